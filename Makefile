@@ -1,0 +1,82 @@
+# `make help` lists the targets. Each makes and reuses .venv by itself.
+
+PYTHON ?= python3
+WORKERS ?= 2
+
+BIN := .venv/bin
+INSTALLED := .venv/.stamp
+WARMED := .venv/.warm
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv demo test lint docs bench clean
+
+help:
+	@echo 'make venv    environment in .venv with the library and its tools; compiles the kernels once'
+	@echo 'make demo    a tour of the library in the terminal'
+	@echo 'make test    everything that must hold: lint, pytest, documentation'
+	@echo 'make lint    ruff, mypy, import-linter'
+	@echo 'make docs    documentation in docs/_build/html, warnings are errors'
+	@echo 'make bench   where the benchmarks are'
+	@echo 'make clean   removes what was built, keeps .venv'
+	@echo
+	@echo 'PYTHON=python3.12 chooses the interpreter of a new .venv, WORKERS=4 the processes of pytest.'
+
+$(INSTALLED): pyproject.toml
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+	    $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	        echo 'dspn needs Python 3.11 or later; choose one with make PYTHON=python3.12' >&2; \
+	        exit 1; }; \
+	    $(PYTHON) -m venv .venv; }
+	@echo 'Installing dspn and its tools into .venv'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+# Numba keeps compiled kernels next to their source and compiles again after an edit.
+$(WARMED): $(INSTALLED) $(wildcard src/dspn/engine/*.py src/dspn/engine/*/*.py)
+	@if [ -f src/dspn/engine/warm.py ]; then \
+	    echo 'Compiling the kernels'; $(BIN)/python -m dspn.engine.warm; fi
+	@touch $@
+
+venv: $(WARMED)
+
+demo: $(WARMED)
+	@$(BIN)/python -m dspn.demo
+
+define lint
+$(BIN)/python -m ruff check .
+$(BIN)/python -m ruff format --check .
+$(BIN)/python -m mypy --strict src
+$(BIN)/lint-imports --no-cache --no-logo
+endef
+
+# -E reads every page afresh: Sphinx does not repeat the warnings of a page it has kept.
+define documentation
+$(BIN)/python -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
+endef
+
+define newline
+
+
+endef
+
+# Runs every line of its argument, then fails if one of them failed.
+run_all = @failed=0; $(subst $(newline), || failed=1; ,$(1)) || failed=1; exit $$failed
+
+lint: $(INSTALLED)
+	$(call run_all,$(lint))
+
+docs: $(INSTALLED)
+	@$(documentation)
+	@echo 'Documentation: docs/_build/html/index.html'
+
+test: $(WARMED)
+	$(call run_all,$(lint)$(newline)$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal$(newline)$(documentation))
+
+bench: $(WARMED)
+	@echo 'see benchmarks/'
+
+clean:
+	rm -rf docs/_build build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests docs -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -f $(WARMED)

@@ -1,0 +1,24 @@
+"""Runs a DSPN: its template compiled to arrays, evaluated by compiled kernels over blocks of sequences."""
+
+from dspn.engine.passes import (
+    Choices,
+    Likelihood,
+    SegmentFlows,
+    best_choices,
+    drawn_choices,
+    likelihood,
+    posterior_flows,
+)
+from dspn.engine.program import Program, compile_program
+
+__all__ = [
+    "Choices",
+    "Likelihood",
+    "Program",
+    "SegmentFlows",
+    "best_choices",
+    "compile_program",
+    "drawn_choices",
+    "likelihood",
+    "posterior_flows",
+]

@@ -1,0 +1,1 @@
+"""Compiled kernels: one set serves every template, because structure is data."""

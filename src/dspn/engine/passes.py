@@ -1,0 +1,308 @@
+"""Passes over whole batches: blocks in parallel threads, segments in turn, lost precision made good.
+
+Linear arithmetic is fast and loses values below about 1e-308 of the largest. Every pass knows when that can have
+mattered and repeats the lanes concerned in log space:
+
+- upward: when the processor reports an underflow, the pass is repeated with a floor of 1e-300 under every value.
+  All weights are non-negative, so that is an upper bound; where it equals the first result nothing was lost.
+- downward: given an upward pass that lost nothing, the values v and derivatives d of a slice are scaled to at most
+  1, so a mass sum_i v_i d_i of at least 1e-250 bounds what the derivatives can have lost by 1e-50 of the result.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dspn._arrays import Bools, Floats, Ints
+from dspn.engine.arithmetic import Arithmetic, Flows, Linear, Logarithmic, State, new_flows
+from dspn.engine.blocks import Block, Segment
+from dspn.engine.job import Job, SegmentTables
+from dspn.engine.kernels import descent
+from dspn.engine.program import Program
+from dspn.engine.underflow import clear_underflow, underflow_may_have_happened
+from dspn.sequences import Sequences
+
+_FLOOR: Final = 1e-300
+_AGREEMENT: Final = 1e-12
+_LEAST_MASS: Final = 1e-250
+_NO_STORE: Final = np.empty((0, 0, 0))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """log P of each sequence; `dead_slice` is the slice that made it impossible, -1 where it is possible."""
+
+    log_likelihood: Floats
+    dead_slice: Ints
+
+
+def _climb(job: Job, arithmetic: Arithmetic, block: Block) -> tuple[State, bool]:
+    """The state above the topmost slice, and whether a table lost an entry."""
+    state = arithmetic.start(job.program, block.width)
+    batch = block.batch(job.coding.codes)
+    lossy = False
+    for segment in job.segments(block, keep_flows=False):
+        tables = job.tables(arithmetic, block, segment)
+        lossy = lossy or tables.lossy
+        arithmetic.upward(job.program, tables.tables, batch, segment, state, _NO_STORE)
+    return state, lossy
+
+
+def _doubtful(job: Job, block: Block, log_values: Floats) -> Bools:
+    """Lanes whose likelihood may lack what underflowed: those that a floor under every value raises."""
+    bound = Linear(_FLOOR)
+    highest, _ = bound.top(job.program, _climb(job, bound, block)[0])
+    with np.errstate(invalid="ignore"):
+        return ~(highest - log_values <= _AGREEMENT)
+
+
+def _block_likelihood(job: Job, block: Block) -> tuple[Block, Floats, Ints]:
+    clear_underflow()
+    arithmetic = Linear()
+    state, lossy = _climb(job, arithmetic, block)
+    log_values, _ = arithmetic.top(job.program, state)
+    dead = state.dead
+    if underflow_may_have_happened() or lossy:
+        doubtful = _doubtful(job, block, log_values)
+        if doubtful.any():
+            exact = Logarithmic()
+            state, _ = _climb(job, exact, block.only(doubtful))
+            log_values[doubtful] = exact.top(job.program, state)[0]
+            dead[doubtful] = state.dead
+    return block, log_values, dead
+
+
+def likelihood(program: Program, data: Sequences) -> Likelihood:
+    """Log P(observed entries) of each sequence."""
+    job = Job(program, data)
+    job.prepare(Linear())
+    log_values = np.empty(data.num_sequences)
+    dead_slice = np.full(data.num_sequences, -1, dtype=np.int64)
+    for block, values, dead in job.over_blocks(lambda block: _block_likelihood(job, block)):
+        log_values[block.members] = values
+        impossible = values == -np.inf
+        position = np.where(dead < 0, block.lengths - 1, dead)
+        slices = block.base + block.stride * position - data.offsets[block.members]
+        dead_slice[block.members[impossible]] = slices[impossible]
+    return Likelihood(log_values, dead_slice)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SegmentFlows:
+    """Flows of one segment of one block: `rows[p, l]` is the slice, `active[p, l]` whether there is one.
+
+    `surprise[p, v, l]` is -log P(entry of variable v | all other entries), where flows of leaves were asked for.
+    """
+
+    rows: Ints
+    active: Bools
+    flows: Flows
+    surprise: Floats
+    bottom: bool
+
+
+@final
+class _Ascent:
+    """An upward pass that remembers the state below every segment, so that each can be run again."""
+
+    def __init__(self, job: Job, arithmetic: Arithmetic, block: Block) -> None:
+        self.job = job
+        self.arithmetic = arithmetic
+        self.block = block
+        self.batch = block.batch(job.coding.codes)
+        self.segments = job.segments(block, keep_flows=True)
+        self.below: list[State] = []
+        self.lossy = False
+        state = arithmetic.start(job.program, block.width)
+        for segment in self.segments:
+            self.below.append(state.copy())
+            tables = job.tables(arithmetic, block, segment)
+            self.lossy = self.lossy or tables.lossy
+            arithmetic.upward(job.program, tables.tables, self.batch, segment, state, _NO_STORE)
+        self.log_values, self.top_values = arithmetic.top(job.program, state)
+
+    def from_the_top(self) -> Iterator[tuple[Segment, SegmentTables, Floats]]:
+        """Segments from the topmost down, each with its tables and the input vector of every position."""
+        shape = (self.job.program.num_interfaces, self.block.width)
+        for segment, below in zip(reversed(self.segments), reversed(self.below), strict=True):
+            tables = self.job.tables(self.arithmetic, self.block, segment)
+            store = np.zeros((segment.p1 - segment.p0, *shape))
+            self.arithmetic.upward(
+                self.job.program, tables.tables, self.batch, segment, below, store
+            )
+            yield segment, tables, store
+
+
+def _leave_one_out(
+    job: Job, tables: SegmentTables, rows: Ints, flows: Flows, is_linear: bool
+) -> Floats:
+    """-log P(entry | rest) = log P(rest) / P(all) in scaled tables, less the log divisor of the entry."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        surprise = np.log(flows.leave_out) if is_linear else flows.leave_out.copy()
+    for variable in range(surprise.shape[1]):
+        surprise[:, variable] -= job.log_divisors(tables, variable, rows)
+    return surprise
+
+
+def _block_flows(
+    job: Job,
+    block: Block,
+    arithmetic: Arithmetic,
+    consume: Callable[[SegmentFlows], None],
+    leaves: bool,
+) -> tuple[Floats, Bools]:
+    """Log-likelihoods of the block's lanes, and the lanes whose flows cannot be trusted."""
+    clear_underflow()
+    ascent = _Ascent(job, arithmetic, block)
+    doubtful = np.zeros(block.width, dtype=np.bool_)
+    if arithmetic.is_linear and (underflow_may_have_happened() or ascent.lossy):
+        doubtful |= _doubtful(job, block, ascent.log_values)
+    state = arithmetic.top_derivatives(job.program, ascent.top_values)
+    for segment, tables, store in ascent.from_the_top():
+        flows = new_flows(
+            job.program, segment.p1 - segment.p0, block.width, interface=True, leaves=leaves
+        )
+        arithmetic.downward(job.program, tables.tables, ascent.batch, segment, state, store, flows)
+        rows, active = block.rows(segment.p0, segment.p1)
+        if arithmetic.is_linear:
+            doubtful |= ((flows.mass < _LEAST_MASS) & active[:, None, :]).any(axis=(0, 1))
+        surprise = _leave_one_out(job, tables, rows, flows, arithmetic.is_linear)
+        consume(SegmentFlows(rows, active, flows, surprise, segment.bottom))
+    return ascent.log_values, doubtful
+
+
+def posterior_flows(
+    program: Program,
+    data: Sequences,
+    consume: Callable[[SegmentFlows], None],
+    *,
+    leaves: bool = True,
+) -> Floats:
+    """Both passes; hands the flows of every segment to `consume` and returns the log-likelihoods.
+
+    `consume` runs in several threads, for disjoint slices; where linear arithmetic lost something it is called
+    again for the same slices, and the later call counts. Impossible sequences have undefined flows.
+    """
+    job = Job(program, data)
+    exact, linear = Logarithmic(), Linear()
+    job.prepare(linear)
+    log_values = np.empty(data.num_sequences)
+
+    def work(block: Block) -> tuple[Block, Floats]:
+        if not program.every_group_is_read:
+            return block, _block_flows(job, block, exact, consume, leaves)[0]
+        values, doubtful = _block_flows(job, block, linear, consume, leaves)
+        if doubtful.any():
+            again = block.only(doubtful)
+            values[doubtful] = _block_flows(job, again, exact, consume, leaves)[0]
+        return block, values
+
+    for block, values in job.over_blocks(work):
+        log_values[block.members] = values
+    return log_values
+
+
+class Choices(NamedTuple):
+    """For every slice, the chosen interface node of each group (as an input row) and load of each variable."""
+
+    interfaces: NDArray[np.int64]
+    loads: NDArray[np.int64]
+
+
+def _block_descent(
+    job: Job, ascent: _Ascent, mode: int, seeds: NDArray[np.uint64], out: Choices
+) -> Floats:
+    """Walks down from the root of every lane and writes the choices; returns the upward log values."""
+    program, block = job.program, ascent.block
+    own_seeds = np.ascontiguousarray(seeds[block.members])
+    chosen = np.empty((program.num_groups, block.width), dtype=np.int64)
+    weights = program.top_weights if ascent.arithmetic.is_linear else program.top_weights.logarithms
+    descent.top_descend(
+        program.top.operations,
+        weights.op,
+        weights.mix,
+        ascent.top_values,
+        program.top.root_row,
+        mode,
+        own_seeds,
+        program.input_group,
+        chosen,
+    )
+    for segment, tables, store in ascent.from_the_top():
+        weights = ascent.arithmetic.weights(program, segment)
+        descent.descend(
+            program.template.operations,
+            weights.op,
+            weights.mix,
+            tables.tables,
+            ascent.batch,
+            segment.p0,
+            segment.p1,
+            store,
+            np.empty((program.template.operations.num_rows, block.width)),
+            mode,
+            own_seeds,
+            program.input_group,
+            chosen,
+            out,
+        )
+    return ascent.log_values
+
+
+def _new_choices(program: Program, data: Sequences) -> Choices:
+    total = data.values.shape[0]
+    return Choices(
+        np.full((total, program.num_groups), -1, dtype=np.int64),
+        np.full((total, len(program.network.schema)), -1, dtype=np.int64),
+    )
+
+
+def best_choices(program: Program, data: Sequences) -> tuple[Choices, Floats]:
+    """The induced tree and missing values of the greatest joint density, and the log of that density."""
+    job = Job(program, data, best=True)
+    arithmetic = Logarithmic(maximise=True)
+    job.prepare(arithmetic)
+    out = _new_choices(program, data)
+    seeds = np.zeros(data.num_sequences, dtype=np.uint64)
+    log_values = np.empty(data.num_sequences)
+
+    def work(block: Block) -> tuple[Block, Floats]:
+        ascent = _Ascent(job, arithmetic, block)
+        return block, _block_descent(job, ascent, descent.LOG_BEST, seeds, out)
+
+    for block, values in job.over_blocks(work):
+        log_values[block.members] = values
+    return out, log_values
+
+
+def drawn_choices(
+    program: Program, data: Sequences, rng: np.random.Generator
+) -> tuple[Choices, Floats]:
+    """One induced tree for each sequence, drawn from the posterior given its observed entries."""
+    job = Job(program, data)
+    linear, exact = Linear(), Logarithmic()
+    job.prepare(linear)
+    out = _new_choices(program, data)
+    seeds = rng.integers(0, 2**64, size=data.num_sequences, dtype=np.uint64)
+    log_values = np.empty(data.num_sequences)
+
+    def work(block: Block) -> tuple[Block, Floats]:
+        clear_underflow()
+        ascent = _Ascent(job, linear, block)
+        flagged = underflow_may_have_happened() or ascent.lossy
+        values = _block_descent(job, ascent, descent.LINEAR_DRAW, seeds, out)
+        if flagged:
+            doubtful = _doubtful(job, block, values)
+            if doubtful.any():
+                again = _Ascent(job, exact, block.only(doubtful))
+                values[doubtful] = _block_descent(job, again, descent.LOG_DRAW, seeds, out)
+        return block, values
+
+    for block, values in job.over_blocks(work):
+        log_values[block.members] = values
+    return out, log_values

@@ -1,0 +1,197 @@
+"""One slice at a time: P_t(x_t | x_1..x_{t-1}), where P_t is the network of t slices.
+
+With the root at the last slice the state of a stream is the interface vector v_t, and x_t enters from above. With the
+root at the first slice the state is a linear functional of the interface below: the top network is written as a sum of
+products of linear forms, one form for each group, and every slice moves each form down through the template. That
+needs each group to read exactly one group; otherwise (outputs that multiply groups) prefixes are evaluated one by one.
+"""
+
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product as cartesian
+from typing import Final, final
+
+import numpy as np
+
+from dspn._arrays import Floats, Ints
+from dspn.engine.arithmetic import Arithmetic, Flows, State, new_flows
+from dspn.engine.blocks import Block, Segment
+from dspn.engine.job import Job
+from dspn.engine.program import Program
+from dspn.errors import StructureError
+from dspn.sequences import Sequences
+from dspn.structure.nodes import Input, Product, Sum
+
+_LOG_TWO: Final = float(np.log(2.0))
+_MOST_TERMS: Final = 4096
+_NO_STORE: Final = np.empty((0, 0, 0))
+
+_Term = tuple[float, dict[int, Floats]]
+
+
+def reads_one_group_each(program: Program) -> bool:
+    """Whether every output reads the inputs of exactly one group, so that a slice is linear in each group."""
+    operations = program.template.operations
+    return program.every_group_is_read and bool(np.all(np.diff(operations.source_start) == 1))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TopTerms:
+    """The top network as sum_r coefficient[r] * prod_g (forms[r, inputs of g] . v_g)."""
+
+    coefficients: Floats
+    forms: Floats
+
+
+def _merged(terms: list[_Term]) -> list[_Term]:
+    """Adds up terms that are linear forms of one and the same group."""
+    single: dict[int, Floats] = {}
+    rest: list[_Term] = []
+    for coefficient, forms in terms:
+        if len(forms) == 1:
+            ((group, form),) = forms.items()
+            single[group] = single.get(group, 0.0) + coefficient * form
+        else:
+            rest.append((coefficient, forms))
+    return [(1.0, {group: form}) for group, form in single.items()] + rest
+
+
+def top_terms(program: Program) -> TopTerms:
+    """Multiplies the top network out into products of linear forms, one for each group."""
+    top = program.network.top
+    weights = program.network.parameters.top.weights
+    row_of = {int(position): row for row, position in enumerate(program.template.input_order)}
+    terms: dict[int, list[_Term]] = {}
+    for index in top.order:
+        node = top.nodes[index]
+        if isinstance(node, Input):
+            row = row_of[node.position]
+            terms[index] = [
+                (1.0, {int(program.input_group[row]): np.eye(program.num_interfaces)[row]})
+            ]
+        elif isinstance(node, Sum):
+            start = top.edge_offsets[index]
+            terms[index] = _merged(
+                [
+                    (float(weights[start + edge]) * coefficient, forms)
+                    for edge, child in enumerate(node.children)
+                    for coefficient, forms in terms[child]
+                ]
+            )
+        elif isinstance(node, Product):
+            combinations = cartesian(*(terms[child] for child in node.children))
+            terms[index] = [
+                (
+                    float(np.prod([coefficient for coefficient, _ in factors])),
+                    reduce(lambda a, b: a | b, (forms for _, forms in factors)),
+                )
+                for factors in combinations
+            ]
+        if len(terms[index]) > _MOST_TERMS:
+            raise StructureError(
+                f"the top network multiplies out into more than {_MOST_TERMS} products of groups, too many for "
+                "a stream with its root at the first slice; use `root='last'` or a smaller top network."
+            )
+    found = [term for term in terms[top.root] if term[0] > 0]
+    return TopTerms(
+        np.array([coefficient for coefficient, _ in found]),
+        np.stack([np.sum(list(forms.values()), axis=0) for _, forms in found]),
+    )
+
+
+def _lanes(rows: Ints) -> Block:
+    """One lane of one slice for each row."""
+    return Block(rows, np.ones(rows.size, dtype=np.int64), rows, 1)
+
+
+def step_up(job: Job, arithmetic: Arithmetic, rows: Ints, v: Floats, *, bottom: bool) -> State:
+    """The state above the slices `rows`, one lane each, from the input vectors v (interfaces, lanes)."""
+    block = _lanes(rows)
+    segment = Segment(0, 1, bottom and job.program.untied)
+    state = arithmetic.start(job.program, rows.size)._replace(v=v.copy())
+    tables = job.tables(arithmetic, block, segment)
+    arithmetic.upward(
+        job.program, tables.tables, block.batch(job.coding.codes), segment, state, _NO_STORE
+    )
+    return state
+
+
+def step_down(
+    job: Job,
+    arithmetic: Arithmetic,
+    rows: Ints,
+    forms: State,
+    *,
+    leaves: bool = False,
+    below: Floats | None = None,
+    bottom: bool = False,
+) -> Flows:
+    """Moves linear forms down through the slices `rows`, in place, and returns the flows at their outputs.
+
+    `below` are the input vectors, all 1 where they are not given.
+    """
+    block = _lanes(rows)
+    segment = Segment(0, 1, bottom and job.program.untied)
+    tables = job.tables(arithmetic, block, segment)
+    inputs = arithmetic.start(job.program, rows.size).v if below is None else below
+    flows = new_flows(job.program, 1, rows.size, leaves=leaves)
+    arithmetic.downward(
+        job.program,
+        tables.tables,
+        block.batch(job.coding.codes),
+        segment,
+        forms,
+        inputs[None],
+        flows,
+    )
+    return flows
+
+
+def _log_sum(values: Floats, axis: int) -> Floats:
+    peak = values.max(axis=axis, keepdims=True)
+    peak[peak == -np.inf] = 0.0
+    with np.errstate(divide="ignore"):
+        total: Floats = np.log(np.exp(values - peak).sum(axis=axis)) + peak.squeeze(axis)
+    return total
+
+
+def paired(
+    program: Program, arithmetic: Arithmetic, forms: Floats, exponents: Ints, values: State | None
+) -> Floats:
+    """Log prod_g (form_g . v_g) for each lane; `values` None stands for v = 1 (a missing bottom slice)."""
+    starts = program.template.operations.group_start
+    total = np.zeros(forms.shape[1])
+    for group in range(program.num_groups):
+        own = slice(starts[group], starts[group + 1])
+        if arithmetic.is_linear:
+            terms = forms[own] if values is None else forms[own] * values.v[own]
+            with np.errstate(divide="ignore"):
+                total += np.log(terms.sum(axis=0)) + exponents[group] * _LOG_TWO
+            if values is not None:
+                total += values.exponents[group] * _LOG_TWO
+        else:
+            total += _log_sum(forms[own] if values is None else forms[own] + values.v[own], 0)
+    return total if values is None else total + values.scale
+
+
+def starting_forms(program: Program, arithmetic: Arithmetic, terms: TopTerms, copies: int) -> State:
+    """The top network's forms as the state of a downward pass: `copies` lanes for each term, term by term."""
+    state = arithmetic.start(program, terms.coefficients.size * copies)
+    forms = np.repeat(terms.forms.T, copies, axis=1)
+    if not arithmetic.is_linear:
+        with np.errstate(divide="ignore"):
+            forms = np.log(forms)
+    return state._replace(v=np.ascontiguousarray(forms))
+
+
+def summed_terms(terms: TopTerms, log_products: Floats) -> Floats:
+    """Log sum_r coefficient[r] exp(log_products[r]); (terms * lanes,) -> (lanes,)."""
+    by_term = log_products.reshape(terms.coefficients.size, -1)
+    return _log_sum(by_term + np.log(terms.coefficients)[:, None], 0)
+
+
+def missing_slice(program: Program) -> Sequences:
+    """One sequence of one slice with every entry missing."""
+    schema = program.network.schema
+    return Sequences.from_codes(np.full((1, len(schema)), np.nan), [0, 1], schema)

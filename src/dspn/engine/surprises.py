@@ -1,0 +1,132 @@
+"""-log P_t(x_t | x_1..x_{t-1}) for every slice of a batch, in passes over blocks."""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from dspn._arrays import Floats
+from dspn.engine.arithmetic import Arithmetic, Linear, Logarithmic, new_flows
+from dspn.engine.blocks import Block
+from dspn.engine.job import Job
+from dspn.engine.passes import likelihood
+from dspn.engine.prefixes import (
+    TopTerms,
+    missing_slice,
+    paired,
+    reads_one_group_each,
+    starting_forms,
+    step_up,
+    summed_terms,
+    top_terms,
+)
+from dspn.engine.program import Program
+from dspn.engine.underflow import clear_underflow, underflow_may_have_happened
+from dspn.sequences import Sequences
+from dspn.structure.network import Root
+
+_NO_STORE: Final = np.empty((0, 0, 0))
+_SurpriseOfBlock = Callable[[Job, Block, Arithmetic, Floats], bool]
+
+
+def _from_below(job: Job, block: Block, arithmetic: Arithmetic, out: Floats) -> bool:
+    """Root at the last slice: each slice enters on top of the vector of those before it."""
+    program = job.program
+    missing = Job(program, missing_slice(program))
+    state = arithmetic.start(program, block.width)
+    batch = block.batch(job.coding.codes)
+    lossy = False
+    for segment in job.segments(block, keep_flows=True):
+        tables = job.tables(arithmetic, block, segment)
+        lossy = lossy or tables.lossy
+        store = np.zeros((segment.p1 - segment.p0, program.num_interfaces, block.width))
+        arithmetic.upward(program, tables.tables, batch, segment, state, store)
+        rows, active = block.rows(segment.p0, segment.p1)
+        at, lane = np.nonzero(active)
+        v = np.ascontiguousarray(store[at, :, lane].T)
+        bottom = segment.p0 == 0 and segment.p1 == 1
+        seen = step_up(job, arithmetic, rows[active], v, bottom=bottom)
+        unseen = step_up(missing, arithmetic, np.zeros_like(rows[active]), v, bottom=bottom)
+        out[rows[active]] = arithmetic.top(program, unseen)[0] - arithmetic.top(program, seen)[0]
+    return lossy
+
+
+def _from_above(terms: TopTerms) -> _SurpriseOfBlock:
+    """Root at the first slice: the top network's forms move down through the slices seen."""
+
+    def surprise(job: Job, block: Block, arithmetic: Arithmetic, out: Floats) -> bool:
+        program, count = job.program, terms.coefficients.size
+        # Lanes: all sequences of the block for the first term, then for the second, ...; a kernel wants lengths to
+        # fall, so terms run fastest inside the block and are brought to the front afterwards.
+        wide = Block(
+            np.repeat(block.members, count),
+            np.repeat(block.lengths, count),
+            np.repeat(block.base, count),
+            -1,
+        )
+        forms = starting_forms(program, arithmetic, terms, 1)
+        forms = arithmetic.start(program, wide.width)._replace(v=np.tile(forms.v, (1, block.width)))
+        batch = wide.batch(job.coding.codes)
+        lossy = False
+        for segment in reversed(job.segments(wide, keep_flows=True)):
+            tables = job.tables(arithmetic, wide, segment)
+            lossy = lossy or tables.lossy
+            size = segment.p1 - segment.p0
+            below = np.tile(arithmetic.start(program, wide.width).v, (size, 1, 1))
+            flows = new_flows(program, size, wide.width, derivative=True)
+            arithmetic.downward(program, tables.tables, batch, segment, forms, below, flows)
+            rows, active = block.rows(segment.p0, segment.p1)
+            at, lane = np.nonzero(active)
+            derivative, exponents, where = [], [], rows[active]
+            for term in range(count):
+                derivative.append(flows.derivative[at, :, lane * count + term].T)
+                exponents.append(flows.exponents[at, :, lane * count + term].T)
+            every = np.ascontiguousarray(np.concatenate(derivative, axis=1))
+            shifts = np.concatenate(exponents, axis=1)
+            ones = arithmetic.start(program, count * where.size).v
+            seen = step_up(job, arithmetic, np.tile(where, count), ones, bottom=True)
+            now = summed_terms(terms, paired(program, arithmetic, every, shifts, seen))
+            before = summed_terms(terms, paired(program, arithmetic, every, shifts, None))
+            out[where] = before - now
+        return lossy
+
+    return surprise
+
+
+def _prefix_by_prefix(program: Program, data: Sequences, out: Floats) -> None:
+    """Evaluates every prefix as a sequence of its own, with its last slice and without: quadratic in length."""
+    for index in range(data.num_sequences):
+        values = data[index]
+        length = len(values)
+        offsets = np.concatenate([[0], np.cumsum(np.arange(1, length + 1))])
+        rows = np.concatenate([np.arange(t) for t in range(1, length + 1)])
+        seen = values[rows]
+        unseen = seen.copy()
+        unseen[offsets[1:] - 1] = np.nan
+        schema = data.schema
+        now = likelihood(program, Sequences.from_codes(seen, offsets, schema)).log_likelihood
+        before = likelihood(program, Sequences.from_codes(unseen, offsets, schema)).log_likelihood
+        out[data.offsets[index] : data.offsets[index + 1]] = before - now
+
+
+def slice_surprises(program: Program, data: Sequences) -> Floats:
+    """-log P_t(x_t | x_1..x_{t-1}) for every slice; +inf for an impossible one, NaN for those after it."""
+    out = np.full(data.values.shape[0], np.nan)
+    if program.network.root == Root.FIRST and not reads_one_group_each(program):
+        with np.errstate(invalid="ignore"):
+            _prefix_by_prefix(program, data, out)
+        return out
+    surprise = _from_below if program.network.root == Root.LAST else _from_above(top_terms(program))
+    job = Job(program, data)
+    linear = Linear()
+    job.prepare(linear)
+
+    def work(block: Block) -> None:
+        clear_underflow()
+        with np.errstate(invalid="ignore"):
+            lossy = surprise(job, block, linear, out)
+            if underflow_may_have_happened() or lossy:
+                surprise(job, block, Logarithmic(), out)
+
+    job.over_blocks(work)
+    return out

@@ -1,0 +1,37 @@
+"""Exact answers: two passes over the slices serve every query."""
+
+from dspn.inference.completion import Completion, complete
+from dspn.inference.filtering import Filter, FilterState, Step
+from dspn.inference.forecasting import Forecast, forecast, sample_futures
+from dspn.inference.likelihood import log_likelihood, log_prob
+from dspn.inference.marginals import (
+    Marginals,
+    VariableMarginals,
+    impute,
+    interface_posteriors,
+    marginals,
+)
+from dspn.inference.sampling import sample, sample_given
+from dspn.inference.surprise import Surprise, surprise
+
+__all__ = [
+    "Completion",
+    "Filter",
+    "FilterState",
+    "Forecast",
+    "Marginals",
+    "Step",
+    "Surprise",
+    "VariableMarginals",
+    "complete",
+    "forecast",
+    "impute",
+    "interface_posteriors",
+    "log_likelihood",
+    "log_prob",
+    "marginals",
+    "sample",
+    "sample_futures",
+    "sample_given",
+    "surprise",
+]

@@ -1,0 +1,147 @@
+"""The bytes of a `*.dspn` file: a safetensors file with a checksum over everything.
+
+The metadata of the file has the single entry "dspn" (the safetensors library writes several in an
+order that changes from run to run), a JSON object whose first entry is the SHA-256 of the whole
+file, taken with zeros in the place of its own 64 digits. So no byte can change unseen, be it of a
+tensor, of the header or of its padding.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from dspn.errors import ModelFileError
+from dspn.io.json_values import JSON, compact, fields, parse, text, whole
+
+FORMAT = "dspn"
+FORMAT_VERSION = 1
+MAX_HEADER_BYTES = 32 * 2**20
+
+_LENGTH_BYTES = 8
+_CHECKSUM = "checksum"
+_DIGITS = 64
+_NO_CHECKSUM = "0" * _DIGITS
+# As it stands in the file: JSON within a JSON text.
+_MARK = rb"{\"checksum\":\""
+
+Tensors = dict[str, NDArray[Any]]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What a file holds: arrays by name, and the JSON object that says what they mean."""
+
+    tensors: Tensors
+    metadata: dict[str, JSON]
+
+
+def pack(contents: Contents) -> bytes:
+    """The bytes of the file; equal contents give equal bytes."""
+    described = {
+        **contents.metadata,
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        _CHECKSUM: _NO_CHECKSUM,
+    }
+    data: bytes = save(contents.tensors, {FORMAT: compact(described)})
+    length = _header_length(data)
+    if length > MAX_HEADER_BYTES:
+        raise ModelFileError(
+            f"the description of the model takes {length} bytes, but {MAX_HEADER_BYTES} are "
+            "allowed; shorten `provenance` or the names of categories"
+        )
+    place = data.index(_MARK) + len(_MARK)
+    return data[:place] + _checksum(data, place).encode() + data[place + _DIGITS :]
+
+
+def unpack(data: bytes) -> Contents:
+    """What `pack` was given; raises unless every byte is as it was written."""
+    check_start(data[: _LENGTH_BYTES + 1], len(data))
+    metadata = dict(_metadata(data))
+    _check_version(metadata)
+    stored = text(metadata.pop(_CHECKSUM, None), "the checksum")
+    place = data.find(_MARK) + len(_MARK)
+    if stored != _checksum(data, place) or data[place : place + _DIGITS] != stored.encode():
+        raise ModelFileError(
+            "its checksum does not match its contents; it was cut short or changed after it was "
+            "saved"
+        )
+    del metadata["format"], metadata["format_version"]
+    return Contents(_tensors(data), metadata)
+
+
+def check_start(start: bytes, size: int) -> None:
+    """Raises unless the first 9 bytes of a file of `size` bytes announce a header that fits."""
+    if size == 0:
+        raise ModelFileError("it is empty")
+    if size <= _LENGTH_BYTES:
+        raise ModelFileError(f"it has {size} bytes only; it was cut short or is not a model")
+    if start[_LENGTH_BYTES:] != b"{":
+        raise ModelFileError("it is not a model: it does not begin with the header of one")
+    length = _header_length(start)
+    if length > MAX_HEADER_BYTES:
+        raise ModelFileError(
+            f"it announces a header of {length} bytes, but {MAX_HEADER_BYTES} are allowed; "
+            "it is damaged or not a model"
+        )
+    if length > size - _LENGTH_BYTES:
+        raise ModelFileError(
+            f"it was cut short: it announces a header of {length} bytes, "
+            f"but {size - _LENGTH_BYTES} follow"
+        )
+
+
+def _header_length(data: bytes) -> int:
+    return int.from_bytes(data[:_LENGTH_BYTES], "little")
+
+
+def _checksum(data: bytes, place: int) -> str:
+    """SHA-256 of the data with zeros as the digits at `place`."""
+    digest = hashlib.sha256(data[:place])
+    digest.update(_NO_CHECKSUM.encode())
+    digest.update(memoryview(data)[place + _DIGITS :])
+    return digest.hexdigest()
+
+
+def _metadata(data: bytes) -> dict[str, JSON]:
+    header = data[_LENGTH_BYTES : _LENGTH_BYTES + _header_length(data)]
+    try:
+        described = parse(header.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ModelFileError("its header is not readable text; it is damaged") from error
+    entries = fields(described, "its header").get("__metadata__")
+    if not isinstance(entries, dict) or not isinstance(entries.get(FORMAT), str):
+        raise ModelFileError(
+            f"it is not a model: a safetensors file, but without the metadata entry {FORMAT!r}"
+        )
+    metadata = fields(parse(entries[FORMAT]), "its metadata")
+    if metadata.get("format") != FORMAT:
+        raise ModelFileError(f"it is not a model: its metadata is not of the format {FORMAT!r}")
+    return metadata
+
+
+def _check_version(metadata: Mapping[str, JSON]) -> None:
+    version = whole(metadata.get("format_version"), "its format version")
+    if version > FORMAT_VERSION:
+        raise ModelFileError(
+            f"it has format version {version}, newer than version {FORMAT_VERSION}, the newest "
+            "that this release of dspn reads; update dspn"
+        )
+    if version < 1:
+        raise ModelFileError(
+            f"it has format version {version}, which does not exist; it is damaged"
+        )
+
+
+def _tensors(data: bytes) -> Tensors:
+    try:
+        tensors: Tensors = load(data)
+    except (SafetensorError, KeyError) as error:  # KeyError: a type that NumPy does not have
+        raise ModelFileError(f"its tensors cannot be read ({error})") from error
+    return tensors

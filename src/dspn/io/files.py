@@ -1,0 +1,70 @@
+"""Networks to and from `*.dspn` files."""
+
+import os
+import stat
+from collections.abc import Mapping
+
+from dspn.errors import ModelFileError
+from dspn.io.atomic import write_atomically
+from dspn.io.container import check_start, pack, unpack
+from dspn.io.decode import LoadedNetwork, decode
+from dspn.io.encode import encode
+from dspn.io.json_values import JSON
+from dspn.structure import DynamicNetwork
+
+
+def save_network(
+    network: DynamicNetwork,
+    path: str | os.PathLike[str],
+    *,
+    provenance: Mapping[str, JSON] | None = None,
+) -> None:
+    """Writes the network, all parameters bit for bit; the same network gives the same bytes.
+
+    A failure leaves what was at `path` as it was. `provenance` is kept beside the network, as JSON.
+    """
+    try:
+        data = pack(encode(network, provenance))
+    except ModelFileError as error:
+        raise ModelFileError(f"cannot write {os.fspath(path)!r}: {error}.") from error
+    write_atomically(path, data)
+
+
+def load_network(path: str | os.PathLike[str]) -> LoadedNetwork:
+    """The network that `save_network` wrote; anything else is refused with the reason.
+
+    Nothing of the file is executed. Every byte is under its checksum, and a file that was made to
+    fit its checksum still has to pass the checks of any network.
+    """
+    try:
+        return decode(unpack(_read(path)))
+    except ModelFileError as error:
+        reason = str(error).rstrip(".")
+        raise ModelFileError(f"cannot load {os.fspath(path)!r}: {reason}.") from error
+
+
+def _read(path: str | os.PathLike[str]) -> bytes:
+    _check_is_file(path)
+    try:
+        with open(path, "rb") as file:
+            start = file.read(9)
+            check_start(start, os.fstat(file.fileno()).st_size)
+            return start + file.read()
+    except OSError as error:
+        raise ModelFileError(f"it cannot be read ({error.strerror or error})") from error
+    except MemoryError as error:
+        raise ModelFileError("it does not fit into memory") from error
+
+
+def _check_is_file(path: str | os.PathLike[str]) -> None:
+    """Raises unless there is a regular file; a pipe would keep whoever opens it waiting."""
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ModelFileError("there is no such file") from error
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"it cannot be opened ({error})") from error
+    if stat.S_ISDIR(mode):
+        raise ModelFileError("it is a directory; give the name of a model file")
+    if not stat.S_ISREG(mode):
+        raise ModelFileError("it is a device, a pipe or a socket; give the name of a model file")

@@ -1,0 +1,178 @@
+"""What a leaf family is: a univariate distribution over one variable of a slice."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dspn.errors import StructureError
+
+FloatArray = NDArray[np.float64]
+
+# A sum of weights below the smallest normal number carries no information that can be divided by.
+NO_WEIGHT = float(np.finfo(np.float64).tiny)
+
+
+class Prior(ABC):
+    """Pseudo-observations added to the expected statistics of every leaf of a family.
+
+    All priors are conjugate and written as observations seen beforehand, so that the penalised
+    maximum has a closed form. A `pseudo_count` of zero gives maximum likelihood.
+    """
+
+    @property
+    @abstractmethod
+    def pseudo_count(self) -> float:
+        """The weight of the pseudo-observations, in units of one observed slice."""
+
+
+PriorT = TypeVar("PriorT", bound=Prior)
+
+
+class Family(ABC):
+    """A univariate distribution p(x | parameters), for many leaves at once.
+
+    A family is a hashable value and holds no parameters. Parameters are a float64 array with one
+    row for each leaf, (L, P); values are a float64 vector (V,) in which NaN is missing. Values of
+    a categorical variable are category codes. No method warns, whatever the numbers.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The word for the family in files and messages."""
+
+    @property
+    @abstractmethod
+    def num_parameters(self) -> int:
+        """P, the width of a row of parameters."""
+
+    @property
+    @abstractmethod
+    def num_statistics(self) -> int:
+        """S, the width of a row of sufficient statistics, of which the first is the weight."""
+
+    @property
+    @abstractmethod
+    def default_prior(self) -> Prior:
+        """A weak prior at the scale of the family's reference; see `scaled_to`."""
+
+    @abstractmethod
+    def scaled_to(self, values: FloatArray) -> Family:
+        """The same family with the reference of its default prior and statistics taken from data.
+
+        Parameters mean the same before and after. Statistics of differently scaled families must
+        not be added.
+        """
+
+    @abstractmethod
+    def log_prob(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+        """Log p(value | leaf), (V, L); 0 for a missing value, -inf for an impossible one."""
+
+    @abstractmethod
+    def statistics(self, values: FloatArray) -> FloatArray:
+        """Sufficient statistics of shape (V, S), the first column being 1.
+
+        A row is zero where the value is missing, or outside the support: no leaf has made it.
+        """
+
+    @abstractmethod
+    def maximise(self, statistics: FloatArray, prior: Prior | None = None) -> FloatArray:
+        """Argmax of expected log-likelihood plus `log_prior`, leaf by leaf, (L, S) -> (L, P).
+
+        A row without weight takes the maximum of the prior, or the prior's reference where the
+        pseudo-count is zero as well.
+        """
+
+    @abstractmethod
+    def log_prior(self, parameters: FloatArray, prior: Prior | None = None) -> float:
+        """Log prior density of all rows, up to a constant: the penalty that `maximise` adds."""
+
+    @abstractmethod
+    def sample(self, parameters: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """One draw for each row of parameters, (M, P) -> (M,)."""
+
+    @abstractmethod
+    def mode(self, parameters: FloatArray) -> FloatArray:
+        """Argmax of p(x | leaf), (L,)."""
+
+    @abstractmethod
+    def mean(self, parameters: FloatArray) -> FloatArray:
+        """E[x | leaf], (L,)."""
+
+    @abstractmethod
+    def variance(self, parameters: FloatArray) -> FloatArray:
+        """Var[x | leaf], (L,)."""
+
+    @abstractmethod
+    def cdf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+        """P(X <= value | leaf) of shape (V, L); NaN for a missing value."""
+
+    @abstractmethod
+    def mixture_quantiles(
+        self, parameters: FloatArray, weights: FloatArray, levels: FloatArray
+    ) -> FloatArray:
+        """The smallest x with sum_l w_l P(X <= x | l) >= level, (Q, L) and (R,) -> (Q, R).
+
+        Rows of weights are normalised. For a discrete family a cdf within a few units of rounding
+        of the level counts as having reached it. Level 0 gives the lower end of the support,
+        level 1 the upper end.
+        """
+
+    @abstractmethod
+    def random(
+        self, num_leaves: int, rng: np.random.Generator, values: FloatArray | None = None
+    ) -> FloatArray:
+        """Random starting parameters (L, P), spread like the data where `values` are given."""
+
+    @abstractmethod
+    def violations(self, parameters: FloatArray) -> list[str]:
+        """Every row that is no distribution of the family, named; empty when all are valid."""
+
+    @abstractmethod
+    def to_json(self) -> Mapping[str, str | int | float]:
+        """The family's name and fields, as `family_from_json` reads them."""
+
+
+def chosen_prior(prior: Prior | None, default: PriorT) -> PriorT:
+    """The prior itself, the default in its absence; a prior of another family is refused."""
+    if prior is None:
+        return default
+    if not isinstance(prior, type(default)):
+        raise StructureError(
+            f"`prior` must be a {type(default).__name__}, the prior of this leaf family, "
+            f"but is a {type(prior).__name__}. Pass one, or None for the default."
+        )
+    return prior
+
+
+def require_number(owner: str, field: str, value: float, *, least: float, open_end: bool) -> None:
+    """Refuse a field that is not a finite number >= least (> least where `open_end`)."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and np.isfinite(value) and (value > least if open_end else value >= least):
+        return
+    bound = "" if least == -np.inf else f" {'>' if open_end else '>='} {least:g}"
+    raise StructureError(
+        f"`{field}` of {owner} must be a finite number{bound}, but is {value!r}. "
+        "Give such a number."
+    )
+
+
+def shape_violations(parameters: FloatArray, width: int) -> list[str]:
+    """The breach, if any, of the rule that parameters are a (leaves, width) array."""
+    shape = np.shape(parameters)
+    if len(shape) == 2 and shape[1] == width:
+        return []
+    return [f"parameters must have shape (leaves, {width}), but have shape {shape}"]
+
+
+def finite_values(values: FloatArray | None) -> FloatArray:
+    """The observed values: those that are neither missing nor infinite."""
+    if values is None:
+        return np.empty(0)
+    flat = np.asarray(values, dtype=np.float64).ravel()
+    return flat[np.isfinite(flat)]

@@ -1,0 +1,217 @@
+"""Categorical leaves: the sum over the indicators of one variable."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from dspn.errors import StructureError
+from dspn.leaves._mixtures import ROUNDING, normalised_mixture
+from dspn.leaves.base import (
+    NO_WEIGHT,
+    Family,
+    FloatArray,
+    Prior,
+    chosen_prior,
+    finite_values,
+    require_number,
+    shape_violations,
+)
+
+_SUM_TOLERANCE = 1e-8
+
+
+@final
+@dataclass(frozen=True)
+class CategoricalPrior(Prior):
+    """Dirichlet(1 + pseudo_count) on the probabilities: `pseudo_count` values of each category."""
+
+    pseudo_count: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuse a negative count."""
+        require_number(
+            "CategoricalPrior", "pseudo_count", self.pseudo_count, least=0, open_end=False
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Categorical(Family):
+    """p(x = j) = probability_j for the category codes j = 0 .. num_categories - 1.
+
+    Probabilities may be zero. An indicator is the row with a single one. A value that is no
+    category code is impossible.
+    """
+
+    num_categories: int
+
+    def __post_init__(self) -> None:
+        """Refuse a number of categories that is not a positive integer."""
+        try:
+            number = operator.index(self.num_categories)
+        except TypeError:
+            number = 0
+        if number < 1:
+            raise StructureError(
+                "`num_categories` of Categorical must be an integer of at least 1, but is "
+                f"{self.num_categories!r}. Give the number of categories of the variable."
+            )
+        object.__setattr__(self, "num_categories", number)
+
+    @property
+    def name(self) -> str:
+        """The word for the family in files and messages."""
+        return "categorical"
+
+    @property
+    def num_parameters(self) -> int:
+        """One probability for each category."""
+        return self.num_categories
+
+    @property
+    def num_statistics(self) -> int:
+        """The weight and one indicator for each category."""
+        return 1 + self.num_categories
+
+    @property
+    def default_prior(self) -> CategoricalPrior:
+        """A tenth of an observation of each category."""
+        return CategoricalPrior()
+
+    def scaled_to(self, values: FloatArray) -> Categorical:
+        """The family itself: category codes have no scale."""
+        return self
+
+    def log_prob(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+        """Log of the probability of the value's category, (V, L)."""
+        num_leaves = len(parameters)
+        table = np.empty((self.num_categories + 2, num_leaves))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            np.log(np.transpose(parameters), out=table[: self.num_categories])
+        table[self.num_categories] = 0.0
+        table[self.num_categories + 1] = -np.inf
+        return np.take(table, self._codes(values), axis=0)
+
+    def statistics(self, values: FloatArray) -> FloatArray:
+        """(1, [x = 0], ..., [x = m - 1])."""
+        codes = self._codes(values)
+        rows = np.flatnonzero(codes < self.num_categories)
+        statistics = np.zeros((len(codes), self.num_statistics))
+        statistics[rows, 0] = 1.0
+        statistics[rows, 1 + codes[rows]] = 1.0
+        return statistics
+
+    def maximise(self, statistics: FloatArray, prior: Prior | None = None) -> FloatArray:
+        """(n_j + c) / sum_i (n_i + c); uniform where there is neither weight nor pseudo-count."""
+        pseudo_count = chosen_prior(prior, self.default_prior).pseudo_count
+        counts = np.maximum(statistics[:, 1:], 0.0) + pseudo_count
+        counts[counts.sum(axis=1) < NO_WEIGHT] = 1.0
+        # The second division brings the sum to 1 where the first lost digits to a tiny total.
+        counts /= counts.sum(axis=1, keepdims=True)
+        counts /= counts.sum(axis=1, keepdims=True)
+        return counts
+
+    def log_prior(self, parameters: FloatArray, prior: Prior | None = None) -> float:
+        """Sum over leaves and categories of c log probability_lj."""
+        pseudo_count = chosen_prior(prior, self.default_prior).pseudo_count
+        return float(np.sum(xlogy(pseudo_count, parameters)))
+
+    def sample(self, parameters: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """The first category whose cumulative probability is above a uniform number."""
+        cumulative = np.cumsum(parameters, axis=1)
+        total = cumulative[:, -1]
+        # Rounding must not lift a draw to the total, past the last possible category.
+        draw = np.minimum(rng.random(len(parameters)) * total, np.nextafter(total, 0.0))
+        return np.asarray(np.argmax(cumulative > draw[:, None], axis=1), dtype=np.float64)
+
+    def mode(self, parameters: FloatArray) -> FloatArray:
+        """The most probable category code, the first one among equals."""
+        return np.asarray(np.argmax(parameters, axis=1), dtype=np.float64)
+
+    def mean(self, parameters: FloatArray) -> FloatArray:
+        """E[code], of use where the order of the categories means something."""
+        return np.asarray(parameters @ np.arange(self.num_categories, dtype=np.float64))
+
+    def variance(self, parameters: FloatArray) -> FloatArray:
+        """Var[code], of use where the order of the categories means something."""
+        codes = np.arange(self.num_categories, dtype=np.float64)
+        deviations = codes - self.mean(parameters)[:, None]
+        return np.asarray(np.einsum("lj,lj->l", parameters, deviations * deviations))
+
+    def cdf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+        """Sum of the probabilities of the categories up to the value, (V, L)."""
+        values = np.asarray(values, dtype=np.float64)
+        last = self.num_categories - 1
+        table = np.zeros((self.num_categories + 1, len(parameters)))
+        np.cumsum(np.transpose(parameters), axis=0, out=table[1:])
+        np.minimum(table, 1.0, out=table)
+        table[-1] = 1.0
+        missing = np.isnan(values)
+        floors = np.clip(np.floor(np.where(missing, 0.0, values)), -1, last).astype(np.int64)
+        probabilities = np.take(table, floors + 1, axis=0)
+        probabilities[missing] = np.nan
+        return probabilities
+
+    def mixture_quantiles(
+        self, parameters: FloatArray, weights: FloatArray, levels: FloatArray
+    ) -> FloatArray:
+        """The first category whose cumulative mixture probability reaches the level, (Q, R)."""
+        weights, levels = normalised_mixture(weights, levels)
+        cumulative = np.cumsum(weights @ parameters, axis=1)
+        cumulative /= cumulative[:, -1:]
+        quantiles = np.empty((len(weights), len(levels)))
+        for column, level in enumerate(levels):
+            # Level 0 asks for the first possible category, hence a threshold above zero.
+            threshold = max(level * (1.0 - ROUNDING), NO_WEIGHT)
+            quantiles[:, column] = np.argmax(cumulative >= threshold, axis=1)
+        return quantiles
+
+    def random(
+        self, num_leaves: int, rng: np.random.Generator, values: FloatArray | None = None
+    ) -> FloatArray:
+        """Probabilities proportional to frequency times Exp(1): Dirichlet(1) without data."""
+        codes = self._codes(finite_values(values))
+        counts = np.bincount(codes, minlength=self.num_categories)[: self.num_categories]
+        weights = (counts + 1.0) * rng.standard_exponential((num_leaves, self.num_categories))
+        weights += NO_WEIGHT
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+    def violations(self, parameters: FloatArray) -> list[str]:
+        """Every row with a negative or non-finite probability, or a sum other than one."""
+        found = shape_violations(parameters, self.num_categories)
+        if found:
+            return found
+        with np.errstate(invalid="ignore", over="ignore"):
+            improper = ~np.all(np.isfinite(parameters) & (parameters >= 0), axis=1)
+            totals = np.sum(parameters, axis=1)
+            unnormalised = ~improper & (np.abs(totals - 1.0) > _SUM_TOLERANCE)
+        for row in np.flatnonzero(improper | unnormalised):
+            if improper[row]:
+                found.append(
+                    f"row {row}: probabilities must be finite and not negative, "
+                    f"but are {parameters[row].tolist()}"
+                )
+            else:
+                found.append(
+                    f"row {row}: probabilities must sum to 1, but sum to {totals[row]:.9g}"
+                )
+        return found
+
+    def to_json(self) -> dict[str, str | int | float]:
+        """The family's name and number of categories."""
+        return {"name": self.name, "num_categories": self.num_categories}
+
+    def _codes(self, values: FloatArray) -> NDArray[np.int64]:
+        """Category codes as integers; m stands for missing, m + 1 for an impossible value."""
+        values = np.asarray(values, dtype=np.float64)
+        codes = np.full(values.shape, self.num_categories + 1, dtype=np.int64)
+        valid = (values >= 0) & (values < self.num_categories) & (values == np.floor(values))
+        np.copyto(codes, values, casting="unsafe", where=valid)
+        codes[np.isnan(values)] = self.num_categories
+        return codes

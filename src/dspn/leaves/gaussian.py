@@ -1,0 +1,251 @@
+"""Gaussian leaves for continuous variables."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from scipy.special import ndtr
+
+from dspn.errors import StructureError
+from dspn.leaves._mixtures import gaussian_mixture_quantiles
+from dspn.leaves.base import (
+    NO_WEIGHT,
+    Family,
+    FloatArray,
+    Prior,
+    chosen_prior,
+    finite_values,
+    require_number,
+    shape_violations,
+)
+
+_LOG_TWO_PI = math.log(2.0 * math.pi)
+
+# Weak enough to leave a leaf of a hundred slices alone, strong enough to hold an empty one.
+_PSEUDO_COUNT = 0.01
+# The narrowest leaf has a hundredth of the standard deviation of the data.
+_RELATIVE_FLOOR = 1e-4
+_LARGEST_SCALE = 1e140
+
+
+@final
+@dataclass(frozen=True)
+class GaussianPrior(Prior):
+    """`pseudo_count` observations of the given mean and variance, and a floor under the variance.
+
+    The log density is c E[log N(x; mean_l, variance_l)] under N(mean, variance), a
+    normal-inverse-gamma prior, and -inf where a leaf's variance is below `min_variance`.
+    """
+
+    mean: float = 0.0
+    variance: float = 1.0
+    pseudo_count: float = _PSEUDO_COUNT
+    min_variance: float = _RELATIVE_FLOOR
+
+    def __post_init__(self) -> None:
+        """Refuse a negative count and variances that are not positive."""
+        owner = "GaussianPrior"
+        require_number(owner, "mean", self.mean, least=-np.inf, open_end=False)
+        require_number(owner, "variance", self.variance, least=0, open_end=True)
+        require_number(owner, "pseudo_count", self.pseudo_count, least=0, open_end=False)
+        require_number(owner, "min_variance", self.min_variance, least=0, open_end=True)
+
+
+@final
+@dataclass(frozen=True)
+class Gaussian(Family):
+    """p(x) = N(x; mean, variance), with the columns mean and variance > 0.
+
+    `location` and `scale` are where the data lie. They do not change what parameters mean; the
+    statistics are moments of z = (x - location) / scale, so that the difference of moments which
+    is the variance keeps its digits for any unit of the data, mean 1e6 and standard deviation 1
+    included. The loss that remains is about 1e-16 (mean_l - location)^2 / variance_l, and the
+    default prior's floor of 1e-4 scale^2 keeps it near 1e-10 for a leaf ten scales away.
+    `scaled_to` takes both from data.
+    """
+
+    location: float = 0.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse a location that is not finite and a scale whose square cannot be written."""
+        require_number("Gaussian", "location", self.location, least=-np.inf, open_end=False)
+        require_number("Gaussian", "scale", self.scale, least=0, open_end=True)
+        if not 1.0 / _LARGEST_SCALE <= self.scale <= _LARGEST_SCALE:
+            raise StructureError(
+                f"`scale` of Gaussian must lie between {1.0 / _LARGEST_SCALE:g} and "
+                f"{_LARGEST_SCALE:g}, so that variances fit into a float, but is {self.scale!r}. "
+                "Change the unit of the variable."
+            )
+
+    @property
+    def name(self) -> str:
+        """The word for the family in files and messages."""
+        return "gaussian"
+
+    @property
+    def num_parameters(self) -> int:
+        """Mean and variance."""
+        return 2
+
+    @property
+    def num_statistics(self) -> int:
+        """The weight, z and z^2."""
+        return 3
+
+    @property
+    def default_prior(self) -> GaussianPrior:
+        """A hundredth of an observation at location and scale, variances above 1e-4 scale^2."""
+        variance = self.scale * self.scale
+        return GaussianPrior(
+            mean=self.location, variance=variance, min_variance=_RELATIVE_FLOOR * variance
+        )
+
+    def scaled_to(self, values: FloatArray) -> Gaussian:
+        """Location and scale are mean and standard deviation of the data (scale 1 if constant)."""
+        observed = finite_values(values)
+        if observed.size == 0:
+            return self
+        # Mean of differences to one value: no overflow of the sum, no loss for a far location.
+        reference = float(np.median(observed))
+        deviations = observed - reference
+        location = reference + float(np.mean(deviations))
+        scale = float(np.std(deviations))
+        constant = scale <= 8.0 * np.finfo(np.float64).eps * abs(location)
+        return Gaussian(location=location, scale=1.0 if constant else scale)
+
+    def log_prob(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+        """-(x - mean)^2 / (2 variance) - log(2 pi variance) / 2, (V, L)."""
+        values = np.asarray(values, dtype=np.float64)
+        means, variances = parameters[:, 0], parameters[:, 1]
+        with np.errstate(all="ignore"):
+            table = np.subtract.outer(values, means)
+            table *= math.sqrt(0.5) / np.sqrt(variances)
+            np.multiply(table, table, out=table)
+            np.subtract(-0.5 * (_LOG_TWO_PI + np.log(variances)), table, out=table)
+        table[np.isnan(values)] = 0.0
+        return table
+
+    def statistics(self, values: FloatArray) -> FloatArray:
+        """(1, z, z^2) with z = (x - location) / scale."""
+        values = np.asarray(values, dtype=np.float64)
+        statistics = np.zeros((len(values), 3))
+        with np.errstate(over="ignore", under="ignore"):
+            standard = (values - self.location) / self.scale
+            # NaN and infinity fail the test, and so do values whose square no float holds.
+            rows = np.flatnonzero(np.abs(standard) <= _LARGEST_SCALE)
+            statistics[rows, 0] = 1.0
+            statistics[rows, 1] = standard[rows]
+            statistics[rows, 2] = standard[rows] ** 2
+        return statistics
+
+    def maximise(self, statistics: FloatArray, prior: Prior | None = None) -> FloatArray:
+        """Mean and variance of the observations and pseudo-observations, the variance floored.
+
+        The penalised likelihood rises in the variance up to its unconstrained maximum and falls
+        beyond, so the floor itself is the maximum where it lies higher. A row without weight
+        takes the mean and variance of the prior.
+        """
+        chosen = chosen_prior(prior, self.default_prior)
+        count = chosen.pseudo_count
+        weight = statistics[:, 0]
+        empty = weight < NO_WEIGHT
+        divisor = np.where(empty, 1.0, weight)
+        # Everything in units of z; `spread` is sum_n w_n (z_n - average)^2.
+        average = np.where(empty, 0.0, statistics[:, 1] / divisor)
+        spread = np.maximum(statistics[:, 2] - average * statistics[:, 1], 0.0)
+        reference = (chosen.mean - self.location) / self.scale
+        reference_variance = chosen.variance / self.scale / self.scale
+        share = count / (divisor + count)
+        between = divisor * share * (average - reference) ** 2
+        means = average + share * (reference - average)
+        variances = (spread + between + count * reference_variance) / (divisor + count)
+        parameters = np.empty((len(statistics), 2))
+        parameters[:, 0] = np.where(empty, chosen.mean, self.location + self.scale * means)
+        variances = np.where(empty, chosen.variance, variances * self.scale * self.scale)
+        np.maximum(variances, chosen.min_variance, out=parameters[:, 1])
+        return parameters
+
+    def log_prior(self, parameters: FloatArray, prior: Prior | None = None) -> float:
+        """-c/2 sum_l log(2 pi v_l) + (v_0 + (m_l - m_0)^2) / v_l; -inf below the floor."""
+        chosen = chosen_prior(prior, self.default_prior)
+        means, variances = parameters[:, 0], parameters[:, 1]
+        if np.any(variances < chosen.min_variance):
+            return -math.inf
+        if chosen.pseudo_count == 0:
+            return 0.0
+        with np.errstate(over="ignore"):
+            moments = (chosen.variance + (means - chosen.mean) ** 2) / variances
+            total = np.sum(_LOG_TWO_PI + np.log(variances) + moments)
+        return float(-0.5 * chosen.pseudo_count * total)
+
+    def sample(self, parameters: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Mean plus standard deviation times a standard normal number."""
+        draws = rng.standard_normal(len(parameters))
+        return np.asarray(parameters[:, 0] + np.sqrt(parameters[:, 1]) * draws)
+
+    def mode(self, parameters: FloatArray) -> FloatArray:
+        """The mean."""
+        return np.array(parameters[:, 0])
+
+    def mean(self, parameters: FloatArray) -> FloatArray:
+        """E[x | leaf], the first column."""
+        return np.array(parameters[:, 0])
+
+    def variance(self, parameters: FloatArray) -> FloatArray:
+        """Var[x | leaf], the second column."""
+        return np.array(parameters[:, 1])
+
+    def cdf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+        """Phi((x - mean) / standard deviation), (V, L)."""
+        with np.errstate(all="ignore"):
+            table = np.subtract.outer(np.asarray(values, dtype=np.float64), parameters[:, 0])
+            table /= np.sqrt(parameters[:, 1])
+            return np.asarray(ndtr(table, out=table))
+
+    def mixture_quantiles(
+        self, parameters: FloatArray, weights: FloatArray, levels: FloatArray
+    ) -> FloatArray:
+        """The x at which the mixture's cdf is the level, (Q, R); -inf and inf at levels 0 and 1."""
+        deviations = np.sqrt(parameters[:, 1])
+        return gaussian_mixture_quantiles(parameters[:, 0], deviations, weights, levels)
+
+    def random(
+        self, num_leaves: int, rng: np.random.Generator, values: FloatArray | None = None
+    ) -> FloatArray:
+        """Means at random observations moved by a tenth of a scale, variances that of the data.
+
+        Without data the means are draws from N(location, scale^2).
+        """
+        observed = finite_values(values)
+        reference = self.scaled_to(observed)
+        noise = reference.scale * rng.standard_normal(num_leaves)
+        parameters = np.empty((num_leaves, 2))
+        if observed.size:
+            parameters[:, 0] = rng.choice(observed, size=num_leaves) + 0.1 * noise
+        else:
+            parameters[:, 0] = reference.location + noise
+        parameters[:, 1] = reference.scale * reference.scale
+        return parameters
+
+    def violations(self, parameters: FloatArray) -> list[str]:
+        """Every row whose mean is not finite or whose variance is not positive and finite."""
+        found = shape_violations(parameters, 2)
+        if found:
+            return found
+        wrong_mean = ~np.isfinite(parameters[:, 0])
+        wrong_variance = ~(np.isfinite(parameters[:, 1]) & (parameters[:, 1] > 0))
+        for row in np.flatnonzero(wrong_mean | wrong_variance):
+            mean, variance = parameters[row].tolist()
+            if wrong_mean[row]:
+                found.append(f"row {row}: mean must be finite, but is {mean}")
+            if wrong_variance[row]:
+                found.append(f"row {row}: variance must be finite and positive, but is {variance}")
+        return found
+
+    def to_json(self) -> dict[str, str | int | float]:
+        """The family's name, location and scale."""
+        return {"name": self.name, "location": float(self.location), "scale": float(self.scale)}

@@ -1,0 +1,185 @@
+"""What each variable of a slice is: its name, its kind and its categories."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+import numpy as np
+
+from dspn.errors import DataError
+
+Category: TypeAlias = str | int | float | bool
+
+LARGEST_WHOLE = 2**53
+"""Whole numbers below this are held exactly by float64."""
+
+
+@final
+class Kind(enum.StrEnum):
+    """The three kinds of variable."""
+
+    CATEGORICAL = "categorical"
+    CONTINUOUS = "continuous"
+    COUNT = "count"
+
+
+@final
+@dataclass(frozen=True)
+class Variable:
+    """One variable of the slice; a categorical one has its categories in the order of their codes.
+
+    The categories are all strings, all booleans, or all finite numbers.
+    """
+
+    name: str
+    kind: Kind
+    categories: tuple[Category, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the rules of a variable and bring its fields to plain Python types."""
+        if not isinstance(self.name, str) or not self.name:
+            raise DataError(
+                f"`name` of a variable must be a non-empty string, found {self.name!r}."
+            )
+        try:
+            kind = Kind(self.kind)
+        except ValueError:
+            raise DataError(
+                f"`kind` of variable {self.name!r} must be one of "
+                f"{', '.join(repr(str(kind)) for kind in Kind)}, found {self.kind!r}."
+            ) from None
+        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "categories", _plain_categories(self.name, self.categories))
+        if kind is Kind.CATEGORICAL and not self.categories:
+            raise DataError(
+                f"`categories` of categorical variable {self.name!r} must hold at least one "
+                "category, found none."
+            )
+        if kind is not Kind.CATEGORICAL and self.categories:
+            raise DataError(
+                f"`categories` belong to categorical variables only, but variable {self.name!r} "
+                f"is {kind} and has {len(self.categories)}; leave them out."
+            )
+
+    @classmethod
+    def categorical(cls, name: str, categories: Iterable[Category]) -> Variable:
+        """A variable with one of the categories in each slice; codes follow the order given."""
+        return cls(name, Kind.CATEGORICAL, _plain_categories(name, categories))
+
+    @classmethod
+    def binary(cls, name: str) -> Variable:
+        """A categorical variable with the categories 0 and 1."""
+        return cls(name, Kind.CATEGORICAL, (0, 1))
+
+    @classmethod
+    def continuous(cls, name: str) -> Variable:
+        """A real-valued variable."""
+        return cls(name, Kind.CONTINUOUS)
+
+    @classmethod
+    def count(cls, name: str) -> Variable:
+        """A variable with values 0, 1, 2, ... without an upper end."""
+        return cls(name, Kind.COUNT)
+
+    @property
+    def num_categories(self) -> int:
+        """Number of categories; 0 when the variable is not categorical."""
+        return len(self.categories)
+
+
+@final
+@dataclass(frozen=True)
+class Schema:
+    """The variables of a slice, in the order of the columns."""
+
+    variables: tuple[Variable, ...]
+
+    def __post_init__(self) -> None:
+        """Check that there is at least one variable and that no name is used twice."""
+        variables = tuple(self.variables)
+        for variable in variables:
+            if not isinstance(variable, Variable):
+                raise DataError(
+                    f"`variables` of a schema must be Variable objects, found {variable!r}."
+                )
+        if not variables:
+            raise DataError("`variables` of a schema must hold at least one variable, found none.")
+        names = [variable.name for variable in variables]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise DataError(
+                f"`variables` of a schema must have different names, but {repeated} occur twice."
+            )
+        object.__setattr__(self, "variables", variables)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the variables, in the order of the columns."""
+        return tuple(variable.name for variable in self.variables)
+
+    @property
+    def num_variables(self) -> int:
+        """Number of variables in a slice."""
+        return len(self.variables)
+
+    def __len__(self) -> int:
+        """Number of variables in a slice."""
+        return len(self.variables)
+
+    def __iter__(self) -> Iterator[Variable]:
+        """Variables in the order of the columns."""
+        return iter(self.variables)
+
+    def __getitem__(self, column: int) -> Variable:
+        """Variable of a column."""
+        return self.variables[column]
+
+    def index(self, name: str) -> int:
+        """Column of the variable with this name."""
+        try:
+            return self.names.index(name)
+        except ValueError:
+            raise DataError(
+                f"`name` must be a variable of the schema ({', '.join(self.names)}), "
+                f"found {name!r}."
+            ) from None
+
+    def select(self, names: Iterable[str]) -> Schema:
+        """Schema of the named variables, in the order named."""
+        return Schema(tuple(self.variables[self.index(name)] for name in names))
+
+
+def _plain_categories(name: str, categories: Iterable[Category]) -> tuple[Category, ...]:
+    if isinstance(categories, str):
+        raise DataError(
+            f"`categories` of variable {name!r} must be a sequence of categories, found the "
+            f"string {categories!r}; write [{categories!r}] for a single category."
+        )
+    plain = tuple(item.item() if isinstance(item, np.generic) else item for item in categories)
+    for item in plain:
+        if not isinstance(item, str | int | float):
+            raise DataError(
+                f"`categories` of variable {name!r} must be strings, booleans or numbers, "
+                f"found {item!r}."
+            )
+        if not isinstance(item, str) and not abs(item) < LARGEST_WHOLE:
+            raise DataError(
+                f"`categories` of variable {name!r} must be finite numbers below 2**53, "
+                f"found {item!r}."
+            )
+    families = {"string" if isinstance(c, str) else _number_family(c) for c in plain}
+    if len(families) > 1:
+        raise DataError(
+            f"`categories` of variable {name!r} must be all strings, all booleans or all numbers, "
+            f"found a mixture: {plain!r}."
+        )
+    if len(set(plain)) < len(plain):
+        raise DataError(f"`categories` of variable {name!r} must differ, found {plain!r}.")
+    return plain
+
+
+def _number_family(category: int | float) -> str:
+    return "boolean" if isinstance(category, bool) else "number"

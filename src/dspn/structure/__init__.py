@@ -1,0 +1,57 @@
+"""What a DSPN is: nodes, the template and top networks, parameters, validity, and ways to build them."""
+
+from dspn.structure.build import (
+    Interface,
+    factored,
+    grouped_network,
+    initial_network,
+    mixture_top,
+    naive_bayes,
+    product_of_naive_bayes,
+    univariate,
+)
+from dspn.structure.builder import NetworkBuilder, assemble
+from dspn.structure.dbn import DbnStructure, DbnTables, dbn_schema, from_dbn, random_tables
+from dspn.structure.hmm import from_hmm
+from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
+from dspn.structure.parameters import NetworkParameters, Parameters
+from dspn.structure.template import Bank, Template, Top
+from dspn.structure.unroll import StaticNetwork, unroll
+from dspn.structure.validity import Rule, Violation, violations
+
+__all__ = [
+    "Bank",
+    "DbnStructure",
+    "DbnTables",
+    "DynamicNetwork",
+    "Input",
+    "Interface",
+    "Leaf",
+    "NetworkBuilder",
+    "NetworkParameters",
+    "Node",
+    "Parameters",
+    "Product",
+    "Root",
+    "Rule",
+    "StaticNetwork",
+    "Sum",
+    "Template",
+    "Top",
+    "Violation",
+    "assemble",
+    "dbn_schema",
+    "factored",
+    "from_dbn",
+    "from_hmm",
+    "grouped_network",
+    "initial_network",
+    "mixture_top",
+    "naive_bayes",
+    "product_of_naive_bayes",
+    "random_tables",
+    "univariate",
+    "unroll",
+    "violations",
+]

@@ -1,0 +1,70 @@
+"""Order and reachability in a network whose nodes name their children by index."""
+
+from collections.abc import Iterable, Sequence
+
+from dspn.errors import StructureError
+from dspn.structure.nodes import Node, Product, Sum, children_of
+
+
+def check_children(nodes: Sequence[Node], network: str) -> None:
+    """Raises unless every sum and product has children, each of them a distinct node of the network."""
+    for index, node in enumerate(nodes):
+        if not isinstance(node, Sum | Product):
+            continue
+        kind = type(node).__name__.lower()
+        if not node.children:
+            raise StructureError(
+                f"{kind} {index} of the {network} network has no children; a {kind} needs at least one."
+            )
+        for child in node.children:
+            if not 0 <= child < len(nodes):
+                raise StructureError(
+                    f"{kind} {index} of the {network} network names child {child}, but the network "
+                    f"has nodes 0 to {len(nodes) - 1}."
+                )
+        if len(set(node.children)) != len(node.children):
+            raise StructureError(
+                f"{kind} {index} of the {network} network names a child twice: {node.children}; "
+                "merge the repeated edges into one."
+            )
+
+
+def topological_order(nodes: Sequence[Node], network: str) -> tuple[int, ...]:
+    """Node indices, children before parents; ties by index. Raises and names the nodes of a cycle."""
+    state = [0] * len(nodes)  # 0 unseen, 1 on the path, 2 done
+    order: list[int] = []
+    for start in range(len(nodes)):
+        if state[start]:
+            continue
+        path = [(start, iter(children_of(nodes[start])))]
+        state[start] = 1
+        while path:
+            node, remaining = path[-1]
+            child = next(remaining, None)
+            if child is None:
+                state[node] = 2
+                order.append(node)
+                path.pop()
+            elif state[child] == 1:
+                on_path = [index for index, _ in path]
+                cycle = [*on_path[on_path.index(child) :], child]
+                raise StructureError(
+                    f"the {network} network has a cycle through nodes "
+                    f"{' -> '.join(map(str, cycle))}; a network is acyclic."
+                )
+            elif state[child] == 0:
+                state[child] = 1
+                path.append((child, iter(children_of(nodes[child]))))
+    return tuple(order)
+
+
+def reachable(nodes: Sequence[Node], roots: Iterable[int]) -> frozenset[int]:
+    """Every node at or below one of the roots."""
+    seen: set[int] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend(children_of(nodes[node]))
+    return frozenset(seen)

@@ -1,0 +1,70 @@
+"""A DSPN: template, top and parameters that have passed every check, and where the root sits."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import final
+
+from dspn.errors import StructureError
+from dspn.sequences import Schema
+from dspn.structure.parameters import Parameters, check_parameters
+from dspn.structure.template import Template, Top
+from dspn.structure.validity import group_sources, interface_groups, violations
+
+
+class Root(StrEnum):
+    """Which slice carries the top network; the bottom network is at the other end."""
+
+    FIRST = "first"
+    LAST = "last"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DynamicNetwork:
+    """P(x_1..x_T) for every T: T - 1 templates on a bottom network, under a top network.
+
+    With `root="first"` and a tied bottom the networks of all lengths agree: marginalising the last
+    slices gives the shorter network. `root="last"` is the placement of the paper.
+    """
+
+    template: Template
+    top: Top
+    parameters: Parameters
+    root: Root = Root.FIRST
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "root", Root(self.root))
+        except ValueError:
+            raise StructureError(f"`root` must be 'first' or 'last', not {self.root!r}.") from None
+        found = violations(self.template, self.top)
+        if found:
+            listed = "\n".join(f"  - {violation}" for violation in found[:20])
+            more = f"\n  ... and {len(found) - 20} more" if len(found) > 20 else ""
+            raise StructureError(f"the template is not valid:\n{listed}{more}")
+        check_parameters(self.template, self.top, self.parameters)
+
+    @property
+    def schema(self) -> Schema:
+        """The variables of a slice."""
+        return self.template.schema
+
+    @property
+    def num_interfaces(self) -> int:
+        """k, over all groups."""
+        return self.template.num_interfaces
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Interface positions of equal scope."""
+        return interface_groups(self.template)
+
+    @cached_property
+    def group_sources(self) -> tuple[tuple[int, ...], ...]:
+        """For each group, the groups whose inputs its outputs read."""
+        return group_sources(self.template)
+
+    def with_parameters(self, parameters: Parameters) -> "DynamicNetwork":
+        """The same structure with other parameters."""
+        return replace(self, parameters=parameters)

@@ -1,0 +1,98 @@
+"""Weights and leaf parameters as plain arrays, kept apart from the structure they belong to."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from dspn._arrays import Floats, read_only
+from dspn.errors import StructureError
+from dspn.structure.nodes import Node, Sum
+from dspn.structure.template import Template, Top
+
+WEIGHT_TOLERANCE = 1e-9
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NetworkParameters:
+    """Sum weights in the order of `edge_offsets`, and one (leaves, width) array for each bank."""
+
+    weights: Floats
+    leaves: tuple[Floats, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", read_only(self.weights))
+        object.__setattr__(self, "leaves", tuple(read_only(array) for array in self.leaves))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """Parameters of the template, of the top, and of the bottom where it has its own."""
+
+    template: NetworkParameters
+    top: NetworkParameters
+    bottom: NetworkParameters | None = None
+
+    @property
+    def tied(self) -> bool:
+        """Whether the bottom network shares the template's parameters."""
+        return self.bottom is None
+
+
+def _check_weights(
+    nodes: tuple[Node, ...], offsets: dict[int, int], weights: Floats, network: str
+) -> None:
+    expected = sum(len(node.children) for node in nodes if isinstance(node, Sum))
+    if weights.shape != (expected,):
+        raise StructureError(
+            f"the {network} network needs a weight for each of its {expected} sum edges, "
+            f"but `weights` has shape {weights.shape}."
+        )
+    for index, start in offsets.items():
+        node = nodes[index]
+        assert isinstance(node, Sum)
+        own = weights[start : start + len(node.children)]
+        if not np.all(np.isfinite(own)) or np.any(own < 0):
+            raise StructureError(
+                f"sum {index} of the {network} network has weights {own.tolist()}; "
+                "weights are finite and not negative."
+            )
+        if abs(float(own.sum()) - 1.0) > WEIGHT_TOLERANCE:
+            raise StructureError(
+                f"sum {index} of the {network} network has weights that sum to {own.sum():.12g}; "
+                "divide them by their sum so that they add up to 1."
+            )
+
+
+def _check_leaves(template: Template, parameters: NetworkParameters, network: str) -> None:
+    if len(parameters.leaves) != len(template.banks):
+        raise StructureError(
+            f"the {network} network needs {len(template.banks)} arrays of leaf parameters, one for each "
+            f"variable and family, but has {len(parameters.leaves)}."
+        )
+    for bank, rows in zip(template.banks, parameters.leaves, strict=True):
+        name = template.schema[bank.variable].name
+        shape = (len(bank.nodes), bank.family.num_parameters)
+        if rows.shape != shape:
+            raise StructureError(
+                f"the {bank.family.name} leaves of variable {name!r} in the {network} network need "
+                f"parameters of shape {shape}, but have {rows.shape}."
+            )
+        found = bank.family.violations(rows)
+        if found:
+            raise StructureError(
+                f"the {bank.family.name} leaves of variable {name!r} in the {network} network have "
+                f"parameters that are not allowed: {'; '.join(found[:5])}."
+            )
+
+
+def check_parameters(template: Template, top: Top, parameters: Parameters) -> None:
+    """Raises unless all shapes fit, weights are a distribution at each sum, and leaves are allowed."""
+    _check_weights(template.nodes, template.edge_offsets, parameters.template.weights, "template")
+    _check_leaves(template, parameters.template, "template")
+    _check_weights(top.nodes, top.edge_offsets, parameters.top.weights, "top")
+    if parameters.bottom is not None:
+        _check_weights(template.nodes, template.edge_offsets, parameters.bottom.weights, "bottom")
+        _check_leaves(template, parameters.bottom, "bottom")

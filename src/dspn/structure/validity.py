@@ -1,0 +1,305 @@
+"""Completeness, decomposability and invariance, decided on the template without unrolling.
+
+Scopes are sets of bits: bit v is variable v of the slice at hand, bit n + v is variable v of the slices
+below. An input interface node takes the scope of its output in the bottom network (Theorem 1, c), moved
+to the bits of the slices below, so its scope excludes the slice's own variables by construction.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
+from typing import final
+
+from dspn.structure.graph import reachable
+from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of
+from dspn.structure.template import Template, Top
+
+
+class Rule(StrEnum):
+    """What a valid DSPN must satisfy, by the names of the paper."""
+
+    BOTTOM_COMPLETE = "theorem 1 (a): the bottom network is complete"
+    BOTTOM_DECOMPOSABLE = "theorem 1 (a): the bottom network is decomposable"
+    BOTTOM_ROOTS = "definition 5: the bottom network has a root for each interface"
+    BOTTOM_SCOPES = (
+        "theorem 1 (b): scopes of the bottom network's outputs are identical or disjoint"
+    )
+    INPUT_SCOPES = "invariance (1): scopes of inputs are identical or disjoint"
+    SAME_SCOPE = "invariance (2): inputs have the same scope exactly when their outputs have"
+    DISJOINT_SCOPE = "invariance (3): inputs have disjoint scopes exactly when their outputs have"
+    COMPLETE = "invariance (4): sums are complete"
+    DECOMPOSABLE = "invariance (5): products are decomposable"
+    TOP_COMPLETE = "theorem 1 (c): the top network is complete"
+    TOP_DECOMPOSABLE = "theorem 1 (c): the top network is decomposable"
+    TOP_INPUTS = "definition 6: the top network has an input for each interface"
+    COVERAGE = "the root covers every variable of every slice"
+
+
+@final
+@dataclass(frozen=True)
+class Violation:
+    """One breach: the rule, the nodes and the variables concerned, and a sentence that says it."""
+
+    rule: Rule
+    nodes: tuple[int, ...]
+    variables: tuple[str, ...]
+    message: str
+
+    def __str__(self) -> str:
+        return f"[{self.rule}] {self.message}"
+
+
+def _members(scope: int) -> list[int]:
+    return [bit for bit in range(scope.bit_length()) if scope >> bit & 1]
+
+
+def _names(scope: int, names: Sequence[str]) -> tuple[str, ...]:
+    """Variable names of a scope; those of the slices below are marked."""
+    n = len(names)
+    return tuple(
+        names[bit] if bit < n else f"{names[bit - n]} (slices below)" for bit in _members(scope)
+    )
+
+
+def _said(scope: int, names: Sequence[str]) -> str:
+    return "{" + ", ".join(_names(scope, names)) + "}"
+
+
+def network_scopes(nodes: Sequence[Node], order: Sequence[int], inputs: Sequence[int]) -> list[int]:
+    """Scope of every node, given the scope of the input at each position."""
+    scopes = [0] * len(nodes)
+    for index in order:
+        node = nodes[index]
+        if isinstance(node, Leaf):
+            scopes[index] = 1 << node.variable
+        elif isinstance(node, Input):
+            scopes[index] = inputs[node.position]
+        else:
+            scope = 0
+            for child in node.children:
+                scope |= scopes[child]
+            scopes[index] = scope
+    return scopes
+
+
+def _incomplete(
+    nodes: Sequence[Node], scopes: Sequence[int], names: Sequence[str], rule: Rule, network: str
+) -> Iterable[Violation]:
+    for index, node in enumerate(nodes):
+        if not isinstance(node, Sum):
+            continue
+        first = node.children[0]
+        for child in node.children[1:]:
+            if scopes[child] != scopes[first]:
+                difference = scopes[child] ^ scopes[first]
+                yield Violation(
+                    rule,
+                    (index, first, child),
+                    _names(difference, names),
+                    f"{network} sum {index}: children {first} and {child} differ in {_said(difference, names)}",
+                )
+
+
+def _entangled(
+    nodes: Sequence[Node], scopes: Sequence[int], names: Sequence[str], rule: Rule, network: str
+) -> Iterable[Violation]:
+    for index, node in enumerate(nodes):
+        if not isinstance(node, Product):
+            continue
+        seen = 0
+        for place, child in enumerate(node.children):
+            common = seen & scopes[child]
+            if common:
+                other = next(c for c in node.children[:place] if scopes[c] & common)
+                shared = scopes[other] & scopes[child]
+                yield Violation(
+                    rule,
+                    (index, other, child),
+                    _names(shared, names),
+                    f"{network} product {index}: children {other} and {child} share {_said(shared, names)}",
+                )
+            seen |= scopes[child]
+
+
+def bottom_nodes(template: Template) -> tuple[Node, ...]:
+    """The bottom network: the template less every node that has no leaf below it.
+
+    Indices are kept; a removed node is an `Input` of position -1 that nothing refers to.
+    """
+    scopes = network_scopes(template.nodes, template.order, [0] * template.num_interfaces)
+    kept: list[Node] = []
+    for index, node in enumerate(template.nodes):
+        if not scopes[index]:
+            kept.append(Input(-1))
+        elif isinstance(node, Sum | Product):
+            kept.append(type(node)(tuple(child for child in node.children if scopes[child])))
+        else:
+            kept.append(node)
+    return tuple(kept)
+
+
+def _bottom_violations(
+    template: Template, names: Sequence[str]
+) -> tuple[list[int], list[Violation]]:
+    nodes = bottom_nodes(template)
+    scopes = [0] * len(nodes)
+    for index in template.order:
+        node = nodes[index]
+        if isinstance(node, Leaf):
+            scopes[index] = 1 << node.variable
+        for child in children_of(node):
+            scopes[index] |= scopes[child]
+    found = [
+        *_incomplete(nodes, scopes, names, Rule.BOTTOM_COMPLETE, "bottom"),
+        *_entangled(nodes, scopes, names, Rule.BOTTOM_DECOMPOSABLE, "bottom"),
+    ]
+    outputs = [scopes[output] for output in template.outputs]
+    for position, (output, scope) in enumerate(zip(template.outputs, outputs, strict=True)):
+        if not scope:
+            found.append(
+                Violation(
+                    Rule.BOTTOM_ROOTS,
+                    (output,),
+                    (),
+                    f"output {output} (interface {position}) has no leaf below it, so the bottom "
+                    "network has no root for it",
+                )
+            )
+    return outputs, found
+
+
+def _distinct(scopes: Sequence[int]) -> dict[int, int]:
+    """The first position at which each distinct scope occurs."""
+    first: dict[int, int] = {}
+    for position, scope in enumerate(scopes):
+        first.setdefault(scope, position)
+    return first
+
+
+def _overlaps(
+    template: Template, inputs: Sequence[int], names: Sequence[str]
+) -> Iterable[Violation]:
+    for (a, i), (b, j) in combinations(_distinct(inputs).items(), 2):
+        if a & b:
+            said = f"{_said(a & b, names)} but not {_said(a ^ b, names)}"
+            yield Violation(
+                Rule.BOTTOM_SCOPES,
+                (template.outputs[i], template.outputs[j]),
+                _names(a & b, names),
+                f"bottom outputs {template.outputs[i]} and {template.outputs[j]} share {said}",
+            )
+            yield Violation(
+                Rule.INPUT_SCOPES,
+                (template.inputs[i], template.inputs[j]),
+                _names(a & b, names),
+                f"inputs {template.inputs[i]} and {template.inputs[j]} share {said}",
+            )
+
+
+def _unlike_pairs(
+    template: Template, inputs: Sequence[int], outputs: Sequence[int], names: Sequence[str]
+) -> Iterable[Violation]:
+    """Breaches of (2) and (3), one for each pair of distinct (input scope, output scope) combinations."""
+    first: dict[tuple[int, int], int] = {}
+    for position, pair in enumerate(zip(inputs, outputs, strict=True)):
+        first.setdefault(pair, position)
+    for ((in_a, out_a), i), ((in_b, out_b), j) in combinations(first.items(), 2):
+        nodes = (template.inputs[i], template.inputs[j], template.outputs[i], template.outputs[j])
+        if (in_a == in_b) != (out_a == out_b):
+            difference = in_a ^ in_b or out_a ^ out_b
+            who = "inputs" if in_a == in_b else "outputs"
+            other = "outputs" if in_a == in_b else "inputs"
+            yield Violation(
+                Rule.SAME_SCOPE,
+                nodes,
+                _names(difference, names),
+                f"interfaces {i} and {j}: the {who} have the same scope, the {other} differ in "
+                f"{_said(difference, names)}",
+            )
+        if (in_a & in_b == 0) != (out_a & out_b == 0):
+            shared = in_a & in_b or out_a & out_b
+            who, other = ("inputs", "outputs") if in_a & in_b == 0 else ("outputs", "inputs")
+            yield Violation(
+                Rule.DISJOINT_SCOPE,
+                nodes,
+                _names(shared, names),
+                f"interfaces {i} and {j}: the {who} have disjoint scopes, the {other} share {_said(shared, names)}",
+            )
+
+
+def interface_groups(template: Template) -> tuple[tuple[int, ...], ...]:
+    """Positions of equal scope, group by group in order of first appearance."""
+    outputs = network_scopes(template.nodes, template.order, [0] * template.num_interfaces)
+    members: dict[int, list[int]] = {}
+    for position, output in enumerate(template.outputs):
+        members.setdefault(outputs[output], []).append(position)
+    return tuple(tuple(positions) for positions in members.values())
+
+
+def group_sources(template: Template) -> tuple[tuple[int, ...], ...]:
+    """For each group, the groups whose inputs its outputs read."""
+    groups = interface_groups(template)
+    marks = [0] * template.num_interfaces
+    for number, positions in enumerate(groups):
+        for position in positions:
+            marks[position] = 1 << number
+    nodes = tuple(node if not isinstance(node, Leaf) else Product(()) for node in template.nodes)
+    reads = network_scopes(nodes, template.order, marks)
+    return tuple(tuple(_members(reads[template.outputs[positions[0]]])) for positions in groups)
+
+
+def _coverage(
+    template: Template,
+    top: Top,
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    names: Sequence[str],
+) -> Iterable[Violation]:
+    """Walks down from the root, slice by slice, until the set of interface scopes repeats."""
+    n = len(names)
+    everything = (1 << n) - 1
+    read = reachable(top.nodes, [top.root])
+    current = frozenset(position for position, node in enumerate(top.inputs) if node in read)
+    seen: set[frozenset[int]] = set()
+    while current not in seen:
+        seen.add(current)
+        as_bottom = as_slice = below = 0
+        for position in current:
+            as_bottom |= inputs[position] >> n
+            as_slice |= outputs[position] & everything
+            below |= outputs[position] >> n << n
+        for covered, where in ((as_bottom, "the bottom slice"), (as_slice, "a slice")):
+            if covered != everything:
+                missed = everything & ~covered
+                yield Violation(
+                    Rule.COVERAGE,
+                    (top.root,),
+                    _names(missed, names),
+                    f"root {top.root} misses {_said(missed, names)} of {where}, {len(seen) - 1} slice(s) below the top",
+                )
+                return
+        current = frozenset(p for p, scope in enumerate(inputs) if scope & below)
+
+
+def violations(template: Template, top: Top) -> tuple[Violation, ...]:
+    """Every breach of validity; an empty result means valid for every number of slices."""
+    names = template.schema.names
+    n = len(names)
+    if top.num_inputs != template.num_interfaces:
+        said = f"the top network has {top.num_inputs} inputs, the template {template.num_interfaces} interfaces"
+        return (Violation(Rule.TOP_INPUTS, top.inputs, (), said),)
+    bottoms, found = _bottom_violations(template, names)
+    inputs = [scope << n for scope in bottoms]
+    scopes = network_scopes(template.nodes, template.order, inputs)
+    outputs = [scopes[output] for output in template.outputs]
+    found.extend(_overlaps(template, inputs, names))
+    found.extend(_unlike_pairs(template, inputs, outputs, names))
+    found.extend(_incomplete(template.nodes, scopes, names, Rule.COMPLETE, "template"))
+    found.extend(_entangled(template.nodes, scopes, names, Rule.DECOMPOSABLE, "template"))
+    top_scopes = network_scopes(top.nodes, top.order, inputs)
+    found.extend(_incomplete(top.nodes, top_scopes, names, Rule.TOP_COMPLETE, "top"))
+    found.extend(_entangled(top.nodes, top_scopes, names, Rule.TOP_DECOMPOSABLE, "top"))
+    if not found:
+        found.extend(_coverage(template, top, inputs, outputs, names))
+    return tuple(found)
