@@ -1,8 +1,8 @@
 """What the engine must agree with: definitions written down as simply as they can be.
 
-Nothing here uses the engine. `evaluate` walks the static network of `unroll`; `slice_by_slice` does not
-even use that and stacks the template by its definition; `induced_trees` multiplies the network out.
-`properties.log_space` has the same recursion in log space, for sequences of any length.
+Nothing here uses the engine. `evaluate` walks the static network of `unroll`; `slice_by_slice` does
+not even use that and stacks the template by its definition; `induced_trees` multiplies the network
+out. `properties.log_space` has the same recursion in log space, for sequences of any length.
 """
 
 import math
@@ -15,8 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn.leaves import Family
-from dspn.structure import DynamicNetwork, Leaf, Node, StaticNetwork, Sum, Template, unroll
-from dspn.structure import Input, NetworkParameters, Product
+from dspn.structure import (
+    DynamicNetwork,
+    Input,
+    Leaf,
+    NetworkParameters,
+    Node,
+    Product,
+    StaticNetwork,
+    Sum,
+    Template,
+    unroll,
+)
 
 Floats = NDArray[np.float64]
 Add = Callable[[list[float]], float]
@@ -43,7 +53,9 @@ def mode_density(family: Family, parameters: Sequence[float]) -> float:
     """max_x p(x | leaf)."""
     if family.name == "categorical":
         return float(max(parameters))
-    return density(family, parameters, float(parameters[0] // 1 if family.name == "poisson" else parameters[0]))
+    return density(
+        family, parameters, float(parameters[0] // 1 if family.name == "poisson" else parameters[0])
+    )
 
 
 def cdf(family: Family, parameters: Sequence[float], value: float) -> float:
@@ -69,7 +81,7 @@ def static_network(network: DynamicNetwork, num_slices: int) -> StaticNetwork:
 
 
 def evaluate(static: StaticNetwork, leaves: Sequence[float], *, add: Add = math.fsum) -> float:
-    """Value of the root when leaf node i has the value leaves[i]; `add=max` maximises at the sums."""
+    """Value of the root when leaf node i is leaves[i]; `add=max` maximises at the sums."""
     values: list[float] = []
     for index, node in enumerate(static.nodes):
         if isinstance(node, Leaf):
@@ -112,7 +124,11 @@ def log_likelihood(network: DynamicNetwork, values: Floats) -> float:
 
 def completions(network: DynamicNetwork, values: Floats) -> Iterator[Floats]:
     """Every way to fill in the missing categorical entries."""
-    missing = [(t, v) for t, v in np.argwhere(np.isnan(values)).tolist() if network.schema[v].num_categories]
+    missing = [
+        (t, v)
+        for t, v in np.argwhere(np.isnan(values)).tolist()
+        if network.schema[v].num_categories
+    ]
     for codes in product(*(range(network.schema[v].num_categories) for _, v in missing)):
         filled = values.copy()
         for (t, v), code in zip(missing, codes, strict=True):
@@ -130,11 +146,15 @@ class Mixture:
 
     def probabilities(self) -> list[float]:
         """P(category) of a categorical entry."""
-        return [math.fsum(w * row[c] for w, row in zip(self.weights, self.rows, strict=True))
-                for c in range(len(self.rows[0]))]
+        return [
+            math.fsum(w * row[c] for w, row in zip(self.weights, self.rows, strict=True))
+            for c in range(len(self.rows[0]))
+        ]
 
     def mean(self) -> float:
-        return math.fsum(w * moments(self.family, row)[0] for w, row in zip(self.weights, self.rows, strict=True))
+        return math.fsum(
+            w * moments(self.family, row)[0] for w, row in zip(self.weights, self.rows, strict=True)
+        )
 
     def variance(self) -> float:
         centre = self.mean()
@@ -144,19 +164,25 @@ class Mixture:
         )
 
     def cdf(self, value: float) -> float:
-        return math.fsum(w * cdf(self.family, row, value) for w, row in zip(self.weights, self.rows, strict=True))
+        return math.fsum(
+            w * cdf(self.family, row, value) for w, row in zip(self.weights, self.rows, strict=True)
+        )
 
 
 def conditional(network: DynamicNetwork, values: Floats, t: int, v: int) -> Mixture:
     """Distribution of entry (t, v) given every other observed entry of the sequence.
 
-    The network polynomial is linear in the leaves of one entry: the weight of a leaf is the root's value
-    when that leaf is 1 and the entry's other leaves are 0.
+    The network polynomial is linear in the leaves of one entry: the weight of a leaf is the root's
+    value when that leaf is 1 and the entry's other leaves are 0.
     """
     static = static_network(network, len(values))
     leaves = leaf_values(static, values)
     entry = t * static.num_variables + v
-    own = [i for i, node in enumerate(static.nodes) if isinstance(node, Leaf) and node.variable == entry]
+    own = [
+        i
+        for i, node in enumerate(static.nodes)
+        if isinstance(node, Leaf) and node.variable == entry
+    ]
     found = []
     for chosen in own:
         for index in own:
@@ -176,10 +202,17 @@ def best_completion(network: DynamicNetwork, values: Floats) -> float:
 
 
 def surprise_of_slice(network: DynamicNetwork, values: Floats, t: int) -> float:
-    """-log P_t(x_t | x_1..x_{t-1}) in the network of t slices."""
+    """-log P_t(x_t | x_1..x_{t-1}) in the network of t slices.
+
+    Infinite for an impossible slice, NaN where its past is already impossible: a sequence may be
+    possible although the network of some shorter length thinks that its beginning is not.
+    """
     before = values[: t + 1].copy()
     before[t] = math.nan
-    return -math.log(likelihood(network, values[: t + 1]) / likelihood(network, before))
+    now, past = likelihood(network, values[: t + 1]), likelihood(network, before)
+    if past == 0:
+        return math.nan
+    return -math.log(now / past) if now > 0 else math.inf
 
 
 def surprise_of_entry(network: DynamicNetwork, values: Floats, t: int, v: int) -> float:
@@ -236,7 +269,7 @@ def slice_by_slice(
     interfaces: Callable[[int, int], bool] = lambda t, position: True,
     inputs_of_bottom: float | None = None,
 ) -> float:
-    """Value of the stack; an output of slice t counts as interface only if `interfaces(t, position)`.
+    """Value of the stack; an output of slice t is an interface only if `interfaces(t, position)`.
 
     In the bottom network, nodes without a leaf below are left out (their value is that of an empty
     product). With `inputs_of_bottom=1` they are kept and every input is 1, which must be the same.
@@ -245,7 +278,11 @@ def slice_by_slice(
     kept = has_leaf_below(template)
     below: list[float] = []
     for height, t in enumerate(stack_order(network, len(values))):
-        own = parameters.bottom if height == 0 and parameters.bottom is not None else parameters.template
+        own = (
+            parameters.bottom
+            if height == 0 and parameters.bottom is not None
+            else parameters.template
+        )
         weights, rows = sum_weights(template.nodes, own.weights), leaf_rows(template, own)
         found = [math.nan] * len(template.nodes)
         for index in template.order:
@@ -277,7 +314,9 @@ def slice_by_slice(
     return found[top.root]
 
 
-def _combine(node: Sum | Product, weights: list[float] | None, values: list[float], add: Add) -> float:
+def _combine(
+    node: Sum | Product, weights: list[float] | None, values: list[float], add: Add
+) -> float:
     if isinstance(node, Product):
         return math.prod(values[child] for child in node.children)
     assert weights is not None
@@ -312,17 +351,23 @@ class Tree:
 
     def times(self, other: "Tree") -> "Tree":
         return Tree(
-            self.weight * other.weight, self.leaves + other.leaves, self.interfaces + other.interfaces
+            self.weight * other.weight,
+            self.leaves + other.leaves,
+            self.interfaces + other.interfaces,
         )
 
     def likelihood(self, values: Floats) -> float:
         """Weight times the densities of the observed values."""
-        return self.weight * math.prod(density(f, row, float(values[t, v])) for t, v, f, row in self.leaves)
+        return self.weight * math.prod(
+            density(f, row, float(values[t, v])) for t, v, f, row in self.leaves
+        )
 
     def best(self, values: Floats) -> float:
         """As `likelihood`, with missing values at their modes."""
         return self.weight * math.prod(
-            mode_density(f, row) if math.isnan(values[t, v]) else density(f, row, float(values[t, v]))
+            mode_density(f, row)
+            if math.isnan(values[t, v])
+            else density(f, row, float(values[t, v]))
             for t, v, f, row in self.leaves
         )
 
@@ -348,7 +393,11 @@ def induced_trees(network: DynamicNetwork, num_slices: int) -> list[Tree]:
     kept = has_leaf_below(template)
     below: list[list[Tree]] = []
     for height, t in enumerate(stack_order(network, num_slices)):
-        own = parameters.bottom if height == 0 and parameters.bottom is not None else parameters.template
+        own = (
+            parameters.bottom
+            if height == 0 and parameters.bottom is not None
+            else parameters.template
+        )
         weights, rows = sum_weights(template.nodes, own.weights), leaf_rows(template, own)
         found: dict[int, list[Tree]] = {}
         for index in template.order:
@@ -358,7 +407,9 @@ def induced_trees(network: DynamicNetwork, num_slices: int) -> list[Tree]:
             elif isinstance(node, Input):
                 found[index] = below[node.position]
             elif isinstance(node, Leaf):
-                found[index] = [Tree(1.0, ((t, node.variable, node.family, tuple(rows[index].tolist())),))]
+                found[index] = [
+                    Tree(1.0, ((t, node.variable, node.family, tuple(rows[index].tolist())),))
+                ]
             elif isinstance(node, Product):
                 found[index] = _multiply([found[child] for child in node.children])
             else:
@@ -386,6 +437,8 @@ def num_induced_trees(network: DynamicNetwork, num_slices: int) -> int:
     static = static_network(network, num_slices)
     counts: list[int] = []
     for node in static.nodes:
-        children = [counts[child] for child in node.children] if isinstance(node, Sum | Product) else [1]
+        children = (
+            [counts[child] for child in node.children] if isinstance(node, Sum | Product) else [1]
+        )
         counts.append(sum(children) if isinstance(node, Sum) else math.prod(children))
     return counts[static.root]

@@ -1,9 +1,9 @@
 """Random valid templates of every shape the definition allows, and evidence for them.
 
-The groups of a valid DSPN share out the variables, and every input group is read by exactly one output
-group. So a `Recipe` names the group of each variable and the reader of each group, any function from
-groups to groups: the identity keeps groups apart, a permutation swaps them, a function that misses a
-group lets that one begin afresh from the slice's variables while another multiplies several groups.
+The groups of a valid DSPN share out the variables, and every input group is read by exactly one
+output group. So a `Recipe` names the group of each variable and the reader of each group, any
+function from groups to groups: the identity keeps groups apart, a permutation swaps them, and one
+that misses a group lets it begin afresh from the slice while another group multiplies several.
 """
 
 from dataclasses import dataclass, replace
@@ -55,7 +55,10 @@ def random_recipe(seed: int, **fixed: object) -> Recipe:
     drawn = rng.choice(KINDS, num_variables, p=[0.4, 0.2, 0.05, 0.2, 0.15]).tolist()
     kinds: tuple[str, ...] = tuple(fixed.pop("kinds", drawn))  # type: ignore[arg-type]
     num_groups = int(fixed.pop("num_groups", rng.integers(1, min(3, len(kinds)) + 1)))  # type: ignore[call-overload]
-    group_of = [*range(num_groups), *rng.integers(num_groups, size=len(kinds) - num_groups).tolist()]
+    group_of = [
+        *range(num_groups),
+        *rng.integers(num_groups, size=len(kinds) - num_groups).tolist(),
+    ]
     rng.shuffle(group_of)
     readers = [
         list(range(num_groups)),
@@ -78,7 +81,7 @@ def random_recipe(seed: int, **fixed: object) -> Recipe:
 
 
 def schema_of(kinds: tuple[str, ...]) -> Schema:
-    """Variables x0, x1, ...; categories are strings, so that codes and categories cannot be confused."""
+    """Variables x0, x1, ...; categories are strings, so that nobody takes them for codes."""
     made = {
         "binary": lambda name: Variable.categorical(name, ("no", "yes")),
         "ternary": lambda name: Variable.categorical(name, ("c", "a", "b")),
@@ -92,12 +95,16 @@ def schema_of(kinds: tuple[str, ...]) -> Schema:
 class _Draft:
     """Nodes with their numbers, laid down over scopes of variables and input groups."""
 
-    def __init__(self, recipe: Recipe, schema: Schema, groups: list[list[int]], rng: np.random.Generator) -> None:
+    def __init__(
+        self, recipe: Recipe, schema: Schema, groups: list[list[int]], rng: np.random.Generator
+    ) -> None:
         self.recipe, self.schema, self.rng = recipe, schema, rng
         self.nodes: list[Node] = []
         self.numbers: dict[int, Floats] = {}
         self.pool: dict[Scope, list[int]] = {}
-        self.input_of = {position: self._add(Input(position)) for group in groups for position in group}
+        self.input_of = {
+            position: self._add(Input(position)) for group in groups for position in group
+        }
         self.groups = groups
 
     def _add(self, node: Node, numbers: Floats | None = None, scope: Scope | None = None) -> int:
@@ -124,7 +131,9 @@ class _Draft:
         if kind == "continuous":
             return np.array([self.rng.normal(scale=2.0), self.rng.uniform(0.2, 2.0)])
         if kind == "count":
-            return np.array([0.0 if self.rng.random() < self.recipe.zeros / 4 else self.rng.uniform(0.1, 4.0)])
+            return np.array(
+                [0.0 if self.rng.random() < self.recipe.zeros / 4 else self.rng.uniform(0.1, 4.0)]
+            )
         return self.weights(family_for(self.schema[variable]).num_parameters)
 
     def _leaf(self, variable: int) -> int:
@@ -145,13 +154,19 @@ class _Draft:
     def _univariate(self, item: tuple[str, int], depth: int, *, fresh: bool) -> int:
         kind, number = item
         if kind == "variable":
-            return self._sum((item,), depth - 1) if depth > 0 and self.rng.random() < 0.3 else self._leaf(number)
+            return (
+                self._sum((item,), depth - 1)
+                if depth > 0 and self.rng.random() < 0.3
+                else self._leaf(number)
+            )
         inputs = [self.input_of[position] for position in self.groups[number]]
         if not fresh and self.rng.random() < 0.25:
             return int(self.rng.choice(inputs))
         if depth > 0 and self.rng.random() < 0.2:
             return self._sum((item,), depth - 1)
-        size = len(inputs) if self.rng.random() < 0.7 else int(self.rng.integers(1, len(inputs) + 1))
+        size = (
+            len(inputs) if self.rng.random() < 0.7 else int(self.rng.integers(1, len(inputs) + 1))
+        )
         chosen = self.rng.permutation(inputs)[:size].tolist()
         return self._add(Sum(tuple(chosen)), self.weights(size), (item,))
 
@@ -162,9 +177,15 @@ class _Draft:
 
     def _product(self, scope: Scope, depth: int) -> int:
         num_blocks = int(self.rng.integers(2, len(scope) + 1))
-        label = [*range(num_blocks), *self.rng.integers(num_blocks, size=len(scope) - num_blocks).tolist()]
+        label = [
+            *range(num_blocks),
+            *self.rng.integers(num_blocks, size=len(scope) - num_blocks).tolist(),
+        ]
         self.rng.shuffle(label)
-        blocks = [tuple(item for item, own in zip(scope, label, strict=True) if own == b) for b in range(num_blocks)]
+        blocks = [
+            tuple(item for item, own in zip(scope, label, strict=True) if own == b)
+            for b in range(num_blocks)
+        ]
         return self._add(Product(tuple(self.node(block, depth) for block in blocks)), None, scope)
 
     def output(self, scope: Scope, taken: list[int]) -> int:
@@ -221,7 +242,9 @@ def random_network(recipe: Recipe | int) -> DynamicNetwork:
     own_numbers = None
     if not recipe.tied:
         own_numbers = {
-            index: draft.weights(len(node.children)) if isinstance(node, Sum) else draft.leaf_row(node.variable)
+            index: draft.weights(len(node.children))
+            if isinstance(node, Sum)
+            else draft.leaf_row(node.variable)
             for index, node in enumerate(nodes)
             if isinstance(node, Sum | Leaf)
         }
@@ -251,7 +274,9 @@ def draw_sequence(network: DynamicNetwork, num_slices: int, rng: np.random.Gener
         index = waiting.pop()
         node = static.nodes[index]
         if isinstance(node, Leaf):
-            values[node.variable] = node.family.sample(static.leaf_parameters[index][None, :], rng)[0]  # type: ignore[index]
+            values[node.variable] = node.family.sample(static.leaf_parameters[index][None, :], rng)[
+                0
+            ]  # type: ignore[index]
         elif isinstance(node, Product):
             waiting.extend(node.children)
         else:
@@ -287,7 +312,9 @@ def random_evidence(
     """Ragged sequences of positive probability with random gaps; lengths 1 to `longest`."""
     shares = [0.0, 0.3, 0.6, 1.0]
     return [
-        hide(draw_sequence(network, int(rng.integers(1, longest + 1)), rng), rng, shares[number % 4])
+        hide(
+            draw_sequence(network, int(rng.integers(1, longest + 1)), rng), rng, shares[number % 4]
+        )
         for number in range(num_sequences)
     ]
 

@@ -1,10 +1,10 @@
 """Marginals as the queries return them, checked entry by entry against the exact mixtures."""
 
 import numpy as np
-from oracles import Mixture, conditional
 
 from dspn import Sequences
 from dspn.structure import DynamicNetwork
+from oracles import Mixture, conditional
 
 
 def mixtures(network: DynamicNetwork, data: Sequences, v: int) -> dict[int, Mixture]:

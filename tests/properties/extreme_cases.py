@@ -2,15 +2,17 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from strategies import draw_sequence, random_network, random_recipe, schema_of
 
 from dspn.structure import DynamicNetwork, NetworkBuilder, assemble, from_hmm
+from strategies import draw_sequence, random_network, random_recipe, schema_of
 
 Floats = NDArray[np.float64]
 Case = tuple[DynamicNetwork, Floats]
 
 
-def _hmm(transition: object, emissions: dict[str, object], kinds: tuple[str, ...], root: str) -> DynamicNetwork:
+def _hmm(
+    transition: object, emissions: dict[str, object], kinds: tuple[str, ...], root: str
+) -> DynamicNetwork:
     matrix = np.asarray(transition, dtype=float)
     start = np.full(len(matrix), 1.0 / len(matrix))
     rows = {name: np.asarray(own, dtype=float) for name, own in emissions.items()}
@@ -23,7 +25,7 @@ def _some_missing(values: Floats, share: float = 0.03, seed: int = 0) -> Floats:
     return hidden
 
 
-# Two chains of two states each that never meet; doubly stochastic, so the uniform start is stationary.
+# Two chains of two states that never meet; doubly stochastic, so a uniform start is stationary.
 APART = np.array([[0.7, 0.3, 0, 0], [0.3, 0.7, 0, 0], [0, 0, 0.6, 0.4], [0, 0, 0.4, 0.6]])
 # The first chain likes category 0, the second category 1; category 2 is the second chain's alone.
 LIKES = np.array([[0.98, 0.02, 0], [0.97, 0.03, 0], [0.01, 0.89, 0.1], [0.02, 0.88, 0.1]])
@@ -33,7 +35,9 @@ def tiny_emissions(root: str) -> Case:
     """Emissions of 1e-15 off the diagonal, and values that fit no smooth path."""
     tiny = np.full((3, 3), 1e-15) + np.diag(np.full(3, 1 - 3e-15))
     network = _hmm(np.eye(3) * 0.999 + 0.001 / 3, {"x0": tiny}, ("ternary",), root)
-    return network, _some_missing(np.random.default_rng(1).integers(3, size=(1500, 1)).astype(float))
+    return network, _some_missing(
+        np.random.default_rng(1).integers(3, size=(1500, 1)).astype(float)
+    )
 
 
 def every_state_mismatches(root: str) -> Case:
@@ -69,7 +73,7 @@ def early_contradiction(root: str) -> Case:
 
 
 def reversal(root: str) -> Case:
-    """Evidence for the first chain turns into evidence for the second after 1,500 of 3,000 slices."""
+    """Evidence for the first chain turns into that for the second after 1,500 of 3,000 slices."""
     values = np.repeat([[0.0], [1.0]], 1500, axis=0)
     return _hmm(APART, {"x0": LIKES}, ("ternary",), root), _some_missing(values)
 
@@ -82,11 +86,11 @@ def narrow_bridge(root: str) -> Case:
 
 
 def far_outliers(root: str) -> Case:
-    """Gaussian chains apart and values a thousand deviations away, first on one side, then the other."""
+    """Gaussian chains apart and values 400 deviations away, first on one side, then the other."""
     means = np.array([[-1.0, 1.0], [-1.2, 0.5], [1.0, 1.0], [1.3, 0.7]])
     rng = np.random.default_rng(3)
     values = rng.normal(scale=0.3, size=(800, 1)) + np.repeat([[-1.0], [1.0]], 400, axis=0)
-    values[::50] *= 1000.0
+    values[::50] *= 400.0
     return _hmm(APART, {"x0": means}, ("continuous",), root), _some_missing(values)
 
 
@@ -100,9 +104,7 @@ def counts_out_of_reach(root: str) -> Case:
 def _chain(builder: NetworkBuilder, variable: int, inputs: list[int]) -> list[int]:
     """Outputs of the two chains apart over one variable."""
     return [
-        builder.product(
-            [builder.leaf(variable, LIKES[state]), builder.sum(inputs, APART[state])]
-        )
+        builder.product([builder.leaf(variable, LIKES[state]), builder.sum(inputs, APART[state])])
         for state in range(4)
     ]
 
@@ -115,7 +117,9 @@ def _two_group_top(network_builder: NetworkBuilder, products: int) -> object:
         builder.product([builder.sum(own, rng.dirichlet(np.ones(4))) for own in (left, right)])
         for _ in range(products)
     ]
-    return builder.top(parts[0] if products == 1 else builder.sum(parts, rng.dirichlet(np.ones(products))))
+    return builder.top(
+        parts[0] if products == 1 else builder.sum(parts, rng.dirichlet(np.ones(products)))
+    )
 
 
 def _two_reversals() -> Floats:
@@ -125,7 +129,7 @@ def _two_reversals() -> Floats:
 
 
 def two_groups_reverse(root: str) -> Case:
-    """Two groups of chains apart whose evidence reverses at different slices; they meet in the top."""
+    """Two groups of chains apart, reversed at different slices; they meet in the top."""
     builder = NetworkBuilder(schema_of(("ternary", "ternary")))
     left, right = builder.inputs(4), builder.inputs(4)
     outputs = [*_chain(builder, 0, left), *_chain(builder, 1, right)]
@@ -169,7 +173,9 @@ def tiny_weights_inside_a_slice(root: str) -> Case:
     outputs = []
     for stay in (0.9, 0.2):
         likely = builder.product([builder.leaf(0, [1.0, 0.0]), builder.leaf(1, [0.3, 0.7])])
-        rare = builder.product([builder.leaf(0, [1.0, 1e-200 * stay]), builder.leaf(1, [stay, 1 - stay])])
+        rare = builder.product(
+            [builder.leaf(0, [1.0, 1e-200 * stay]), builder.leaf(1, [stay, 1 - stay])]
+        )
         mixed = builder.sum([likely, rare], [1.0, 1e-200])
         outputs.append(builder.product([mixed, builder.sum(inputs, [stay, 1 - stay])]))
     cap = NetworkBuilder(builder.schema)

@@ -1,7 +1,7 @@
 """Reference in log space for sequences of any length: slow, straightforward, never out of range.
 
-Values of a slice are divided by their largest in each interface group (the root is linear in each group),
-which keeps the logarithms small and so their rounding; nothing is ever taken out of log space.
+Values of a slice are divided by their largest in each interface group (the root is linear in each
+group), which keeps the logarithms small and so their rounding; nothing ever leaves log space.
 """
 
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
-from oracles import has_leaf_below, leaf_rows, stack_order, sum_weights
 from scipy.special import gammaln
 
 from dspn.leaves import Family
 from dspn.structure import DynamicNetwork, Input, Leaf, Product, Sum
+from oracles import has_leaf_below, leaf_rows, stack_order, sum_weights
 
 Floats = NDArray[np.float64]
 MINUS_INFINITY = -np.inf
@@ -39,7 +39,7 @@ def log_density(family: Family, row: Floats, column: Floats, *, modes: bool) -> 
     missing = np.isnan(column)
     at = np.where(missing, 0.0, column)
     with np.errstate(divide="ignore"):
-        logs = np.log(row)if family.name == "categorical" else None
+        logs = np.log(row) if family.name == "categorical" else None
     if logs is not None:
         found, mode = logs[at.astype(int)], logs.max()
     elif family.name == "gaussian":
@@ -48,6 +48,7 @@ def log_density(family: Family, row: Floats, column: Floats, *, modes: bool) -> 
     elif row[0] == 0:
         found, mode = np.where(at == 0, 0.0, MINUS_INFINITY), 0.0
     else:
+
         def pmf(x: Floats) -> Floats:
             return np.asarray(x * np.log(row[0]) - row[0] - gammaln(x + 1))
 
@@ -57,7 +58,7 @@ def log_density(family: Family, row: Floats, column: Floats, *, modes: bool) -> 
 
 @dataclass(frozen=True)
 class Upward:
-    """Log values of template nodes (nodes, T) in stack order, of interfaces (T, k) and of the top."""
+    """Log values of template nodes (nodes, T) in stack order, of interfaces (T, k), of the top."""
 
     nodes: Floats
     interfaces: Floats
@@ -120,11 +121,13 @@ class LogSpace:
                 else:
                     assert isinstance(node, Sum | Product)
                     below = found[list(node.children), columns]
-                    found[index, columns] = self._combine(node, self.weights[own].get(index), below, add)
+                    found[index, columns] = self._combine(
+                        node, self.weights[own].get(index), below, add
+                    )
         return found
 
     def upward(self, *, maximise: bool = False, chosen: NDArray[np.bool_] | None = None) -> Upward:
-        """The upward pass; `chosen` (T, k), by slice number, says which interface nodes are allowed."""
+        """The upward pass; `chosen` (T, k), by slice number, says which interfaces are allowed."""
         template, top = self.network.template, self.network.top
         add = log_max if maximise else log_sum
         found = self._slice_part(maximise=maximise)
@@ -162,7 +165,9 @@ class LogSpace:
         with np.errstate(divide="ignore"):
             logs = {
                 index: np.log(np.array(row))[:, None]
-                for index, row in sum_weights(top.nodes, self.network.parameters.top.weights).items()
+                for index, row in sum_weights(
+                    top.nodes, self.network.parameters.top.weights
+                ).items()
             }
         found = np.zeros((len(top.nodes), 1))
         for index in top.order:
@@ -175,7 +180,7 @@ class LogSpace:
         return found[:, 0], logs
 
     def posteriors(self) -> tuple[Floats, Floats]:
-        """Posteriors of interface nodes (T, k) and of leaf nodes (T, nodes; 0 for others), by slice."""
+        """Posteriors of interfaces (T, k) and of leaf nodes (T, nodes; 0 for others), by slice."""
         template, top = self.network.template, self.network.top
         up = self.upward()
         num_slices = len(self.values)
@@ -209,7 +214,14 @@ class LogSpace:
         for index in reversed(template.order):
             for own, columns in enumerate((slice(0, 1), slice(1, None))):
                 logs = self.weights[own].get(index)
-                _push(template.nodes[index], index, logs, up.nodes[:, columns], down[:, columns], wanted)
+                _push(
+                    template.nodes[index],
+                    index,
+                    logs,
+                    up.nodes[:, columns],
+                    down[:, columns],
+                    wanted,
+                )
 
     def log_conditional(self, t: int, v: int, category: int) -> float:
         """Log P(entry (t, v) = category | observed), by two upward passes."""

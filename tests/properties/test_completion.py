@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from oracles import best_completion, induced_trees, num_induced_trees, slice_by_slice
-from strategies import random_case
 
 from dspn import Model
+from oracles import best_completion, induced_trees, num_induced_trees, slice_by_slice
+from strategies import random_case
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -38,7 +38,9 @@ def test_completed_values_and_interfaces_attain_the_best(seed: int) -> None:
             add=max,
             interfaces=lambda t, position, chosen=chosen: position in chosen[t],
         )
-        np.testing.assert_allclose(math.log(value), completion.log_prob[number], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            math.log(value), completion.log_prob[number], rtol=1e-9, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+
+from dspn import Model
 from oracles import log_likelihood, surprise_of_slice
 from properties.exact_mixtures import assert_marginals
 from strategies import as_sequences, random_case
-
-from dspn import Model
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -17,7 +17,9 @@ def test_filter_gives_the_surprises_of_the_batch_for_root_first_tied(seed: int) 
         steps = [stream.update(row) for row in values]
         surprises = [step.surprise for step in steps]
         start = int(data.offsets[number])
-        np.testing.assert_allclose(surprises, batch[start : start + len(values)], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            surprises, batch[start : start + len(values)], rtol=1e-9, atol=1e-12
+        )
         for t, step in enumerate(steps):
             expected = log_likelihood(network, values[: t + 1])
             np.testing.assert_allclose(step.log_likelihood, expected, rtol=1e-9, atol=1e-12)
@@ -35,7 +37,9 @@ def test_filter_predicts_the_next_slice(seed: int) -> None:
     stream = Model(network).filter()
     values = max(arrays, key=len)
     for t in range(len(values) + 1):
-        batch = as_sequences(network.schema, [np.vstack([values[:t], np.full((1, values.shape[1]), np.nan)])])
+        batch = as_sequences(
+            network.schema, [np.vstack([values[:t], np.full((1, values.shape[1]), np.nan)])]
+        )
         predicted = stream.predict()
         for v, variable in enumerate(network.schema):
             own = predicted[variable.name]
@@ -72,7 +76,10 @@ def test_filter_continues_from_a_saved_state(seed: int) -> None:
     resumed = model.filter(begun.state())
     for row in values[half:]:
         expected, found = whole.update(row), resumed.update(row)
-        assert (found.surprise, found.log_likelihood) == (expected.surprise, expected.log_likelihood)
+        assert (found.surprise, found.log_likelihood) == (
+            expected.surprise,
+            expected.log_likelihood,
+        )
 
 
 def test_filters_of_one_model_do_not_disturb_each_other() -> None:

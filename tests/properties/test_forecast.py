@@ -1,19 +1,24 @@
 import numpy as np
 import pytest
-from properties.exact_mixtures import assert_marginals
-from strategies import random_case
 
 from dspn import Model
+from properties.exact_mixtures import assert_marginals
+from strategies import as_sequences, draw_sequence, hide, random_case, random_network
 
 
 @pytest.mark.parametrize("seed", range(300))
 def test_forecast_is_the_conditional_distribution_of_the_appended_slices(seed: int) -> None:
-    network, arrays, data = random_case(seed)
+    network = random_network(seed)
     steps = 1 + seed % 3
+    rng = np.random.default_rng([23, seed])
+    # The beginning of a longer sequence: possible in the network of that length.
+    arrays = [
+        hide(draw_sequence(network, length + steps, rng)[:length], rng) for length in (1, 2, 4)
+    ]
+    data = as_sequences(network.schema, arrays)
     forecast = Model(network).forecast(data, steps, quantiles=(0.1, 0.5))
     extended = data.extended(steps)
-    ends = extended.offsets[1:]
-    appended = {int(row) for end in ends for row in range(end - steps, end)}
+    appended = {int(row) for end in extended.offsets[1:] for row in range(end - steps, end)}
     assert_marginals(network, extended, forecast.marginals, rows=appended)
 
 

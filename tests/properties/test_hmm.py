@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from hmmlearn import hmm
-from strategies import as_sequences, schema_of
 
 from dspn import Model
+from strategies import as_sequences, schema_of
 
 LENGTHS = [1, 2, 17, 60, 5, 200]
 
@@ -33,6 +33,7 @@ def _five_categories():  # type: ignore[no-untyped-def]
 def gaussian(seed: int):  # type: ignore[no-untyped-def]
     rng = np.random.default_rng(seed)
     theirs = hmm.GaussianHMM(n_components=3, covariance_type="diag", implementation="log")
+    theirs.n_features = 2
     theirs.startprob_ = rng.dirichlet(np.ones(3))
     theirs.transmat_ = rng.dirichlet(np.full(3, 0.5), size=3)
     theirs.means_ = rng.normal(scale=2.0, size=(3, 2))
@@ -70,4 +71,6 @@ def test_completion_is_the_viterbi_path_of_hmmlearn(kind, seed: int) -> None:  #
     decoded = [theirs.decode(values, algorithm="viterbi") for values in arrays]
     completion = ours.complete(data)
     np.testing.assert_allclose(completion.log_prob, [score for score, _ in decoded], rtol=1e-8)
-    np.testing.assert_array_equal(completion.interfaces[:, 0], np.concatenate([path for _, path in decoded]))
+    np.testing.assert_array_equal(
+        completion.interfaces[:, 0], np.concatenate([path for _, path in decoded])
+    )

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from oracles import interface_posteriors
-from strategies import random_case
 
 from dspn import Model
+from oracles import interface_posteriors
+from strategies import random_case
 
 
 @pytest.mark.parametrize("seed", range(300))

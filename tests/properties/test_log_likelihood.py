@@ -5,6 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 from hypothesis import given
+
+from dspn import Model
+from dspn.errors import ImpossibleEvidenceWarning
 from oracles import log_likelihood
 from strategies import (
     arbitrary_sequence,
@@ -15,9 +18,6 @@ from strategies import (
     random_network,
     random_recipe,
 )
-
-from dspn import Model
-from dspn.errors import ImpossibleEvidenceWarning
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -48,7 +48,9 @@ def test_impossible_sequence_is_minus_infinity_and_no_other_is(seed: int) -> Non
     np.testing.assert_array_equal(np.isneginf(found), np.isneginf(expected))
     possible = np.isfinite(expected)
     np.testing.assert_allclose(found[possible], expected[possible], rtol=1e-9, atol=1e-12)
-    assert {entry.category for entry in caught} == (set() if possible.all() else {ImpossibleEvidenceWarning})
+    assert {entry.category for entry in caught} == (
+        set() if possible.all() else {ImpossibleEvidenceWarning}
+    )
 
 
 @pytest.mark.filterwarnings("ignore::dspn.errors.ImpossibleEvidenceWarning")
@@ -58,7 +60,10 @@ def test_probabilities_of_all_sequences_of_a_length_sum_to_one(seed: int) -> Non
     mixed = [("binary", "continuous"), ("count", "ternary")]
     network = random_network(random_recipe(seed, kinds=[*kinds, *mixed][seed % 6]))
     # A continuous variable or a count is left missing: its integral over all values is one.
-    codes = [range(variable.num_categories) if variable.num_categories else (math.nan,) for variable in network.schema]
+    codes = [
+        range(variable.num_categories) if variable.num_categories else (math.nan,)
+        for variable in network.schema
+    ]
     one_slice = list(product(*codes))
     for num_slices in range(1, 6):
         if len(one_slice) ** num_slices > 300:
@@ -95,7 +100,10 @@ def test_roots_at_opposite_ends_read_sequences_backwards(seed: int) -> None:
     mirrored = Model(random_network(random_recipe(seed, root="last")))
     backwards = as_sequences(network.schema, [values[::-1] for values in arrays])
     np.testing.assert_allclose(
-        mirrored.log_likelihood(backwards), Model(network).log_likelihood(data), rtol=1e-12, atol=1e-13
+        mirrored.log_likelihood(backwards),
+        Model(network).log_likelihood(data),
+        rtol=1e-12,
+        atol=1e-13,
     )
 
 
@@ -103,13 +111,19 @@ def test_sequence_has_the_same_value_alone_and_in_any_batch() -> None:
     network = random_network(21)
     model = Model(network)
     rng = np.random.default_rng(0)
-    arrays = [hide(arbitrary_sequence(network.schema, int(length), rng), rng, 0.2) for length in rng.integers(1, 40, 300)]
+    arrays = [
+        hide(arbitrary_sequence(network.schema, int(length), rng), rng, 0.2)
+        for length in rng.integers(1, 40, 300)
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ImpossibleEvidenceWarning)
         together = model.log_likelihood(as_sequences(network.schema, arrays))
         order = rng.permutation(len(arrays))
         shuffled = model.log_likelihood(as_sequences(network.schema, [arrays[i] for i in order]))
-        alone = [model.log_likelihood(as_sequences(network.schema, [values]))[0] for values in arrays[:40]]
+        alone = [
+            model.log_likelihood(as_sequences(network.schema, [values]))[0]
+            for values in arrays[:40]
+        ]
     np.testing.assert_allclose(shuffled, together[order], rtol=1e-12)
     np.testing.assert_allclose(alone, together[:40], rtol=1e-12)
 

@@ -3,14 +3,16 @@ from itertools import product
 
 import numpy as np
 import pytest
-from oracles import likelihood
-from strategies import as_sequences, draw_sequence, random_case, random_network, random_recipe
 
 from dspn import Model
 from dspn.errors import EvidenceError
+from oracles import likelihood
+from strategies import as_sequences, draw_sequence, random_case, random_network, random_recipe
 
 
-def split(values: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def split(
+    values: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Query, evidence, and both together; some entries are in neither, some in both."""
     part = rng.choice(4, size=values.shape, p=[0.35, 0.35, 0.2, 0.1])
     query = np.where((part == 0) | (part == 3), values, np.nan)
@@ -24,7 +26,8 @@ def test_log_prob_is_the_ratio_of_two_enumerations(seed: int) -> None:
     rng = np.random.default_rng([17, seed])
     parts = [split(draw_sequence(network, int(rng.integers(1, 6)), rng), rng) for _ in range(4)]
     expected = [
-        math.log(likelihood(network, both) / likelihood(network, evidence)) for _, evidence, both in parts
+        math.log(likelihood(network, both) / likelihood(network, evidence))
+        for _, evidence, both in parts
     ]
     query, evidence = (as_sequences(network.schema, [part[i] for part in parts]) for i in (0, 1))
     found = Model(network).log_prob(query, evidence)
@@ -58,7 +61,9 @@ def contradictory() -> tuple[Model, np.ndarray, np.ndarray]:
 def test_query_that_contradicts_the_evidence_is_refused_and_named() -> None:
     model, query, evidence = contradictory()
     query[1, 1], evidence[1, 1] = 2, 0
-    sequences = [as_sequences(model.schema, [np.zeros((2, 2)), values]) for values in (query, evidence)]
+    sequences = [
+        as_sequences(model.schema, [np.zeros((2, 2)), values]) for values in (query, evidence)
+    ]
     with pytest.raises(EvidenceError, match="x1"):
         model.log_prob(*sequences)
 
@@ -66,14 +71,18 @@ def test_query_that_contradicts_the_evidence_is_refused_and_named() -> None:
 def test_empty_query_has_probability_one() -> None:
     model, query, evidence = contradictory()
     evidence[0, 0] = 1
-    found = model.log_prob(as_sequences(model.schema, [query]), as_sequences(model.schema, [evidence]))
+    found = model.log_prob(
+        as_sequences(model.schema, [query]), as_sequences(model.schema, [evidence])
+    )
     np.testing.assert_allclose(found, [0.0], rtol=0, atol=1e-12)
 
 
 def test_query_and_evidence_of_different_shape_are_refused() -> None:
     model, query, evidence = contradictory()
     with pytest.raises(EvidenceError):
-        model.log_prob(as_sequences(model.schema, [query[:2]]), as_sequences(model.schema, [evidence]))
+        model.log_prob(
+            as_sequences(model.schema, [query[:2]]), as_sequences(model.schema, [evidence])
+        )
 
 
 def test_impossible_evidence_is_refused() -> None:
@@ -87,7 +96,9 @@ def test_impossible_evidence_is_refused() -> None:
 def test_impossible_query_given_possible_evidence_is_minus_infinity() -> None:
     model, query, evidence = impossible()
     query[0, 0], evidence[1, 0] = 1, 0
-    found = model.log_prob(as_sequences(model.schema, [query]), as_sequences(model.schema, [evidence]))
+    found = model.log_prob(
+        as_sequences(model.schema, [query]), as_sequences(model.schema, [evidence])
+    )
     assert found.tolist() == [-math.inf]
 
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+
+from dspn import Model
 from oracles import log_likelihood
 from properties.exact_mixtures import assert_marginals, assert_quantile, mixtures
 from strategies import random_case
-
-from dspn import Model
 
 LEVELS = (0.05, 0.5, 0.9)
 

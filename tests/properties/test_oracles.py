@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+
+from dspn.structure import from_hmm
 from oracles import (
     best_completion,
     completions,
@@ -17,8 +19,6 @@ from oracles import (
 )
 from properties.log_space import LogSpace, hmm_reference
 from strategies import random_case, random_network, random_recipe
-
-from dspn.structure import from_hmm
 
 TINY = [seed for seed in range(120) if num_induced_trees(random_network(seed), 3) <= 1500]
 
@@ -40,7 +40,10 @@ def test_random_networks_are_of_every_shape() -> None:
     sources = [network.group_sources for network in made]
     assert sum(any(len(own) > 1 for own in each) for each in sources) >= 20
     assert sum(any(not own for own in each) for each in sources) >= 20
-    assert sum(any(len(own) == 1 and own != (g,) for g, own in enumerate(each)) for each in sources) >= 20
+    assert (
+        sum(any(len(own) == 1 and own != (g,) for g, own in enumerate(each)) for each in sources)
+        >= 20
+    )
     parents = [
         {child for node in network.template.nodes for child in getattr(node, "children", ())}
         for network in made
@@ -66,7 +69,9 @@ def test_sum_over_induced_trees_is_the_value(seed: int) -> None:
         for weight, tree in zip(own, trees, strict=True):
             for place in tree.interfaces:
                 chosen[place] += weight / total
-        np.testing.assert_allclose(interface_posteriors(network, values), chosen, rtol=1e-9, atol=1e-13)
+        np.testing.assert_allclose(
+            interface_posteriors(network, values), chosen, rtol=1e-9, atol=1e-13
+        )
 
 
 @pytest.mark.parametrize("seed", TINY)
@@ -77,7 +82,9 @@ def test_conditional_mixture_is_that_of_the_induced_trees(seed: int) -> None:
         own = [tree.likelihood(values) for tree in trees]
         for t, v in np.argwhere(np.isnan(values)).tolist():
             found = conditional(network, values, t, v)
-            first = [next(leaf[3][0] for leaf in tree.leaves if leaf[:2] == (t, v)) for tree in trees]
+            first = [
+                next(leaf[3][0] for leaf in tree.leaves if leaf[:2] == (t, v)) for tree in trees
+            ]
             expected = math.fsum(w * p for w, p in zip(own, first, strict=True)) / math.fsum(own)
             mixed = math.fsum(w * row[0] for w, row in zip(found.weights, found.rows, strict=True))
             np.testing.assert_allclose(mixed, expected, rtol=1e-9, atol=1e-13)
@@ -107,10 +114,15 @@ def test_log_space_agrees_with_plain_numbers(seed: int) -> None:
             reference.log_likelihood, log_likelihood(network, values), rtol=1e-11, atol=1e-12
         )
         np.testing.assert_allclose(
-            reference.best_completion, math.log(best_completion(network, values)), rtol=1e-11, atol=1e-12
+            reference.best_completion,
+            math.log(best_completion(network, values)),
+            rtol=1e-11,
+            atol=1e-12,
         )
         chosen, leaves = reference.posteriors()
-        np.testing.assert_allclose(chosen, interface_posteriors(network, values), rtol=1e-10, atol=1e-13)
+        np.testing.assert_allclose(
+            chosen, interface_posteriors(network, values), rtol=1e-10, atol=1e-13
+        )
         for t, v in np.argwhere(np.isnan(values)).tolist():
             weights, rows = reference.mixture(t, v, leaves)
             found = conditional(network, values, t, v)
@@ -130,4 +142,6 @@ def test_log_space_of_a_template_agrees_with_the_recursions_of_an_hmm() -> None:
     reference = LogSpace(network, codes[:, None].astype(float))
     np.testing.assert_allclose(reference.log_likelihood, expected.log_likelihood, rtol=1e-12)
     np.testing.assert_allclose(reference.best_completion, expected.viterbi, rtol=1e-12)
-    np.testing.assert_allclose(reference.posteriors()[0], expected.posteriors, rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(
+        reference.posteriors()[0], expected.posteriors, rtol=1e-10, atol=1e-14
+    )

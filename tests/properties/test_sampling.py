@@ -1,17 +1,17 @@
-"""Frequencies of samples against the enumerated probabilities of all cells of a contingency table."""
+"""Frequencies of samples against the enumerated probabilities of the cells of a table."""
 
 import math
 from itertools import product
 
 import numpy as np
 import pytest
-from oracles import cdf, density, evaluate, leaf_values, static_network
 from scipy.stats import chi2
-from strategies import as_sequences, draw_sequence, random_network, random_recipe
 
 from dspn import Model
 from dspn.leaves import Family
 from dspn.structure import DynamicNetwork, Leaf
+from oracles import cdf, density, evaluate, leaf_values, static_network
+from strategies import as_sequences, draw_sequence, random_network, random_recipe
 
 CUTS = {"gaussian": (0.0,), "poisson": (0.0, 2.0)}
 MAX_CELLS = 150
@@ -22,7 +22,11 @@ def num_cells(family: Family) -> int:
 
 
 def cell_of(family: Family, value: float) -> int:
-    return int(value) if family.name == "categorical" else sum(value > cut for cut in CUTS[family.name])
+    return (
+        int(value)
+        if family.name == "categorical"
+        else sum(value > cut for cut in CUTS[family.name])
+    )
 
 
 def cell_probability(family: Family, row: list[float], cell: int) -> float:
@@ -34,8 +38,10 @@ def cell_probability(family: Family, row: list[float], cell: int) -> float:
     return upper - (cdf(family, row, cuts[cell - 1]) if cell else 0.0)
 
 
-def table(network: DynamicNetwork, values: np.ndarray) -> tuple[list[int], dict[tuple[int, ...], float]]:
-    """The entries left open, and the conditional probability of every combination of their cells."""
+def table(
+    network: DynamicNetwork, values: np.ndarray
+) -> tuple[list[int], dict[tuple[int, ...], float]]:
+    """The entries left open, and the probability of every combination of their cells."""
     static = static_network(network, len(values))
     leaves = leaf_values(static, values)
     own: dict[int, list[int]] = {}
@@ -55,7 +61,9 @@ def table(network: DynamicNetwork, values: np.ndarray) -> tuple[list[int], dict[
     return opened, found
 
 
-def chi_square(network: DynamicNetwork, evidence: np.ndarray, samples: list[np.ndarray]) -> tuple[float, int]:
+def chi_square(
+    network: DynamicNetwork, evidence: np.ndarray, samples: list[np.ndarray]
+) -> tuple[float, int]:
     """Statistic and degrees of freedom; cells of expected count below 5 are taken together."""
     opened, expected = table(network, evidence)
     assert math.isclose(math.fsum(expected.values()), 1.0, rel_tol=1e-9)
@@ -97,7 +105,9 @@ def test_sample_frequencies_agree_with_enumeration(first: int) -> None:
         samples = Model(network).sample(600, length, rng=np.random.default_rng(seed))
         assert samples.lengths.tolist() == [length] * 600
         assert not np.isnan(samples.values).any()
-        statistics.append(chi_square(network, np.full((length, len(network.schema)), np.nan), list(samples)))
+        statistics.append(
+            chi_square(network, np.full((length, len(network.schema)), np.nan), list(samples))
+        )
     assert_frequencies(statistics)
 
 

@@ -1,15 +1,17 @@
 import numpy as np
 import pytest
-from oracles import log_likelihood, surprise_of_entry, surprise_of_slice
-from strategies import random_case
 
 from dspn import Model
+from oracles import log_likelihood, surprise_of_entry, surprise_of_slice
+from strategies import random_case
 
 
 @pytest.mark.parametrize("seed", range(300))
 def test_surprise_of_each_slice_agrees_with_enumeration(seed: int) -> None:
     network, arrays, data = random_case(seed)
-    expected = [surprise_of_slice(network, values, t) for values in arrays for t in range(len(values))]
+    expected = [
+        surprise_of_slice(network, values, t) for values in arrays for t in range(len(values))
+    ]
     found = Model(network).surprise(data).slices
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
 
@@ -18,7 +20,10 @@ def test_surprise_of_each_slice_agrees_with_enumeration(seed: int) -> None:
 def test_surprise_of_each_entry_given_all_others_agrees_with_enumeration(seed: int) -> None:
     network, arrays, data = random_case(seed)
     expected = [
-        [np.nan if np.isnan(values[t, v]) else surprise_of_entry(network, values, t, v) for v in range(values.shape[1])]
+        [
+            np.nan if np.isnan(values[t, v]) else surprise_of_entry(network, values, t, v)
+            for v in range(values.shape[1])
+        ]
         for values in arrays
         for t in range(len(values))
     ]
@@ -32,4 +37,6 @@ def test_surprises_sum_to_the_log_likelihood_for_root_first_tied(seed: int) -> N
     slices = Model(network).surprise(data).slices
     for number, values in enumerate(arrays):
         own = slices[data.offsets[number] : data.offsets[number + 1]]
-        np.testing.assert_allclose(-own.sum(), log_likelihood(network, values), rtol=1e-10, atol=1e-11)
+        np.testing.assert_allclose(
+            -own.sum(), log_likelihood(network, values), rtol=1e-10, atol=1e-11
+        )

@@ -1,7 +1,6 @@
 """Runs a DSPN: its template compiled to arrays, evaluated by compiled kernels over blocks of sequences."""
 
 from dspn.engine.passes import (
-    Choices,
     Likelihood,
     SegmentFlows,
     best_choices,
@@ -10,6 +9,7 @@ from dspn.engine.passes import (
     posterior_flows,
 )
 from dspn.engine.program import Program, compile_program
+from dspn.engine.records import Choices
 
 __all__ = [
     "Choices",

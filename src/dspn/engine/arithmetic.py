@@ -1,51 +1,29 @@
 """The two number systems the passes run in, behind one interface: linear with exponents, and logarithms."""
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple, final
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 
 from dspn._arrays import Floats, Ints
-from dspn.engine.blocks import Batch, Segment
-from dspn.engine.kernels import linear, logarithmic
-from dspn.engine.program import Program, Weights
-from dspn.engine.tables import Tables
+from dspn.engine.blocks import Segment
+from dspn.engine.coding import Codes
+from dspn.engine.kernels import downward, logarithmic, slices, upward
+from dspn.engine.program import Program, TemplateWeights
+from dspn.engine.records import (
+    Batch,
+    Coefficients,
+    EdgeFlows,
+    Flows,
+    LeafFlows,
+    LeafTables,
+    State,
+)
 
 _LOG_TWO = float(np.log(2.0))
-
-
-class State(NamedTuple):
-    """What a pass carries from position to position, one column for each lane.
-
-    `v` is the interface vector (upward: values, downward: derivatives); `exponents` has a row for each group and
-    as many rows of working space; `scale` sums the logarithms of table divisors; `dead` is the position at which
-    a lane's value became zero, -1 while it has not.
-    """
-
-    v: Floats
-    exponents: Ints
-    scale: Floats
-    dead: Ints
-
-    def copy(self) -> "State":
-        """The same values in arrays of their own."""
-        return State(*(array.copy() for array in self))
-
-
-class Flows(NamedTuple):
-    """What the downward pass writes for the positions of one segment; empty arrays are not written.
-
-    `mass[p, g, l]`: root value through group g up to a scale. `interface[p, i, l]`: posterior of output row i.
-    `derivative[p, i, l]`: derivative at output row i. `flow[p, i, l]`: posterior of load i.
-    `leave_out[p, v, l]`: P(others) / P(all) for the entry of variable v.
-    """
-
-    mass: Floats
-    exponents: Ints
-    interface: Floats
-    derivative: Floats
-    flow: Floats
-    leave_out: Floats
+_NONE = np.empty(0)
+_NO_EDGES = EdgeFlows(_NONE, _NONE, _NONE)
 
 
 def new_flows(
@@ -55,33 +33,55 @@ def new_flows(
     *,
     interface: bool = False,
     derivative: bool = False,
-    leaves: bool = False,
+    seed: bool = False,
 ) -> Flows:
     """Arrays for the flows of one segment."""
-    operations = program.template.operations
     groups = (num_positions, program.num_groups, width)
+    inputs = (num_positions, program.num_interfaces, width)
+    coefficients = (num_positions, program.num_coefficients, width)
     none = np.empty((0, 0, 0))
     return Flows(
         np.zeros(groups),
         np.zeros(groups, dtype=np.int64),
-        np.zeros((num_positions, operations.num_inputs, width)) if interface else none,
-        np.zeros((num_positions, operations.num_inputs, width)) if derivative else none,
-        np.zeros((num_positions, operations.num_loads, width)) if leaves else none,
-        np.zeros((num_positions, len(program.network.schema), width)) if leaves else none,
+        np.zeros(inputs) if interface else none,
+        np.zeros(inputs) if derivative else none,
+        np.zeros(coefficients) if seed else none,
+    )
+
+
+def new_state(program: Program, width: int, value: float) -> State:
+    """A state with every entry of the interface vector at a value."""
+    return State(
+        np.full((program.num_interfaces, width), value),
+        np.zeros((2 * program.num_groups, width), dtype=np.int64),
+        np.zeros(width),
+        np.full(width, -1, dtype=np.int64),
     )
 
 
 class Arithmetic(ABC):
-    """Upward and downward passes over the positions of a segment, and over the top network."""
+    """The slice part, the mix part slice after slice, and the top network, up and down."""
 
     @property
     @abstractmethod
     def is_linear(self) -> bool:
-        """Whether tables hold scaled densities rather than logarithms."""
+        """Whether values are scaled densities rather than logarithms."""
 
     @abstractmethod
-    def weights(self, program: Program, segment: Segment) -> Weights:
-        """Weights of the segment's network."""
+    def weights(self, program: Program, bottom: bool) -> TemplateWeights:
+        """Weights of the bottom network or of the template."""
+
+    @abstractmethod
+    def slice_values(
+        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, out: Coefficients
+    ) -> None:
+        """Coefficients of the slices `rows` of the data."""
+
+    @abstractmethod
+    def slice_flows(
+        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, shift: Ints, seeds: Floats
+    ) -> LeafFlows:
+        """Posteriors of the leaves of the slices `rows`, from the seeds of their coefficients."""
 
     @abstractmethod
     def start(self, program: Program, width: int) -> State:
@@ -89,13 +89,7 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def upward(
-        self,
-        program: Program,
-        tables: Tables,
-        batch: Batch,
-        segment: Segment,
-        state: State,
-        store: Floats,
+        self, program: Program, given: Coefficients, batch: Batch, segment: Segment, state: State, store: Floats
     ) -> None:
         """Moves the state up through a segment; a non-empty store receives every input vector."""
 
@@ -105,13 +99,13 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def top_derivatives(self, program: Program, values: Floats) -> State:
-        """Derivatives of the root at the outputs of the topmost slice, as the state of a downward pass."""
+        """Derivatives of the root at the outputs of the topmost slice, to begin a downward pass."""
 
     @abstractmethod
     def downward(
         self,
         program: Program,
-        tables: Tables,
+        given: Coefficients,
         batch: Batch,
         segment: Segment,
         state: State,
@@ -121,104 +115,107 @@ class Arithmetic(ABC):
         """Moves derivatives down through a segment and writes its flows."""
 
 
-def _rows(program: Program, width: int) -> Floats:
-    return np.empty((program.template.operations.num_rows, width))
-
-
-def _widest_product(program: Program) -> int:
-    starts = program.template.operations.op_start
-    tops = program.top.operations.op_start
-    return int(max(np.diff(starts).max(initial=1), np.diff(tops).max(initial=1)))
-
-
-def _new_state(program: Program, width: int, value: float) -> State:
-    return State(
-        np.full((program.num_interfaces, width), value),
-        np.zeros((2 * program.num_groups, width), dtype=np.int64),
-        np.zeros(width),
-        np.full(width, -1, dtype=np.int64),
-    )
+def _new_leaf_flows(program: Program, count: int) -> LeafFlows:
+    loads = program.template.slice_part.operations.num_loads
+    return LeafFlows(np.empty((loads, count)), np.empty((len(program.network.schema), count)))
 
 
 @final
+@dataclass(frozen=True)
 class Linear(Arithmetic):
-    """Values times powers of two. `floor` is added to every value, for an upper bound on what was lost."""
+    """Values times powers of two. `floor` is added to every value, for a bound on what was lost."""
 
-    def __init__(self, floor: float = 0.0) -> None:
-        self.floor = floor
+    floor: float = 0.0
 
     @property
     def is_linear(self) -> bool:
-        """Tables hold scaled densities."""
+        """Values are scaled densities."""
         return True
 
-    def weights(self, program: Program, segment: Segment) -> Weights:
-        """Weights of the segment's network."""
-        return program.bottom_weights if segment.bottom else program.template_weights
+    def weights(self, program: Program, bottom: bool) -> TemplateWeights:
+        """Weights as they are."""
+        return program.weights(bottom)
+
+    def slice_values(
+        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, out: Coefficients
+    ) -> None:
+        """See `slices.slice_values`."""
+        slices.slice_values(
+            program.template.slice_part.operations,
+            self.weights(program, bottom).slice_part.op,
+            tables,
+            codes,
+            rows,
+            program.template.mix_part.operations.load_group,
+            program.template.scalable,
+            out,
+            self.floor,
+        )
+
+    def slice_flows(
+        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, shift: Ints, seeds: Floats
+    ) -> LeafFlows:
+        """See `slices.slice_flows`."""
+        found = _new_leaf_flows(program, rows.size)
+        slices.slice_flows(
+            program.template.slice_part.operations,
+            self.weights(program, bottom).slice_part.op,
+            tables,
+            codes,
+            rows,
+            program.template.mix_part.operations.load_group,
+            shift,
+            seeds,
+            program.widest,
+            found,
+            _NO_EDGES,
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return LeafFlows(found.posterior, np.log(found.leave_out))
 
     def start(self, program: Program, width: int) -> State:
         """Every input at 1."""
-        return _new_state(program, width, 1.0)
+        return new_state(program, width, 1.0)
 
     def upward(
-        self,
-        program: Program,
-        tables: Tables,
-        batch: Batch,
-        segment: Segment,
-        state: State,
-        store: Floats,
+        self, program: Program, given: Coefficients, batch: Batch, segment: Segment, state: State, store: Floats
     ) -> None:
-        """See `linear.upward`."""
-        weights = self.weights(program, segment)
-        linear.upward(
-            program.template.operations,
+        """See `upward.upward`."""
+        weights = self.weights(program, segment.bottom).mix_part
+        upward.upward(
+            program.template.mix_part.operations,
             weights.op,
             weights.mix,
-            tables,
+            given,
             batch,
             segment.p0,
             segment.p1,
             state,
-            _rows(program, batch.lengths.size),
             store,
             self.floor,
         )
 
     def top(self, program: Program, state: State) -> tuple[Floats, Floats]:
-        """Log root = log(top value) + exponents of the groups it reads + scale."""
-        operations = program.top.operations
+        """log root = log(top value) + exponents of the groups it reads + scale."""
+        operations = program.top.part.operations
         rows = np.empty((operations.num_rows, state.v.shape[1]))
         value = np.empty(state.v.shape[1])
-        weights = program.top_weights
-        linear.top_upward(
-            operations,
-            weights.op,
-            weights.mix,
-            state.v,
-            rows,
-            program.top.root_row,
-            self.floor,
-            value,
+        upward.top_upward(
+            operations, program.top_weights.op, state.v, rows, program.top.root_row, self.floor, value
         )
         exponents = state.exponents[list(program.top_groups)].sum(axis=0)
         with np.errstate(divide="ignore"):
             return np.log(value) + exponents * _LOG_TWO + state.scale, rows
 
     def top_derivatives(self, program: Program, values: Floats) -> State:
-        """See `linear.top_downward`."""
-        state = _new_state(program, values.shape[1], 0.0)
-        derivatives = np.empty_like(values)
-        before = np.empty((_widest_product(program) + 1, values.shape[1]))
-        weights = program.top_weights
-        linear.top_downward(
-            program.top.operations,
-            weights.op,
-            weights.mix,
+        """See `downward.top_downward`."""
+        state = new_state(program, values.shape[1], 0.0)
+        downward.top_downward(
+            program.top.part.operations,
+            program.top_weights.op,
             values,
             program.top.root_row,
-            derivatives,
-            before,
+            program.widest,
             state.v,
         )
         return state
@@ -226,111 +223,120 @@ class Linear(Arithmetic):
     def downward(
         self,
         program: Program,
-        tables: Tables,
+        given: Coefficients,
         batch: Batch,
         segment: Segment,
         state: State,
         store: Floats,
         flows: Flows,
     ) -> None:
-        """See `linear.downward`."""
-        weights = self.weights(program, segment)
-        width = batch.lengths.size
-        linear.downward(
-            program.template.operations,
+        """See `downward.downward`."""
+        weights = self.weights(program, segment.bottom).mix_part
+        downward.downward(
+            program.template.mix_part.operations,
             weights.op,
             weights.mix,
-            tables,
+            given,
             batch,
             segment.p0,
             segment.p1,
             state,
             store,
-            _rows(program, width),
-            _rows(program, width),
-            np.empty((_widest_product(program) + 1, width)),
+            program.widest,
             flows,
+            _NO_EDGES,
         )
 
 
 @final
+@dataclass(frozen=True)
 class Logarithmic(Arithmetic):
     """Logarithms throughout; with `maximise` sums take their largest term."""
 
-    def __init__(self, *, maximise: bool = False) -> None:
-        self.maximise = maximise
+    maximise: bool = False
 
     @property
     def is_linear(self) -> bool:
-        """Tables hold logarithms."""
+        """Values are logarithms."""
         return False
 
-    def weights(self, program: Program, segment: Segment) -> Weights:
-        """Log weights of the segment's network."""
-        own = program.bottom_weights if segment.bottom else program.template_weights
-        return own.logarithms
+    def weights(self, program: Program, bottom: bool) -> TemplateWeights:
+        """Log weights."""
+        return program.weights(bottom).logarithms
+
+    def slice_values(
+        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, out: Coefficients
+    ) -> None:
+        """See `logarithmic.log_slice_values`."""
+        logarithmic.log_slice_values(
+            program.template.slice_part.operations,
+            self.weights(program, bottom).slice_part.op,
+            tables,
+            codes,
+            rows,
+            out,
+            self.maximise,
+        )
+
+    def slice_flows(
+        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, shift: Ints, seeds: Floats
+    ) -> LeafFlows:
+        """See `logarithmic.log_slice_flows`."""
+        found = _new_leaf_flows(program, rows.size)
+        logarithmic.log_slice_flows(
+            program.template.slice_part.operations,
+            self.weights(program, bottom).slice_part.op,
+            tables,
+            codes,
+            rows,
+            seeds,
+            program.widest,
+            found,
+        )
+        return found
 
     def start(self, program: Program, width: int) -> State:
         """Every input at log 1."""
-        return _new_state(program, width, 0.0)
+        return new_state(program, width, 0.0)
 
     def upward(
-        self,
-        program: Program,
-        tables: Tables,
-        batch: Batch,
-        segment: Segment,
-        state: State,
-        store: Floats,
+        self, program: Program, given: Coefficients, batch: Batch, segment: Segment, state: State, store: Floats
     ) -> None:
         """See `logarithmic.log_upward`."""
-        weights = self.weights(program, segment)
+        weights = self.weights(program, segment.bottom).mix_part
         logarithmic.log_upward(
-            program.template.operations,
+            program.template.mix_part.operations,
             weights.op,
             weights.mix,
-            tables,
+            given,
             batch,
             segment.p0,
             segment.p1,
             state,
-            _rows(program, batch.lengths.size),
             store,
             self.maximise,
         )
 
     def top(self, program: Program, state: State) -> tuple[Floats, Floats]:
         """See `logarithmic.log_top_upward`."""
-        operations = program.top.operations
+        operations = program.top.part.operations
         rows = np.empty((operations.num_rows, state.v.shape[1]))
         value = np.empty(state.v.shape[1])
         weights = program.top_weights.logarithms
         logarithmic.log_top_upward(
-            operations,
-            weights.op,
-            weights.mix,
-            state.v,
-            rows,
-            program.top.root_row,
-            value,
-            self.maximise,
+            operations, weights.op, state.v, rows, program.top.root_row, value, self.maximise
         )
         return value, rows
 
     def top_derivatives(self, program: Program, values: Floats) -> State:
         """See `logarithmic.log_top_downward`."""
-        state = _new_state(program, values.shape[1], -np.inf)
-        derivatives = np.empty_like(values)
-        before = np.empty((_widest_product(program) + 1, values.shape[1]))
-        weights = program.top_weights.logarithms
+        state = new_state(program, values.shape[1], -np.inf)
         logarithmic.log_top_downward(
-            program.top.operations,
-            weights.op,
-            weights.mix,
+            program.top.part.operations,
+            program.top_weights.logarithms.op,
             values,
             program.top.root_row,
-            derivatives,
-            before,
+            program.widest,
             state.v,
         )
         return state
@@ -338,7 +344,7 @@ class Logarithmic(Arithmetic):
     def downward(
         self,
         program: Program,
-        tables: Tables,
+        given: Coefficients,
         batch: Batch,
         segment: Segment,
         state: State,
@@ -346,20 +352,17 @@ class Logarithmic(Arithmetic):
         flows: Flows,
     ) -> None:
         """See `logarithmic.log_downward`."""
-        weights = self.weights(program, segment)
-        width = batch.lengths.size
+        weights = self.weights(program, segment.bottom).mix_part
         logarithmic.log_downward(
-            program.template.operations,
+            program.template.mix_part.operations,
             weights.op,
             weights.mix,
-            tables,
+            given,
             batch,
             segment.p0,
             segment.p1,
             state,
             store,
-            _rows(program, width),
-            _rows(program, width),
-            np.empty((_widest_product(program) + 1, width)),
+            program.widest,
             flows,
         )

@@ -1,28 +1,18 @@
 """How a batch is cut: sequences into blocks of lanes of similar length, positions into segments."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Ints
-from dspn.engine.program import Program
+from dspn.engine.coding import Codes
+from dspn.engine.records import Batch
 from dspn.sequences import Sequences
 from dspn.structure.network import Root
 
 LANES: Final = 64
 _SEGMENT_BYTES: Final = 8 << 20
-
-
-class Batch(NamedTuple):
-    """What the kernels read of a block: slice `base[l] + stride * position` is lane l's at a position."""
-
-    codes: NDArray[np.int32]
-    base: Ints
-    stride: int
-    lengths: Ints
 
 
 @final
@@ -45,9 +35,9 @@ class Block:
         """Length of the longest sequence."""
         return int(self.lengths[0])
 
-    def batch(self, codes: NDArray[np.int32]) -> Batch:
-        """The block with the codes of its data set."""
-        return Batch(codes, self.base, self.stride, self.lengths)
+    def batch(self, numbers: Codes) -> Batch:
+        """The block with the numbers of its data's distinct slices (empty: numbered by place)."""
+        return Batch(numbers, self.base, self.stride, self.lengths)
 
     def only(self, lanes: Bools) -> "Block":
         """The block with some of its lanes."""
@@ -76,6 +66,11 @@ def blocks(data: Sequences, root: Root, lanes: int = LANES) -> list[Block]:
     return found
 
 
+def slices_as_lanes(rows: Ints) -> Block:
+    """One lane of one slice for each row of the data."""
+    return Block(rows, np.ones(rows.size, dtype=np.int64), rows, 1)
+
+
 @final
 @dataclass(frozen=True)
 class Segment:
@@ -85,13 +80,18 @@ class Segment:
     p1: int
     bottom: bool
 
+    @property
+    def length(self) -> int:
+        """Number of positions."""
+        return self.p1 - self.p0
 
-def segments(program: Program, block: Block, rows_per_lane: int) -> Iterator[Segment]:
-    """Cuts positions so that `rows_per_lane` float64 rows of all lanes stay within a fixed number of bytes."""
-    start = 0
-    if program.untied:
-        yield Segment(0, 1, True)
-        start = 1
-    step = max(1, _SEGMENT_BYTES // (8 * block.width * max(rows_per_lane, 1)))
-    for p0 in range(start, block.num_positions, step):
-        yield Segment(p0, min(p0 + step, block.num_positions), False)
+
+def segments(block: Block, floats_per_slice: int, *, untied: bool) -> list[Segment]:
+    """Cuts positions so that `floats_per_slice` numbers for every slice stay within a fixed number of bytes."""
+    found = [Segment(0, 1, True)] if untied else []
+    step = max(1, _SEGMENT_BYTES // (8 * block.width * max(floats_per_slice, 1)))
+    if floats_per_slice == 0:
+        step = block.num_positions
+    for p0 in range(len(found), block.num_positions, step):
+        found.append(Segment(p0, min(p0 + step, block.num_positions), False))
+    return found

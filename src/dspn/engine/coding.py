@@ -1,17 +1,30 @@
-"""Integer codes of the entries whose values are few enough to be tabulated."""
+"""Integer codes of the entries whose values are few enough to be tabulated, and the distinct slices among them."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Floats
+from dspn._arrays import Floats, Ints
 from dspn.sequences import Kind, Sequences
 
-_MOST_COUNTS: Final = (
-    4096  # more distinct counts than this are evaluated slice by slice, not tabulated
-)
+_MOST_COUNTS: Final = 4096  # more distinct counts than this are evaluated slice by slice
+_LARGEST_KEY: Final = 2**62
+_DIRECT_KEYS: Final = 1 << 22  # up to this many possible slices are marked in a table instead of sorted
+
+Codes = NDArray[np.int32]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """`numbers[r]` is the number of the distinct slice at row r, `rows[u]` a row at which slice u stands."""
+
+    numbers: Codes
+    rows: Ints
 
 
 @final
@@ -19,27 +32,56 @@ _MOST_COUNTS: Final = (
 class Coding:
     """Codes (slices, factors) of the tabulated variables, and what each code stands for.
 
-    `factor_of[v]` is the column of variable v, -1 where it is not tabulated. `values[f]` lists the values of
-    factor f by code; the last one is NaN, the code of a missing entry.
+    `factor_of[v]` is the column of variable v, -1 where it is not tabulated. `values[f]` lists the values of factor f by
+    code; the last one is NaN, the code of a missing entry.
     """
 
-    codes: NDArray[np.int32]
+    codes: Codes
     factor_of: tuple[int, ...]
     values: tuple[Floats, ...]
 
     @property
-    def num_factors(self) -> int:
-        """Number of tabulated variables."""
-        return len(self.values)
+    def is_complete(self) -> bool:
+        """Whether every variable is tabulated."""
+        return min(self.factor_of) >= 0
+
+    @cached_property
+    def distinct(self) -> Distinct:
+        """The distinct slices of the data; only where every variable is tabulated."""
+        assert self.is_complete
+        keys = np.zeros(len(self.codes), dtype=np.int64)
+        possible = 1
+        for column, values in zip(self.codes.T, self.values, strict=True):
+            # A column without missing entries does not need the code that stands for them.
+            width = values.size if (column == values.size - 1).any() else max(values.size - 1, 1)
+            if possible * width > _LARGEST_KEY:
+                seen, keys = np.unique(keys, return_inverse=True)
+                possible = seen.size
+            keys *= width
+            keys += column
+            possible *= width
+        return _numbered(keys, possible)
 
 
-def _category_codes(column: Floats, num_categories: int) -> tuple[NDArray[np.int32], Floats]:
+def _numbered(keys: Ints, possible: int) -> Distinct:
+    if possible > max(_DIRECT_KEYS, 4 * keys.size):
+        _, rows, numbers = np.unique(keys, return_index=True, return_inverse=True)
+        return Distinct(numbers.astype(np.int32), rows.astype(np.int64))
+    place = np.full(possible, -1, dtype=np.int64)
+    place[keys] = np.arange(keys.size)
+    rows = place[place >= 0]
+    number = np.empty(possible, dtype=np.int32)
+    number[keys[rows]] = np.arange(rows.size)
+    return Distinct(number[keys], rows)
+
+
+def _category_codes(column: Floats, num_categories: int) -> tuple[Codes, Floats]:
     missing = np.isnan(column)
     codes = np.where(missing, float(num_categories), column).astype(np.int32)
     return codes, np.append(np.arange(num_categories, dtype=np.float64), np.nan)
 
 
-def _count_codes(column: Floats) -> tuple[NDArray[np.int32], Floats] | None:
+def _count_codes(column: Floats) -> tuple[Codes, Floats] | None:
     missing = np.isnan(column)
     distinct, inverse = np.unique(column[~missing], return_inverse=True)
     if distinct.size > _MOST_COUNTS:
@@ -49,9 +91,9 @@ def _count_codes(column: Floats) -> tuple[NDArray[np.int32], Floats] | None:
     return codes, np.append(distinct, np.nan)
 
 
-def code(data: Sequences, *, counts: bool = True) -> Coding:
+def encode(data: Sequences, *, counts: bool = True) -> Coding:
     """Codes of all categorical variables, and (unless told not to) of counts with few distinct values."""
-    columns: list[NDArray[np.int32]] = []
+    columns: list[Codes] = []
     values: list[Floats] = []
     factor_of: list[int] = []
     for number, variable in enumerate(data.schema):
@@ -65,6 +107,20 @@ def code(data: Sequences, *, counts: bool = True) -> Coding:
         if coded is not None:
             columns.append(coded[0])
             values.append(coded[1])
-    shape = (data.values.shape[0], len(columns))
-    codes = np.stack(columns, axis=1) if columns else np.empty(shape, dtype=np.int32)
-    return Coding(np.ascontiguousarray(codes), tuple(factor_of), tuple(values))
+    codes = np.empty((data.values.shape[0], len(columns)), dtype=np.int32)
+    for number, own in enumerate(columns):
+        codes[:, number] = own
+    return Coding(codes, tuple(factor_of), tuple(values))
+
+
+# Data are immutable, so their codes are a fact about them; keeping it saves more than a pass at few interfaces.
+_KNOWN: WeakKeyDictionary[Sequences, Coding] = WeakKeyDictionary()
+
+
+def coding_of(data: Sequences) -> Coding:
+    """The codes of a batch, computed once for as long as the batch lives."""
+    found = _KNOWN.get(data)
+    if found is None:
+        found = encode(data)
+        _KNOWN[data] = found
+    return found

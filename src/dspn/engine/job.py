@@ -2,34 +2,51 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
-from typing import NamedTuple, TypeVar, final
+from typing import Final, NamedTuple, TypeVar, final
 
 import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn.engine.arithmetic import Arithmetic
 from dspn.engine.blocks import Block, Segment, blocks, segments
-from dspn.engine.coding import Coding, code
+from dspn.engine.coding import Codes, coding_of, encode
 from dspn.engine.program import Program
-from dspn.engine.tables import Tables, tabulate, with_dense
+from dspn.engine.records import Coefficients, LeafTables
+from dspn.engine.tables import DenseTables, tabulate, with_dense
 from dspn.engine.threads import num_threads
 from dspn.sequences import Sequences
 
 Result = TypeVar("Result")
 
+_MOST_TABLE_BYTES: Final = 64 << 20
+_NO_NUMBERS: Final = np.empty(0, dtype=np.int32)
 
-class SegmentTables(NamedTuple):
-    """Tables of one segment, whether they lost an entry, and log divisors of the dense variables."""
 
-    tables: Tables
+class Given(NamedTuple):
+    """Coefficients for the slices of a segment, and whether one lost an entry to the range of numbers."""
+
+    coefficients: Coefficients
     lossy: bool
-    divisors: dict[int, Floats]
+
+
+def _blank(program: Program, count: int, *, by_slice: bool) -> Coefficients:
+    """Room for the coefficients of `count` slices, slice after slice or coefficient after coefficient."""
+    rows = program.num_coefficients
+    return Coefficients(
+        np.empty(rows * count),
+        1 if by_slice else count,
+        rows if by_slice else 1,
+        np.zeros(count),
+        np.zeros((program.num_groups, count), dtype=np.int64),
+    )
 
 
 @final
 class Job:
-    """What a pass works on. With `best` a missing entry has the density of its leaf's mode."""
+    """What a pass works on. With `best` a missing entry has the density of its leaf's mode.
+
+    Where all variables are tabulated and slices repeat, coefficients are computed once for every distinct slice.
+    """
 
     def __init__(
         self, program: Program, data: Sequences, *, best: bool = False, tabulate_counts: bool = True
@@ -37,72 +54,99 @@ class Job:
         self.program = program
         self.data = data
         self.best = best
-        self.coding: Coding = code(data, counts=tabulate_counts)
-        self._shared: dict[tuple[bool, bool], tuple[Tables, bool]] = {}
+        self.coding = coding_of(data) if tabulate_counts else encode(data, counts=False)
+        self._tables: dict[tuple[bool, bool], tuple[LeafTables, bool]] = {}
+        self._given: dict[tuple[Arithmetic, bool], Given] = {}
+        self.numbers: Codes = _NO_NUMBERS
+        if tabulate_counts and self._repeats():
+            self.numbers = self.coding.distinct.numbers
+
+    def _repeats(self) -> bool:
+        total = len(self.coding.codes)
+        if not self.coding.is_complete or total < 2:
+            return False
+        count = self.coding.distinct.rows.size
+        return 2 * count <= total and 8 * count * self.program.num_coefficients <= _MOST_TABLE_BYTES
 
     def on(self, data: Sequences) -> "Job":
         """The same job on other data, with the same tables; only where counts are not tabulated."""
         other = Job(self.program, data, best=self.best, tabulate_counts=False)
-        other._shared = self._shared
+        other._tables = self._tables
         return other
 
-    @cached_property
-    def is_dense(self) -> bool:
-        """Whether some variable is evaluated slice by slice."""
-        return min(self.coding.factor_of) < 0
-
     def prepare(self, *arithmetics: Arithmetic) -> None:
-        """Makes the shared tables, so that threads only read them."""
+        """Makes what all blocks share, so that threads only read it."""
         for arithmetic in arithmetics:
             for bottom in {False, self.program.untied}:
                 self._shared_tables(arithmetic, bottom)
+                if self.numbers.size:
+                    self._shared_coefficients(arithmetic, bottom)
 
-    def _shared_tables(self, arithmetic: Arithmetic, bottom: bool) -> tuple[Tables, bool]:
+    def _shared_tables(self, arithmetic: Arithmetic, bottom: bool) -> tuple[LeafTables, bool]:
         key = (arithmetic.is_linear, bottom)
-        if key not in self._shared:
-            self._shared[key] = tabulate(
-                self.program,
-                self.coding,
-                bottom=bottom,
-                linear=arithmetic.is_linear,
-                best=self.best,
+        if key not in self._tables:
+            self._tables[key] = tabulate(
+                self.program, self.coding, bottom=bottom, linear=arithmetic.is_linear, best=self.best
             )
-        return self._shared[key]
+        return self._tables[key]
 
-    def tables(self, arithmetic: Arithmetic, block: Block, segment: Segment) -> SegmentTables:
-        """Tables for one segment of one block."""
-        shared, lossy = self._shared_tables(arithmetic, segment.bottom)
-        if not self.is_dense:
-            return SegmentTables(shared, lossy, {})
-        rows, active = block.rows(segment.p0, segment.p1)
-        columns = np.where(active.ravel(), self.data.values[rows.ravel()].T, np.nan)
+    def _shared_coefficients(self, arithmetic: Arithmetic, bottom: bool) -> Given:
+        key = (arithmetic, bottom)
+        if key not in self._given:
+            tables, lossy = self._shared_tables(arithmetic, bottom)
+            rows = self.coding.distinct.rows
+            out = _blank(self.program, rows.size, by_slice=True)
+            arithmetic.slice_values(self.program, bottom, tables, self.coding.codes, rows, out)
+            self._given[key] = Given(out, lossy)
+        return self._given[key]
+
+    def leaf_tables(self, arithmetic: Arithmetic, bottom: bool, rows: Ints) -> DenseTables:
+        """Leaf densities for the slices `rows`, whose places are their order."""
+        shared, lossy = self._shared_tables(arithmetic, bottom)
+        if self.coding.is_complete:
+            return DenseTables(shared, lossy, {})
         dense = with_dense(
             shared,
             self.program,
             self.coding,
-            columns,
-            bottom=segment.bottom,
+            self.data.values[rows].T,
+            bottom=bottom,
             linear=arithmetic.is_linear,
             best=self.best,
         )
-        return SegmentTables(dense.tables, lossy or bool(dense.lossy.any()), dense.divisors)
+        return dense._replace(lossy=dense.lossy or lossy)
 
-    def log_divisors(self, tables: SegmentTables, variable: int, rows: Ints) -> Floats:
-        """Logarithms by which the table entries of a variable were divided, for the slices of a segment."""
+    def given(self, arithmetic: Arithmetic, block: Block, segment: Segment) -> Given:
+        """Coefficients for one segment of one block: those of all distinct slices, or of its places."""
+        if self.numbers.size:
+            return self._shared_coefficients(arithmetic, segment.bottom)
+        rows = block.rows(segment.p0, segment.p1)[0].ravel()
+        tables = self.leaf_tables(arithmetic, segment.bottom, rows)
+        out = _blank(self.program, rows.size, by_slice=False)
+        arithmetic.slice_values(
+            self.program, segment.bottom, tables.tables, self.coding.codes, rows, out
+        )
+        return Given(out, tables.lossy)
+
+    def log_divisors(self, tables: DenseTables, variable: int, rows: Ints) -> Floats:
+        """Logarithms by which a variable's densities were divided at the slices `rows`."""
         factor = self.coding.factor_of[variable]
         if factor < 0:
             found = tables.divisors.get(variable)
-            return np.zeros(rows.shape) if found is None else found.reshape(rows.shape)
-        start = tables.tables.scale_start[factor]
-        return tables.tables.scales[start + self.coding.codes[rows, factor]]
+            return np.zeros(rows.size) if found is None else found
+        start = tables.tables.divisor_start[factor]
+        known: Floats = tables.tables.divisors[start + self.coding.codes[rows, factor]]
+        return known
 
     def segments(self, block: Block, *, keep_flows: bool) -> list[Segment]:
         """Segments whose working arrays stay within a fixed size."""
-        operations = self.program.template.operations
-        rows = operations.num_inputs if keep_flows else 0
-        if keep_flows or self.is_dense:
-            rows += operations.num_loads
-        return list(segments(self.program, block, rows))
+        program = self.program
+        floats = program.num_interfaces + program.num_coefficients if keep_flows else 0
+        if not self.numbers.size:
+            floats += program.num_coefficients
+            if not self.coding.is_complete:
+                floats += program.template.slice_part.operations.num_loads
+        return segments(block, floats, untied=program.untied)
 
     def over_blocks(self, work: Callable[[Block], Result]) -> list[Result]:
         """work(block) for every block, in the order of the blocks whatever the number of threads."""

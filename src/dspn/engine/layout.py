@@ -1,64 +1,36 @@
 """Structure as data: a network's nodes as rows of a value matrix and the operations that fill them.
 
-Rows 0..K-1 are the inputs, sorted by group so that a group is a range of rows. Then come the loaded rows
-(leaves, read from tables), then the computed rows in the order of their operations. Dense sums over a whole
-group are gathered into `mixes`, executed as small matrix products; every other node is one operation.
+A template is laid out in two parts. The *slice part* holds every node with no input below it; it depends on the slice's
+values only, so it runs for all slices (or all distinct slices) at once. What it hands over are *coefficients*: for each
+product that joins slice nodes with the interface, the product of its slice children, and outputs that begin afresh. The
+*mix part* holds the rest, and is the only one that runs slice after slice. Sums over most of a group's inputs are
+gathered into dense matrices; with one group per output a slice is then v_out = C(x) W v_in.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dspn._arrays import Ints
+from dspn._arrays import Floats, Ints
+from dspn.engine.records import Operations
 from dspn.structure.graph import reachable
 from dspn.structure.network import DynamicNetwork
-from dspn.structure.nodes import Node, Product, Sum
+from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
 from dspn.structure.template import Template, Top
-from dspn.structure.validity import group_sources, interface_groups
+from dspn.structure.validity import group_sources, interface_groups, network_scopes
 
 PRODUCT: Final = 0
 SUM: Final = 1
 
-_DENSE_SHARE = (
-    0.5  # a sum over at least this share of a group's inputs runs as a row of a matrix product
-)
-
-
-class Operations(NamedTuple):
-    """What the kernels read. Every array is int64 and C-contiguous.
-
-    Operation o fills row `op_row[o]` from `op_child[op_start[o]:op_start[o + 1]]`. Mix m fills rows
-    `mix_row[m] : mix_row[m] + mix_size[m]` from all inputs of group `mix_group[m]` with a dense matrix that
-    begins at `mix_start[m]`. `row_op[r]` is the operation that fills row r, -1 for inputs and loads, and
-    -2 - m for rows of mix m. `row_group[r]` is the group whose outputs row r lies under, -1 for none.
-    """
-
-    num_inputs: int
-    num_loads: int
-    num_rows: int
-    op_kind: Ints
-    op_row: Ints
-    op_start: Ints
-    op_child: Ints
-    mix_row: Ints
-    mix_size: Ints
-    mix_group: Ints
-    mix_start: Ints
-    row_op: Ints
-    row_group: Ints
-    output_row: Ints
-    group_start: Ints
-    source_start: Ints
-    source_group: Ints
+_DENSE_SHARE = 0.5  # a sum over at least this share of a group's inputs is a row of a matrix product
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class WeightMap:
-    """Where each weight of the network goes: positions in `op_child`'s order and in the dense matrices."""
+    """Where each weight goes: positions in the order of `op_child` and in the dense matrices."""
 
     num_op_weights: int
     op_position: Ints
@@ -67,10 +39,8 @@ class WeightMap:
     mix_position: Ints
     mix_edge: Ints
 
-    def scatter(
-        self, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Weights of the operations' children (1 for products) and of the dense matrices (0 for no edge)."""
+    def scatter(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Weights of the operations' children (1 for products) and of the matrices (0: no edge)."""
         op_weight = np.ones(self.num_op_weights)
         op_weight[self.op_position] = weights[self.op_edge]
         mix_weight = np.zeros(self.num_mix_weights)
@@ -80,39 +50,54 @@ class WeightMap:
 
 @final
 @dataclass(frozen=True, eq=False)
-class TemplateLayout:
-    """Rows and operations of a template; `input_order[r]` is the interface position of input row r.
-
-    `load_bank` and `load_member` say which leaf each loaded row is.
-    """
+class Part:
+    """Operations and the places of their weights."""
 
     operations: Operations
     weights: WeightMap
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TemplateLayout:
+    """The two parts of a template.
+
+    `input_order[r]` is the interface position of input row r. Load i of the slice part is leaf `load_member[i]` of bank
+    `load_bank[i]`; its outputs are the coefficients, which are the loads of the mix part. `scalable[g]` says that all
+    coefficients of group g have one scope, so that they may be divided by a common number.
+    """
+
+    slice_part: Part
+    mix_part: Part
     input_order: Ints
     groups: tuple[tuple[int, ...], ...]
     load_bank: Ints
     load_member: Ints
+    scalable: Ints
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class TopLayout:
-    """Rows and operations of a top network, in the template's order of inputs."""
+    """The top network in the template's order of inputs."""
 
-    operations: Operations
-    weights: WeightMap
+    part: Part
     root_row: int
+
+
+def _ints(values: Sequence[int] | Ints) -> Ints:
+    return np.array(values, dtype=np.int64)
 
 
 @final
 class _Assembly:
-    """Rows and operations while they are being laid out."""
+    """Rows and operations while they are being laid out; keys of rows are node numbers."""
 
-    def __init__(self, group_ranges: Sequence[tuple[int, int]]) -> None:
-        self.group_ranges = group_ranges
+    def __init__(self) -> None:
         self.row: dict[int, int] = {}
         self.kind: list[int] = []
         self.filled: list[int] = []
+        self.filled_keys: list[int] = []
         self.start: list[int] = [0]
         self.child: list[int] = []
         self.op_position: list[int] = []
@@ -127,35 +112,74 @@ class _Assembly:
         self.row[node] = self.next_row
         self.next_row += 1
 
-    def add_mixes(
-        self, sums: dict[int, list[int]], nodes: Sequence[Node], offsets: dict[int, int]
+    def add_mix(
+        self, group: int, rows: range, members: Sequence[int], template: Template
     ) -> None:
-        """One dense matrix for each group that has sums over most of its inputs."""
-        for group, members in sums.items():
-            first, last = self.group_ranges[group]
-            width = last - first
-            self.mixes.append((self.next_row, len(members), group, self.num_mix_weights))
-            for node in members:
-                own = nodes[node]
-                assert isinstance(own, Sum)
-                for edge, child in enumerate(own.children):
-                    self.mix_position.append(self.num_mix_weights + self.row[child] - first)
-                    self.mix_edge.append(offsets[node] + edge)
-                self.num_mix_weights += width
-                self.place(node)
+        """A dense matrix over the input rows `rows` of a group, with a row for each sum."""
+        self.mixes.append((self.next_row, len(members), group, self.num_mix_weights))
+        for node in members:
+            own = template.nodes[node]
+            assert isinstance(own, Sum)
+            start = self.num_mix_weights - rows.start
+            self.mix_position.extend(start + self.row[child] for child in own.children)
+            first = template.edge_offsets[node]
+            self.mix_edge.extend(range(first, first + len(own.children)))
+            self.num_mix_weights += len(rows)
+            self.place(node)
 
-    def add_operation(self, index: int, node: Sum | Product, offsets: dict[int, int]) -> None:
-        if isinstance(node, Sum):
-            self.op_position.extend(range(len(self.child), len(self.child) + len(node.children)))
-            self.op_edge.extend(range(offsets[index], offsets[index] + len(node.children)))
-        self.kind.append(SUM if isinstance(node, Sum) else PRODUCT)
-        self.child.extend(self.row[child] for child in node.children)
+    def add_product(self, key: int, rows: Sequence[int]) -> None:
+        self.kind.append(PRODUCT)
+        self._finish(key, rows)
+
+    def add_sum(self, key: int, rows: Sequence[int], first_edge: int) -> None:
+        self.kind.append(SUM)
+        self.op_position.extend(range(len(self.child), len(self.child) + len(rows)))
+        self.op_edge.extend(range(first_edge, first_edge + len(rows)))
+        self._finish(key, rows)
+
+    def _finish(self, key: int, rows: Sequence[int]) -> None:
+        self.child.extend(rows)
         self.start.append(len(self.child))
-        self.place(index)
-        self.filled.append(self.row[index])
+        self.place(key)
+        self.filled.append(self.row[key])
+        self.filled_keys.append(key)
 
-    def weight_map(self) -> WeightMap:
-        return WeightMap(
+    def part(
+        self,
+        num_inputs: int,
+        load_group: Sequence[int],
+        outputs: Sequence[int],
+        group_sizes: Sequence[int],
+        sources: Sequence[Sequence[int]],
+        bare: frozenset[int] = frozenset(),
+    ) -> Part:
+        row_op = np.full(self.next_row, -1, dtype=np.int64)
+        row_op[self.filled] = np.arange(len(self.filled))
+        for number, (first, size, _, _) in enumerate(self.mixes):
+            row_op[first : first + size] = -2 - number
+        mixes = np.array(self.mixes, dtype=np.int64).reshape(-1, 4)
+        operations = Operations(
+            num_inputs=num_inputs,
+            num_loads=len(load_group),
+            num_rows=self.next_row,
+            diagonal=0,
+            op_kind=_ints(self.kind),
+            op_row=_ints(self.filled),
+            op_start=_ints(self.start),
+            op_child=_ints(self.child),
+            mix_row=np.ascontiguousarray(mixes[:, 0]),
+            mix_size=np.ascontiguousarray(mixes[:, 1]),
+            mix_group=np.ascontiguousarray(mixes[:, 2]),
+            mix_start=np.ascontiguousarray(mixes[:, 3]),
+            op_bare=_ints([int(key in bare) for key in self.filled_keys]),
+            row_op=row_op,
+            load_group=_ints(load_group),
+            output_row=_ints(outputs),
+            group_start=_ints(np.cumsum([0, *group_sizes])),
+            source_start=_ints(np.cumsum([0, *map(len, sources)])),
+            source_group=_ints([group for own in sources for group in own]),
+        )
+        weights = WeightMap(
             len(self.child),
             _ints(self.op_position),
             _ints(self.op_edge),
@@ -163,129 +187,229 @@ class _Assembly:
             _ints(self.mix_position),
             _ints(self.mix_edge),
         )
-
-    def operations(
-        self,
-        num_inputs: int,
-        num_loads: int,
-        outputs: Sequence[int],
-        sources: Sequence[Sequence[int]],
-        row_group: Sequence[int],
-    ) -> Operations:
-        row_op = np.full(self.next_row, -1, dtype=np.int64)
-        row_op[self.filled] = np.arange(len(self.filled))
-        for number, (first, size, _, _) in enumerate(self.mixes):
-            row_op[first : first + size] = -2 - number
-        mixes = np.array(self.mixes, dtype=np.int64).reshape(-1, 4)
-        starts = [first for first, _ in self.group_ranges] + [num_inputs]
-        return Operations(
-            num_inputs,
-            num_loads,
-            self.next_row,
-            _ints(self.kind),
-            _ints(self.filled),
-            _ints(self.start),
-            _ints(self.child),
-            *(np.ascontiguousarray(mixes[:, column]) for column in range(4)),
-            row_op,
-            _ints(row_group),
-            _ints(outputs),
-            _ints(starts),
-            _ints(np.cumsum([0, *map(len, sources)])),
-            _ints([group for own in sources for group in own]),
-        )
+        return Part(operations._replace(diagonal=int(_is_diagonal(operations))), weights)
 
 
-def _ints(values: Sequence[int] | Ints) -> Ints:
-    return np.array(values, dtype=np.int64)
+def _is_diagonal(ops: Operations) -> bool:
+    """Whether output i is the product of a load and mix row i, and nothing else is there."""
+    k = ops.num_inputs
+    first = k + ops.num_loads
+    return bool(
+        k > 0
+        and ops.op_row.size == k
+        and ops.mix_row.size == ops.group_start.size - 1
+        and np.array_equal(ops.mix_group, np.arange(ops.mix_row.size))
+        and np.array_equal(ops.mix_size, np.diff(ops.group_start))
+        and not ops.op_kind.any()
+        and np.array_equal(ops.op_start, 2 * np.arange(k + 1))
+        and ops.op_child.reshape(-1, 2)[:, 0].max() < first
+        and ops.op_child.reshape(-1, 2)[:, 0].min() >= k
+        and np.array_equal(ops.op_child.reshape(-1, 2)[:, 1], first + np.arange(k))
+        and np.array_equal(ops.output_row, ops.op_row)
+    )
 
 
-def _ranges(groups: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    ends = np.cumsum([len(group) for group in groups]).tolist()
-    return list(zip([0, *ends[:-1]], ends, strict=True))
+@final
+class _Split:
+    """Which of a template's used nodes belong to the slice part, and the coefficients they hand over.
+
+    A coefficient is a slice node, or a product of slice nodes with a key beyond the template's nodes.
+    """
+
+    def __init__(self, template: Template, groups: Sequence[Sequence[int]]) -> None:
+        self.template = template
+        used = reachable(template.nodes, template.outputs)
+        blind = tuple(Product(()) if isinstance(n, Leaf) else n for n in template.nodes)
+        reads = network_scopes(blind, template.order, [1] * template.num_interfaces)
+        self.slice_nodes = [node for node in template.order if node in used and not reads[node]]
+        self.mix_nodes = [
+            node
+            for node in template.order
+            if node in used and reads[node] and not isinstance(template.nodes[node], Input)
+        ]
+        self.is_slice = set(self.slice_nodes)
+        self.coefficients: dict[int, None] = {}
+        self.joint: dict[tuple[int, ...], int] = {}
+        self.factors: dict[int, tuple[int, ...]] = {}
+        for positions in groups:
+            for position in positions:
+                if template.outputs[position] in self.is_slice:
+                    self.coefficients[template.outputs[position]] = None
+                elif isinstance(template.nodes[template.outputs[position]], Product):
+                    self._split_product(template.outputs[position])
+        for node in self.mix_nodes:
+            if isinstance(template.nodes[node], Product):
+                self._split_product(node)
+
+    def _split_product(self, node: int) -> None:
+        if node in self.factors:
+            return
+        own = self.template.nodes[node]
+        assert isinstance(own, Product)
+        inside = tuple(child for child in own.children if child in self.is_slice)
+        outside = tuple(child for child in own.children if child not in self.is_slice)
+        if len(inside) > 1:
+            key = self.joint.setdefault(inside, len(self.template.nodes) + len(self.joint))
+            inside = (key,)
+        for key in inside:
+            self.coefficients[key] = None
+        self.factors[node] = inside + outside
+
+
+def _group_of_coefficients(split: _Split, groups: Sequence[Sequence[int]]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    joint_children = {key: children for children, key in split.joint.items()}
+    for number, positions in enumerate(groups):
+        below = reachable(split.template.nodes, [split.template.outputs[p] for p in positions])
+        for key in split.coefficients:
+            first = joint_children[key][0] if key in joint_children else key
+            if first in below:
+                found[key] = number
+    return found
+
+
+def _scalable(split: _Split, group_of: dict[int, int], num_groups: int) -> Ints:
+    scopes = network_scopes(
+        split.template.nodes, split.template.order, [0] * split.template.num_interfaces
+    )
+    joint_children = {key: children for children, key in split.joint.items()}
+    seen: dict[int, set[int]] = {}
+    for key, group in group_of.items():
+        scope = 0
+        for node in joint_children.get(key, (key,)):
+            scope |= scopes[node]
+        seen.setdefault(group, set()).add(scope)
+    return _ints([int(len(seen.get(group, {0})) == 1) for group in range(num_groups)])
+
+
+def _slice_part(split: _Split, group_of: dict[int, int]) -> tuple[Part, list[int], list[int]]:
+    template, assembly = split.template, _Assembly()
+    banks: list[int] = []
+    members: list[int] = []
+    for number, bank in enumerate(template.banks):
+        for member, node in enumerate(bank.nodes):
+            if node in split.is_slice:
+                assembly.place(node)
+                banks.append(number)
+                members.append(member)
+    for index in split.slice_nodes:
+        node = template.nodes[index]
+        if isinstance(node, Sum | Product):
+            rows = [assembly.row[child] for child in node.children]
+            if isinstance(node, Sum):
+                assembly.add_sum(index, rows, template.edge_offsets[index])
+            else:
+                assembly.add_product(index, rows)
+    for children, key in split.joint.items():
+        assembly.add_product(key, [assembly.row[child] for child in children])
+    outputs = [assembly.row[key] for key in split.coefficients]
+    return assembly.part(0, [0] * len(banks), outputs, [], []), banks, members
 
 
 def _dense_sums(
-    template: Template, group_of: dict[int, int], sizes: Sequence[int]
+    split: _Split, group_of_input: dict[int, int], sizes: Sequence[int], outputs: Sequence[int]
 ) -> dict[int, list[int]]:
-    """For each group, the sums whose children are most of the group's inputs and nothing else."""
+    """For each group, the sums whose children are most of the group's inputs and nothing else.
+
+    In the order of the outputs that use them, so that a plain template's matrix is in the order of its states.
+    """
     found: dict[int, list[int]] = {}
-    for index in template.order:
-        node = template.nodes[index]
-        if isinstance(node, Sum) and all(child in group_of for child in node.children):
-            group = group_of[node.children[0]]
+    used_by_outputs = [
+        child for output in outputs for child in split.factors.get(output, (output,))
+    ]
+    for index in dict.fromkeys([*used_by_outputs, *split.mix_nodes]):
+        if index >= len(split.template.nodes):
+            continue
+        node = split.template.nodes[index]
+        if isinstance(node, Sum) and all(child in group_of_input for child in node.children):
+            group = group_of_input[node.children[0]]
             if len(node.children) >= _DENSE_SHARE * sizes[group]:
                 found.setdefault(group, []).append(index)
     return dict(sorted(found.items()))
 
 
-def _row_groups(
-    template: Template, assembly: _Assembly, groups: Sequence[Sequence[int]]
-) -> list[int]:
-    row_group = [-1] * assembly.next_row
-    for number, positions in enumerate(groups):
-        for node in reachable(template.nodes, [template.outputs[p] for p in positions]):
-            if node in assembly.row:
-                row_group[assembly.row[node]] = number
-    return row_group
-
-
-def lay_out_template(template: Template) -> TemplateLayout:
-    """Rows and operations of a template's nodes that lie under an output."""
-    groups = interface_groups(template)
-    input_order = [position for group in groups for position in group]
-    group_of = {
+def _mix_part(
+    split: _Split, groups: Sequence[Sequence[int]], group_of: dict[int, int]
+) -> Part:
+    template, assembly = split.template, _Assembly()
+    order = [position for group in groups for position in group]
+    for position in order:
+        assembly.place(template.inputs[position])
+    for key in split.coefficients:
+        assembly.place(key)
+    sizes = [len(group) for group in groups]
+    group_of_input = {
         template.inputs[position]: number
         for number, positions in enumerate(groups)
         for position in positions
     }
-    assembly = _Assembly(_ranges(groups))
-    for position in input_order:
-        assembly.place(template.inputs[position])
-    used = reachable(template.nodes, template.outputs)
-    banks: list[int] = []
-    members: list[int] = []
-    for number, bank in enumerate(template.banks):
-        for member, node in enumerate(bank.nodes):
-            if node in used:
-                assembly.place(node)
-                banks.append(number)
-                members.append(member)
-    dense = _dense_sums(template, group_of, [len(group) for group in groups])
-    assembly.add_mixes(dense, template.nodes, template.edge_offsets)
-    for index in template.order:
+    outputs = [template.outputs[position] for position in order]
+    starts = np.cumsum([0, *sizes]).tolist()
+    for group, members in _dense_sums(split, group_of_input, sizes, outputs).items():
+        assembly.add_mix(group, range(starts[group], starts[group + 1]), members, template)
+    for index in dict.fromkeys(_outputs_last(split, outputs)):
+        if index in assembly.row:
+            continue
         node = template.nodes[index]
-        if index in used and index not in assembly.row and isinstance(node, Sum | Product):
-            assembly.add_operation(index, node, template.edge_offsets)
-    outputs = [assembly.row[template.outputs[position]] for position in input_order]
-    operations = assembly.operations(
-        len(input_order),
-        len(banks),
-        outputs,
-        group_sources(template),
-        _row_groups(template, assembly, groups),
-    )
+        if isinstance(node, Product):
+            assembly.add_product(index, [assembly.row[key] for key in split.factors[index]])
+        elif isinstance(node, Sum):
+            rows = [assembly.row[child] for child in node.children]
+            assembly.add_sum(index, rows, template.edge_offsets[index])
+    load_group = [group_of.get(key, 0) for key in split.coefficients]
+    rows = [assembly.row[output] for output in outputs]
+    scopes = network_scopes(template.nodes, template.order, [0] * template.num_interfaces)
+    bare = frozenset(index for index in split.mix_nodes if not scopes[index])
+    return assembly.part(len(order), load_group, rows, sizes, group_sources(template), bare)
+
+
+def _outputs_last(split: _Split, outputs: Sequence[int]) -> list[int]:
+    """Mix nodes, children first; outputs that nothing else uses come last, in the order of the interface."""
+    parents = {
+        child
+        for node in split.mix_nodes
+        for child in getattr(split.template.nodes[node], "children", ())
+    }
+    free = [output for output in outputs if output not in parents and output not in split.is_slice]
+    last = set(free)
+    return [node for node in split.mix_nodes if node not in last] + free
+
+
+def lay_out_template(template: Template) -> TemplateLayout:
+    """The slice part and the mix part of a template."""
+    groups = interface_groups(template)
+    split = _Split(template, groups)
+    group_of = _group_of_coefficients(split, groups)
+    slice_part, banks, members = _slice_part(split, group_of)
     return TemplateLayout(
-        operations, assembly.weight_map(), _ints(input_order), groups, _ints(banks), _ints(members)
+        slice_part,
+        _mix_part(split, groups, group_of),
+        _ints([position for group in groups for position in group]),
+        groups,
+        _ints(banks),
+        _ints(members),
+        _scalable(split, group_of, len(groups)),
     )
 
 
 def lay_out_top(top: Top, groups: Sequence[Sequence[int]]) -> TopLayout:
     """Rows and operations of the top network's nodes that lie under the root."""
-    assembly = _Assembly(_ranges(groups))
+    assembly = _Assembly()
     for group in groups:
         for position in group:
             assembly.place(top.inputs[position])
     used = reachable(top.nodes, [top.root])
     for index in top.order:
-        node = top.nodes[index]
+        node: Node = top.nodes[index]
         if index in used and isinstance(node, Sum | Product):
-            assembly.add_operation(index, node, top.edge_offsets)
-    num_inputs = sum(len(group) for group in groups)
-    operations = assembly.operations(
-        num_inputs, 0, [], [() for _ in groups], [0] * assembly.next_row
-    )
-    return TopLayout(operations, assembly.weight_map(), assembly.row[top.root])
+            rows = [assembly.row[child] for child in node.children]
+            if isinstance(node, Sum):
+                assembly.add_sum(index, rows, top.edge_offsets[index])
+            else:
+                assembly.add_product(index, rows)
+    sizes = [len(group) for group in groups]
+    part = assembly.part(sum(sizes), [], [], sizes, [() for _ in groups])
+    return TopLayout(part, assembly.row[top.root])
 
 
 def lay_out(network: DynamicNetwork) -> tuple[TemplateLayout, TopLayout]:

@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats, Ints
-from dspn.engine.arithmetic import Arithmetic, Flows, Linear, Logarithmic, State, new_flows
+from dspn.engine.arithmetic import Arithmetic, Linear, Logarithmic, new_flows
 from dspn.engine.blocks import Block, Segment
-from dspn.engine.job import Job, SegmentTables
+from dspn.engine.job import Given, Job
 from dspn.engine.kernels import descent
 from dspn.engine.program import Program
+from dspn.engine.records import Choices, Flows, State
 from dspn.engine.underflow import clear_underflow, underflow_may_have_happened
 from dspn.sequences import Sequences
 
@@ -43,12 +44,12 @@ class Likelihood:
 def _climb(job: Job, arithmetic: Arithmetic, block: Block) -> tuple[State, bool]:
     """The state above the topmost slice, and whether a table lost an entry."""
     state = arithmetic.start(job.program, block.width)
-    batch = block.batch(job.coding.codes)
+    batch = block.batch(job.numbers)
     lossy = False
     for segment in job.segments(block, keep_flows=False):
-        tables = job.tables(arithmetic, block, segment)
-        lossy = lossy or tables.lossy
-        arithmetic.upward(job.program, tables.tables, batch, segment, state, _NO_STORE)
+        given = job.given(arithmetic, block, segment)
+        lossy = lossy or given.lossy
+        arithmetic.upward(job.program, given.coefficients, batch, segment, state, _NO_STORE)
     return state, lossy
 
 
@@ -91,19 +92,45 @@ def likelihood(program: Program, data: Sequences) -> Likelihood:
     return Likelihood(log_values, dead_slice)
 
 
+class LeafPosteriors(NamedTuple):
+    """Per leaf and slice, `posterior[i, s]`; per variable and slice, `surprise[v, s]` = -log P(entry | the others)."""
+
+    posterior: Floats
+    surprise: Floats
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class SegmentFlows:
-    """Flows of one segment of one block: `rows[p, l]` is the slice, `active[p, l]` whether there is one.
+    """Flows of one segment of one block: `rows[p, l]` is the slice, `active[p, l]` whether there is one."""
 
-    `surprise[p, v, l]` is -log P(entry of variable v | all other entries), where flows of leaves were asked for.
-    """
-
+    job: Job
+    arithmetic: Arithmetic
     rows: Ints
     active: Bools
     flows: Flows
-    surprise: Floats
+    given: Given
     bottom: bool
+
+    def leaves(self, at: Ints, lane: Ints) -> LeafPosteriors:
+        """Posteriors of all leaves at some places of the segment."""
+        job, arithmetic = self.job, self.arithmetic
+        rows = self.rows[at, lane]
+        numbers = job.numbers[rows] if job.numbers.size else at * self.rows.shape[1] + lane
+        tables = job.leaf_tables(arithmetic, self.bottom, rows)
+        found = arithmetic.slice_flows(
+            job.program,
+            self.bottom,
+            tables.tables,
+            job.coding.codes,
+            rows,
+            np.ascontiguousarray(self.given.coefficients.shift[:, numbers]),
+            np.ascontiguousarray(self.flows.seed[at, :, lane].T),
+        )
+        # P(rest) / P(all) was found with divided densities; the divisor of the entry belongs to P(all).
+        for variable in range(len(job.program.network.schema)):
+            found.leave_out[variable] -= job.log_divisors(tables, variable, rows)
+        return LeafPosteriors(found.posterior, found.leave_out)
 
 
 @final
@@ -114,39 +141,28 @@ class _Ascent:
         self.job = job
         self.arithmetic = arithmetic
         self.block = block
-        self.batch = block.batch(job.coding.codes)
+        self.batch = block.batch(job.numbers)
         self.segments = job.segments(block, keep_flows=True)
         self.below: list[State] = []
         self.lossy = False
         state = arithmetic.start(job.program, block.width)
         for segment in self.segments:
             self.below.append(state.copy())
-            tables = job.tables(arithmetic, block, segment)
-            self.lossy = self.lossy or tables.lossy
-            arithmetic.upward(job.program, tables.tables, self.batch, segment, state, _NO_STORE)
+            given = job.given(arithmetic, block, segment)
+            self.lossy = self.lossy or given.lossy
+            arithmetic.upward(job.program, given.coefficients, self.batch, segment, state, _NO_STORE)
         self.log_values, self.top_values = arithmetic.top(job.program, state)
 
-    def from_the_top(self) -> Iterator[tuple[Segment, SegmentTables, Floats]]:
-        """Segments from the topmost down, each with its tables and the input vector of every position."""
+    def from_the_top(self) -> Iterator[tuple[Segment, Given, Floats]]:
+        """Segments from the topmost down, each with its coefficients and the inputs of every position."""
         shape = (self.job.program.num_interfaces, self.block.width)
         for segment, below in zip(reversed(self.segments), reversed(self.below), strict=True):
-            tables = self.job.tables(self.arithmetic, self.block, segment)
-            store = np.zeros((segment.p1 - segment.p0, *shape))
+            given = self.job.given(self.arithmetic, self.block, segment)
+            store = np.zeros((segment.length, *shape))
             self.arithmetic.upward(
-                self.job.program, tables.tables, self.batch, segment, below, store
+                self.job.program, given.coefficients, self.batch, segment, below, store
             )
-            yield segment, tables, store
-
-
-def _leave_one_out(
-    job: Job, tables: SegmentTables, rows: Ints, flows: Flows, is_linear: bool
-) -> Floats:
-    """-log P(entry | rest) = log P(rest) / P(all) in scaled tables, less the log divisor of the entry."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        surprise = np.log(flows.leave_out) if is_linear else flows.leave_out.copy()
-    for variable in range(surprise.shape[1]):
-        surprise[:, variable] -= job.log_divisors(tables, variable, rows)
-    return surprise
+            yield segment, given, store
 
 
 def _block_flows(
@@ -163,16 +179,15 @@ def _block_flows(
     if arithmetic.is_linear and (underflow_may_have_happened() or ascent.lossy):
         doubtful |= _doubtful(job, block, ascent.log_values)
     state = arithmetic.top_derivatives(job.program, ascent.top_values)
-    for segment, tables, store in ascent.from_the_top():
-        flows = new_flows(
-            job.program, segment.p1 - segment.p0, block.width, interface=True, leaves=leaves
+    for segment, given, store in ascent.from_the_top():
+        flows = new_flows(job.program, segment.length, block.width, interface=True, seed=leaves)
+        arithmetic.downward(
+            job.program, given.coefficients, ascent.batch, segment, state, store, flows
         )
-        arithmetic.downward(job.program, tables.tables, ascent.batch, segment, state, store, flows)
         rows, active = block.rows(segment.p0, segment.p1)
         if arithmetic.is_linear:
-            doubtful |= ((flows.mass < _LEAST_MASS) & active[:, None, :]).any(axis=(0, 1))
-        surprise = _leave_one_out(job, tables, rows, flows, arithmetic.is_linear)
-        consume(SegmentFlows(rows, active, flows, surprise, segment.bottom))
+            doubtful |= (~(flows.mass >= _LEAST_MASS) & active[:, None, :]).any(axis=(0, 1))
+        consume(SegmentFlows(job, arithmetic, rows, active, flows, given, segment.bottom))
     return ascent.log_values, doubtful
 
 
@@ -207,25 +222,17 @@ def posterior_flows(
     return log_values
 
 
-class Choices(NamedTuple):
-    """For every slice, the chosen interface node of each group (as an input row) and load of each variable."""
-
-    interfaces: NDArray[np.int64]
-    loads: NDArray[np.int64]
-
-
 def _block_descent(
     job: Job, ascent: _Ascent, mode: int, seeds: NDArray[np.uint64], out: Choices
 ) -> Floats:
     """Walks down from the root of every lane and writes the choices; returns the upward log values."""
-    program, block = job.program, ascent.block
+    program, block, arithmetic = job.program, ascent.block, ascent.arithmetic
     own_seeds = np.ascontiguousarray(seeds[block.members])
     chosen = np.empty((program.num_groups, block.width), dtype=np.int64)
-    weights = program.top_weights if ascent.arithmetic.is_linear else program.top_weights.logarithms
+    top = program.top_weights if arithmetic.is_linear else program.top_weights.logarithms
     descent.top_descend(
-        program.top.operations,
-        weights.op,
-        weights.mix,
+        program.top.part.operations,
+        top.op,
         ascent.top_values,
         program.top.root_row,
         mode,
@@ -233,22 +240,39 @@ def _block_descent(
         program.input_group,
         chosen,
     )
-    for segment, tables, store in ascent.from_the_top():
-        weights = ascent.arithmetic.weights(program, segment)
+    for segment, given, store in ascent.from_the_top():
+        weights = arithmetic.weights(program, segment.bottom)
+        rows, active = block.rows(segment.p0, segment.p1)
+        marks = np.zeros((rows.size, program.num_coefficients), dtype=np.bool_)
+        slice_seeds = np.zeros(rows.size, dtype=np.uint64)
         descent.descend(
-            program.template.operations,
-            weights.op,
-            weights.mix,
-            tables.tables,
+            program.template.mix_part.operations,
+            weights.mix_part.op,
+            weights.mix_part.mix,
+            given.coefficients,
             ascent.batch,
             segment.p0,
             segment.p1,
             store,
-            np.empty((program.template.operations.num_rows, block.width)),
             mode,
             own_seeds,
             program.input_group,
             chosen,
+            out,
+            marks,
+            slice_seeds,
+        )
+        places = np.flatnonzero(active)
+        own_rows = rows.ravel()[places]
+        descent.slice_descend(
+            program.template.slice_part.operations,
+            weights.slice_part.op,
+            job.leaf_tables(arithmetic, segment.bottom, own_rows).tables,
+            job.coding.codes,
+            own_rows,
+            marks[places],
+            mode,
+            slice_seeds[places],
             out,
         )
     return ascent.log_values

@@ -14,10 +14,11 @@ from typing import Final, final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
-from dspn.engine.arithmetic import Arithmetic, Flows, State, new_flows
-from dspn.engine.blocks import Block, Segment
+from dspn.engine.arithmetic import Arithmetic, new_flows
+from dspn.engine.blocks import Segment, slices_as_lanes
 from dspn.engine.job import Job
 from dspn.engine.program import Program
+from dspn.engine.records import Flows, State
 from dspn.errors import StructureError
 from dspn.sequences import Sequences
 from dspn.structure.nodes import Input, Product, Sum
@@ -31,7 +32,7 @@ _Term = tuple[float, dict[int, Floats]]
 
 def reads_one_group_each(program: Program) -> bool:
     """Whether every output reads the inputs of exactly one group, so that a slice is linear in each group."""
-    operations = program.template.operations
+    operations = program.template.mix_part.operations
     return program.every_group_is_read and bool(np.all(np.diff(operations.source_start) == 1))
 
 
@@ -100,19 +101,14 @@ def top_terms(program: Program) -> TopTerms:
     )
 
 
-def _lanes(rows: Ints) -> Block:
-    """One lane of one slice for each row."""
-    return Block(rows, np.ones(rows.size, dtype=np.int64), rows, 1)
-
-
 def step_up(job: Job, arithmetic: Arithmetic, rows: Ints, v: Floats, *, bottom: bool) -> State:
     """The state above the slices `rows`, one lane each, from the input vectors v (interfaces, lanes)."""
-    block = _lanes(rows)
+    block = slices_as_lanes(rows)
     segment = Segment(0, 1, bottom and job.program.untied)
     state = arithmetic.start(job.program, rows.size)._replace(v=v.copy())
-    tables = job.tables(arithmetic, block, segment)
+    given = job.given(arithmetic, block, segment)
     arithmetic.upward(
-        job.program, tables.tables, block.batch(job.coding.codes), segment, state, _NO_STORE
+        job.program, given.coefficients, block.batch(job.numbers), segment, state, _NO_STORE
     )
     return state
 
@@ -123,7 +119,7 @@ def step_down(
     rows: Ints,
     forms: State,
     *,
-    leaves: bool = False,
+    seed: bool = False,
     below: Floats | None = None,
     bottom: bool = False,
 ) -> Flows:
@@ -131,21 +127,34 @@ def step_down(
 
     `below` are the input vectors, all 1 where they are not given.
     """
-    block = _lanes(rows)
+    block = slices_as_lanes(rows)
     segment = Segment(0, 1, bottom and job.program.untied)
-    tables = job.tables(arithmetic, block, segment)
+    given = job.given(arithmetic, block, segment)
     inputs = arithmetic.start(job.program, rows.size).v if below is None else below
-    flows = new_flows(job.program, 1, rows.size, leaves=leaves)
+    flows = new_flows(job.program, 1, rows.size, seed=seed)
     arithmetic.downward(
-        job.program,
-        tables.tables,
-        block.batch(job.coding.codes),
-        segment,
-        forms,
-        inputs[None],
-        flows,
+        job.program, given.coefficients, block.batch(job.numbers), segment, forms, inputs[None], flows
     )
     return flows
+
+
+def leaf_posteriors(
+    job: Job, arithmetic: Arithmetic, rows: Ints, flows: Flows, *, bottom: bool
+) -> Floats:
+    """P(leaf | evidence) of the slices `rows`, from the seeds that `step_down` found; (leaves, slices)."""
+    own_parameters = bottom and job.program.untied
+    given = job.given(arithmetic, slices_as_lanes(rows), Segment(0, 1, own_parameters))
+    tables = job.leaf_tables(arithmetic, own_parameters, rows)
+    found = arithmetic.slice_flows(
+        job.program,
+        own_parameters,
+        tables.tables,
+        job.coding.codes,
+        rows,
+        given.coefficients.shift,
+        np.ascontiguousarray(flows.seed[0]),
+    )
+    return found.posterior
 
 
 def _log_sum(values: Floats, axis: int) -> Floats:
@@ -160,7 +169,7 @@ def paired(
     program: Program, arithmetic: Arithmetic, forms: Floats, exponents: Ints, values: State | None
 ) -> Floats:
     """Log prod_g (form_g . v_g) for each lane; `values` None stands for v = 1 (a missing bottom slice)."""
-    starts = program.template.operations.group_start
+    starts = program.template.mix_part.operations.group_start
     total = np.zeros(forms.shape[1])
     for group in range(program.num_groups):
         own = slice(starts[group], starts[group + 1])

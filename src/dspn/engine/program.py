@@ -27,14 +27,34 @@ class Weights:
             return Weights(np.log(self.op), np.log(self.mix))
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class TemplateWeights:
+    """Weights of the slice part and of the mix part."""
+
+    slice_part: Weights
+    mix_part: Weights
+
+    @cached_property
+    def logarithms(self) -> "TemplateWeights":
+        """The same in log space."""
+        return TemplateWeights(self.slice_part.logarithms, self.mix_part.logarithms)
+
+
 def _bind(weight_map: WeightMap, parameters: NetworkParameters) -> Weights:
     return Weights(*weight_map.scatter(parameters.weights))
+
+
+def _bind_template(layout: TemplateLayout, parameters: NetworkParameters) -> TemplateWeights:
+    return TemplateWeights(
+        _bind(layout.slice_part.weights, parameters), _bind(layout.mix_part.weights, parameters)
+    )
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What every query runs. `untied` is true when position 0 uses the bottom network's own parameters."""
+    """What every query runs: a network and the layouts of its template and top."""
 
     network: DynamicNetwork
     template: TemplateLayout
@@ -48,28 +68,35 @@ class Program:
     @property
     def num_interfaces(self) -> int:
         """K, over all groups."""
-        return self.template.operations.num_inputs
+        return self.template.mix_part.operations.num_inputs
 
     @property
     def num_groups(self) -> int:
         """Number of interface groups."""
         return len(self.template.groups)
 
-    @cached_property
-    def template_weights(self) -> Weights:
-        """Weights of the template."""
-        return _bind(self.template.weights, self.network.parameters.template)
+    @property
+    def num_coefficients(self) -> int:
+        """What the slice part hands to the mix part, per slice."""
+        return self.template.mix_part.operations.num_loads
 
     @cached_property
-    def bottom_weights(self) -> Weights:
-        """Weights used at position 0."""
+    def _template_weights(self) -> TemplateWeights:
+        return _bind_template(self.template, self.network.parameters.template)
+
+    @cached_property
+    def _bottom_weights(self) -> TemplateWeights:
         own = self.network.parameters.bottom
-        return self.template_weights if own is None else _bind(self.template.weights, own)
+        return self._template_weights if own is None else _bind_template(self.template, own)
+
+    def weights(self, bottom: bool) -> TemplateWeights:
+        """Weights of the bottom network or of the template."""
+        return self._bottom_weights if bottom else self._template_weights
 
     @cached_property
     def top_weights(self) -> Weights:
         """Weights of the top network."""
-        return _bind(self.top.weights, self.network.parameters.top)
+        return _bind(self.top.part.weights, self.network.parameters.top)
 
     def leaf_parameters(self, bottom: bool) -> tuple[Floats, ...]:
         """Leaf parameters by bank, of the bottom network or of the template."""
@@ -85,32 +112,22 @@ class Program:
     @cached_property
     def top_groups(self) -> tuple[int, ...]:
         """The groups that the root reads."""
-        read = set(self.top.operations.op_child.tolist())
-        if self.top.root_row < self.num_interfaces:
-            read.add(self.top.root_row)
-        return tuple(
-            sorted({int(self.input_group[row]) for row in read if row < self.num_interfaces})
-        )
+        read = {*self.top.part.operations.op_child.tolist(), self.top.root_row}
+        own = {int(self.input_group[row]) for row in read if row < self.num_interfaces}
+        return tuple(sorted(own))
 
     @cached_property
     def every_group_is_read(self) -> bool:
         """Whether each group is part of the root at every slice, so that its mass is the likelihood."""
-        operations = self.template.operations
         everything = set(range(self.num_groups))
-        return (
-            set(self.top_groups) == everything
-            and set(operations.source_group.tolist()) == everything
-        )
+        sources = set(self.template.mix_part.operations.source_group.tolist())
+        return set(self.top_groups) == everything and sources == everything
 
     @cached_property
-    def variable_group(self) -> Ints:
-        """The group whose outputs hold each variable."""
-        operations = self.template.operations
-        groups = np.zeros(len(self.network.schema), dtype=np.int64)
-        loads = operations.num_inputs + np.arange(operations.num_loads)
-        live = operations.row_group[loads] >= 0
-        groups[self.template.load_bank[live]] = operations.row_group[loads[live]]
-        return groups
+    def widest(self) -> int:
+        """The greatest number of children of an operation."""
+        parts = (self.template.slice_part, self.template.mix_part, self.top.part)
+        return int(max(np.diff(part.operations.op_start).max(initial=1) for part in parts))
 
 
 def compile_program(network: DynamicNetwork) -> Program:

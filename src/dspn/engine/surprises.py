@@ -1,7 +1,6 @@
 """-log P_t(x_t | x_1..x_{t-1}) for every slice of a batch, in passes over blocks."""
 
 from collections.abc import Callable
-from typing import Final
 
 import numpy as np
 
@@ -25,7 +24,6 @@ from dspn.engine.underflow import clear_underflow, underflow_may_have_happened
 from dspn.sequences import Sequences
 from dspn.structure.network import Root
 
-_NO_STORE: Final = np.empty((0, 0, 0))
 _SurpriseOfBlock = Callable[[Job, Block, Arithmetic, Floats], bool]
 
 
@@ -34,13 +32,13 @@ def _from_below(job: Job, block: Block, arithmetic: Arithmetic, out: Floats) -> 
     program = job.program
     missing = Job(program, missing_slice(program))
     state = arithmetic.start(program, block.width)
-    batch = block.batch(job.coding.codes)
+    batch = block.batch(job.numbers)
     lossy = False
     for segment in job.segments(block, keep_flows=True):
-        tables = job.tables(arithmetic, block, segment)
-        lossy = lossy or tables.lossy
-        store = np.zeros((segment.p1 - segment.p0, program.num_interfaces, block.width))
-        arithmetic.upward(program, tables.tables, batch, segment, state, store)
+        given = job.given(arithmetic, block, segment)
+        lossy = lossy or given.lossy
+        store = np.zeros((segment.length, program.num_interfaces, block.width))
+        arithmetic.upward(program, given.coefficients, batch, segment, state, store)
         rows, active = block.rows(segment.p0, segment.p1)
         at, lane = np.nonzero(active)
         v = np.ascontiguousarray(store[at, :, lane].T)
@@ -66,15 +64,14 @@ def _from_above(terms: TopTerms) -> _SurpriseOfBlock:
         )
         forms = starting_forms(program, arithmetic, terms, 1)
         forms = arithmetic.start(program, wide.width)._replace(v=np.tile(forms.v, (1, block.width)))
-        batch = wide.batch(job.coding.codes)
+        batch = wide.batch(job.numbers)
         lossy = False
         for segment in reversed(job.segments(wide, keep_flows=True)):
-            tables = job.tables(arithmetic, wide, segment)
-            lossy = lossy or tables.lossy
-            size = segment.p1 - segment.p0
-            below = np.tile(arithmetic.start(program, wide.width).v, (size, 1, 1))
-            flows = new_flows(program, size, wide.width, derivative=True)
-            arithmetic.downward(program, tables.tables, batch, segment, forms, below, flows)
+            given = job.given(arithmetic, wide, segment)
+            lossy = lossy or given.lossy
+            below = np.tile(arithmetic.start(program, wide.width).v, (segment.length, 1, 1))
+            flows = new_flows(program, segment.length, wide.width, derivative=True)
+            arithmetic.downward(program, given.coefficients, batch, segment, forms, below, flows)
             rows, active = block.rows(segment.p0, segment.p1)
             at, lane = np.nonzero(active)
             derivative, exponents, where = [], [], rows[active]

@@ -10,9 +10,11 @@ from numpy.typing import ArrayLike
 
 from dspn._arrays import Floats
 from dspn.engine import Program, likelihood
-from dspn.engine.arithmetic import Arithmetic, Linear, Logarithmic, State
+from dspn.engine.arithmetic import Arithmetic, Linear, Logarithmic
+from dspn.engine.blocks import Segment, slices_as_lanes
 from dspn.engine.job import Job
 from dspn.engine.prefixes import (
+    leaf_posteriors,
     missing_slice,
     paired,
     reads_one_group_each,
@@ -22,6 +24,7 @@ from dspn.engine.prefixes import (
     summed_terms,
     top_terms,
 )
+from dspn.engine.records import State
 from dspn.engine.underflow import clear_underflow, underflow_may_have_happened
 from dspn.errors import EvidenceError
 from dspn.inference.marginals import Marginals, Mixer, checked_levels, leaf_rows, marginals_at
@@ -126,9 +129,9 @@ class _Upward(_Stream):
         _, values = arithmetic.top(self.program, unseen)
         forms = arithmetic.top_derivatives(self.program, values)
         flows = step_down(
-            self.missing, arithmetic, _ROW, forms, leaves=True, below=state.v, bottom=first
+            self.missing, arithmetic, _ROW, forms, seed=True, below=state.v, bottom=first
         )
-        return flows.flow[0, :, 0]
+        return leaf_posteriors(self.missing, arithmetic, _ROW, flows, bottom=first)[:, 0]
 
 
 @final
@@ -164,9 +167,10 @@ class _Downward(_Stream):
         log_share = logs + np.log(self.terms.coefficients)
         share = np.exp(log_share - log_share.max())
         flows = step_down(
-            self.missing, arithmetic, self.rows, state.copy(), leaves=True, bottom=True
+            self.missing, arithmetic, self.rows, state.copy(), seed=True, bottom=True
         )
-        posterior: Floats = flows.flow[0] @ (share / share.sum())
+        found = leaf_posteriors(self.missing, arithmetic, self.rows, flows, bottom=True)
+        posterior: Floats = found @ (share / share.sum())
         return posterior
 
 
@@ -267,10 +271,7 @@ class Filter:
         return log_ratio
 
     def _lossy(self, job: Job) -> bool:
-        from dspn.engine.blocks import Block, Segment
-
-        one = np.ones(1, dtype=np.int64)
-        return job.tables(self._arithmetic, Block(_ROW, one, _ROW, 1), Segment(0, 1, False)).lossy
+        return job.given(self._arithmetic, slices_as_lanes(_ROW), Segment(0, 1, False)).lossy
 
     def _advance_by_history(self, data: Sequences) -> float:
         """Outputs that multiply groups: both prefixes are evaluated afresh."""

@@ -135,12 +135,17 @@ class _MarginalCollector:
 
     def __call__(self, segment: SegmentFlows) -> None:
         parameters = self.program.leaf_parameters(segment.bottom)
+        wanted = segment.active & self.wanted[segment.rows].any(axis=2)
+        if not wanted.any():
+            return
+        found = segment.leaves(*np.nonzero(wanted))
+        place = np.cumsum(wanted).reshape(wanted.shape) - 1
         for variable, mixer in enumerate(self.mixers):
             at, lane = np.nonzero(segment.active & self.wanted[segment.rows, variable])
             if not at.size:
                 continue
             loads, members = self.leaves[variable]
-            weights = segment.flows.flow[at[:, None], loads[None, :], lane[:, None]]
+            weights = found.posterior[loads][:, place[at, lane]].T
             entries = self.entry_of[segment.rows[at, lane], variable]
             mixer.put(entries, weights, parameters[variable][members])
 

@@ -36,7 +36,8 @@ def surprise(program: Program, data: Sequences) -> Surprise:
     def collect(segment: SegmentFlows) -> None:
         at, lane = np.nonzero(segment.active)
         rows = segment.rows[at, lane]
-        entries[rows] = np.where(observed[rows], segment.surprise[at, :, lane], np.nan)
+        found = segment.leaves(at, lane)
+        entries[rows] = np.where(observed[rows], found.surprise.T, np.nan)
 
     posterior_flows(program, data, collect)
     return Surprise(slice_surprises(program, data), entries)

@@ -29,7 +29,7 @@ class Mark(StrEnum):
 class Vertex:
     """One node: its row from the bottom, its group (None when shared), its position if an output.
 
-    `label` is an input's position; `names` a leaf's variable, or the variables of a stack of leaves.
+    `label` is an input's position; `names` a leaf's variable, or those of a stack of leaves.
     """
 
     mark: Mark
@@ -69,7 +69,9 @@ def _heights(nodes: Sequence[Node], order: Sequence[int]) -> list[int]:
     """Longest way down to a node without children."""
     heights = [0] * len(nodes)
     for index in order:
-        heights[index] = 1 + max((heights[child] for child in children_of(nodes[index])), default=-1)
+        heights[index] = 1 + max(
+            (heights[child] for child in children_of(nodes[index])), default=-1
+        )
     return heights
 
 
@@ -84,8 +86,8 @@ def reads_input(nodes: Sequence[Node], order: Sequence[int]) -> list[bool]:
 def template_rows(template: Template) -> list[int]:
     """Inputs in row 0, outputs on top; what reads an input as low, the rest as high as it can be.
 
-    Leaves thus stand just below the lowest of their parents, and the edges of the mix, which are the
-    most numerous, stay short.
+    Leaves thus stand just below the lowest of their parents, and the edges of the mix, which are
+    the most numerous, stay short.
     """
     heights = _heights(template.nodes, template.order)
     reads = reads_input(template.nodes, template.order)
@@ -105,7 +107,7 @@ def template_rows(template: Template) -> list[int]:
 
 
 def node_groups(network: DynamicNetwork) -> list[frozenset[int]]:
-    """The interface groups whose outputs stand above each node; an input belongs to its own group."""
+    """The groups whose outputs stand above each node; an input belongs to its own group."""
     template = network.template
     above: list[set[int]] = [set() for _ in template.nodes]
     for number, positions in enumerate(network.groups):
@@ -161,7 +163,7 @@ def template_graph(network: DynamicNetwork) -> Graph:
 
 
 def capped_graph(network: DynamicNetwork) -> Graph:
-    """The template with the top network on its outputs, which stand for the top network's inputs."""
+    """The template with the top network on its outputs, which are the inputs of the top network."""
     graph = template_graph(network)
     top = network.top
     heights = _heights(top.nodes, top.order)

@@ -1,7 +1,7 @@
 """Layered layout: order within rows by barycentre, then places that keep edges upright.
 
-Sugiyama's method: an edge that spans several rows is broken by a bend in each row between, so that bends
-take part in the ordering like nodes.
+Sugiyama's method: an edge that spans several rows is broken by a bend in each row between, so that
+bends take part in the ordering like nodes.
 """
 
 from bisect import bisect_right, insort
@@ -25,15 +25,15 @@ _BEND_PULL = 4.0
 _STACK_ROOM = 2.4
 _LANE_ROOM = 0.5
 _COLUMNS_ACROSS = 25.0
-"""Nodes that fill the width in comfort; rows with fewer nodes than the widest are spread to this."""
+"""Nodes that fill the width in comfort; shorter rows are spread to this."""
 
 
 @final
 @dataclass(frozen=True)
 class Layout:
-    """Column of every vertex, in units of one node's room, and the columns of the bends of every edge.
+    """Column of every vertex and of the bends of every edge, in units of one node's room.
 
-    `bends[e]` lists the columns at the rows strictly between the ends of edge e, from the parent down.
+    `bends[e]` has one entry for each row strictly between the ends of edge e, from the parent down.
     """
 
     columns: tuple[float, ...]
@@ -76,7 +76,10 @@ class _Rows:
     def _join(self, upper: int, lower: int, pull: float) -> None:
         self.below[upper].append(lower)
         self.above[lower].append(upper)
-        self.pulls[upper][lower] = self.pulls[lower][upper] = pull
+        self.pulls[upper][lower] = pull
+        # The template keeps its places when the top network is drawn above it.
+        if self.row_of[lower] != self.graph.top_row or self.row_of[upper] <= self.graph.top_row:
+            self.pulls[lower][upper] = pull
 
     def _tie_interfaces(self) -> None:
         """Input i stands below output i, whose value it takes, as nearly as the order allows."""
@@ -87,7 +90,7 @@ class _Rows:
                 self.pulls[index] = {outputs[int(vertex.label)]: 1.0}
 
     def _first_order(self) -> list[list[int]]:
-        """Depth first from the outputs in order of position; a family's thickest branch in its middle."""
+        """Depth first from the outputs by position; in a family, branches between the leaves."""
         rows: list[list[int]] = [[] for _ in range(self.num_rows)]
         seen: set[int] = set()
         stack = self._roots()[::-1]
@@ -97,7 +100,7 @@ class _Rows:
                 continue
             seen.add(item)
             rows[self.row_of[item]].append(item)
-            stack.extend(reversed(_widest_in_the_middle(self.below[item], self.below)))
+            stack.extend(reversed(_branches_in_the_middle(self.below[item], self.below)))
         vertices = self.graph.vertices
         rows[0].sort(key=lambda item: self._input_key(item, vertices[item].mark is Mark.INPUT))
         return rows
@@ -152,7 +155,7 @@ class _Rows:
         return best
 
 
-def _widest_in_the_middle(items: Sequence[int], below: Sequence[Sequence[int]]) -> list[int]:
+def _branches_in_the_middle(items: Sequence[int], below: Sequence[Sequence[int]]) -> list[int]:
     leaves = [item for item in items if not below[item]]
     branches = [item for item in items if below[item]]
     half = (len(leaves) + 1) // 2
@@ -165,7 +168,9 @@ def _by_barycentre(
     """Sorts by the mean place of the neighbours; an item without neighbours keeps its place."""
     place = {item: column for column, item in enumerate(fixed)}
     moving = [item for item in row if neighbours[item]]
-    centre = {item: sum(place[n] for n in neighbours[item]) / len(neighbours[item]) for item in moving}
+    centre = {
+        item: sum(place[n] for n in neighbours[item]) / len(neighbours[item]) for item in moving
+    }
     moving.sort(key=lambda item: centre[item])
     following = iter(moving)
     return [next(following) if neighbours[item] else item for item in row]
@@ -177,7 +182,10 @@ def _steps(rows: _Rows, row: Sequence[int], spread: float) -> list[float]:
     count = len(vertices)
     steps = []
     for left, right in pairwise(row):
-        stacks = [rows.graph.stacked and i < count and vertices[i].mark is Mark.LEAF for i in (left, right)]
+        stacks = [
+            rows.graph.stacked and i < count and vertices[i].mark is Mark.LEAF
+            for i in (left, right)
+        ]
         # A circle stands below the stacks of its row: beside them only its edge needs room.
         circle = _LANE_ROOM if any(stacks) else spread
         rooms = [
@@ -235,7 +243,7 @@ def _centre(pulls: Mapping[int, float], column: Sequence[float], otherwise: floa
 
 
 def layered(graph: Graph) -> Layout:
-    """Columns for every vertex and bend of the graph, few crossings first and upright edges second."""
+    """Columns for every vertex and bend: few crossings first, upright edges second."""
     rows = _Rows(graph)
     column = _place(rows, rows.ordered())
     count = len(graph.vertices)

@@ -41,14 +41,17 @@ def _draw_edges(ax: Axes, graph: Graph, at: Sheet) -> None:
     styles = [_edge_style(graph, graph.edges[e]) for e in order]
     colours = [
         _style.LINE
-        if graph.edges[e].weight is None or (group := graph.vertices[graph.edges[e].parent].group) is None
+        if graph.edges[e].weight is None
+        or (group := graph.vertices[graph.edges[e].parent].group) is None
         else _style.group_colour(group)
         for e in order
     ]
     lines = PathCollection(
         [at.paths[e] for e in order],
         facecolors="none",
-        edgecolors=[to_rgba(c, opacity) for c, (_, opacity, _) in zip(colours, styles, strict=True)],
+        edgecolors=[
+            to_rgba(c, opacity) for c, (_, opacity, _) in zip(colours, styles, strict=True)
+        ],
         linewidths=[thickness * width for width, _, _ in styles],
         linestyles=[dash for _, _, dash in styles],
         capstyle="round",
@@ -101,25 +104,19 @@ def _draw_leaves(ax: Axes, graph: Graph, at: Sheet) -> None:
             _draw_stack(ax, graph, at, index)
             continue
         colour = _style.group_colour(vertex.group) if vertex.output is None else _style.INTERFACE
-        ax.text(
-            *at.places[index],
-            _style.shortened(vertex.names[0], at.names.size, room),
-            size=at.names.size,
-            color=_style.INK,
-            rotation=90.0 if upright else 0.0,
-            rotation_mode="anchor",
-            ha="right" if upright else "center",
-            va="center",
-            parse_math=False,
-            zorder=5,
-            gid="leaf",
-            bbox={
-                "boxstyle": f"round,pad={0.1 if tight else 0.3},rounding_size=0.2",
-                "facecolor": _style.tint(_style.group_colour(vertex.group), 0.14),
-                "edgecolor": "none" if tight and vertex.output is None else colour,
-                "linewidth": 0.8 if vertex.output is None else 1.6,
-            },
+        x, y = at.places[index]
+        name = _style.shortened(vertex.names[0], at.names.size, room)
+        words = _style.write(
+            ax, x, y, name, size=at.names.size, ha="right" if upright else "center"
         )
+        words.set(rotation=90.0 if upright else 0.0, rotation_mode="anchor", gid="leaf")
+        box = {
+            "boxstyle": f"round,pad={0.1 if tight else 0.3},rounding_size=0.2",
+            "facecolor": _style.tint(_style.group_colour(vertex.group), 0.14),
+            "edgecolor": "none" if tight and vertex.output is None else colour,
+            "linewidth": 0.8 if vertex.output is None else 1.6,
+        }
+        words.set_bbox(box)
 
 
 def _draw_stack(ax: Axes, graph: Graph, at: Sheet, index: int) -> None:
@@ -128,17 +125,10 @@ def _draw_stack(ax: Axes, graph: Graph, at: Sheet, index: int) -> None:
     colour = _style.group_colour(vertex.group) if vertex.output is None else _style.INTERFACE
     for member, name in enumerate(vertex.names):
         x, y = line_place(at.places[index], member, at.names, at.pitch)
-        ax.text(
-            x,
-            y,
-            _style.shortened(name, at.names.size, 2.4 * at.pitch),
-            size=at.names.size,
-            color=_style.dark(colour),
-            va="center",
-            parse_math=False,
-            zorder=5,
-            gid="leaf",
-        )
+        words = _style.shortened(name, at.names.size, 2.4 * at.pitch)
+        _style.write(
+            ax, x, y, words, size=at.names.size, colour=_style.dark(colour), ha="left"
+        ).set_gid("leaf")
 
 
 def _draw_positions(ax: Axes, graph: Graph, at: Sheet) -> None:
@@ -149,15 +139,17 @@ def _draw_positions(ax: Axes, graph: Graph, at: Sheet) -> None:
     for index, vertex in enumerate(graph.vertices):
         x, y = at.places[index]
         if vertex.mark is Mark.INPUT:
-            ax.text(x, y, vertex.label, size=size, ha="center", va="center_baseline", zorder=5)
+            _style.write(ax, x, y, vertex.label, size=size, va="center_baseline")
         elif vertex.output is not None:
             aside = 0.42 * at.diameter + 1.5
-            ax.text(x + aside, y + aside, str(vertex.output), size=size, zorder=5)
+            _style.write(
+                ax, x + aside, y + aside, str(vertex.output), size=size, ha="left", va="bottom"
+            )
 
 
 def draw_row_label(ax: Axes, at: Sheet, row: int, text: str) -> None:
     """A quiet word at the left end of a row."""
-    ax.text(4.0, at.lower[row], text, size=_style.SMALL_SIZE, color=_style.MUTED, va="center")
+    _style.write(ax, 4.0, float(at.lower[row]), text, colour=_style.MUTED, ha="left")
 
 
 def draw_top_strip(ax: Axes, graph: Graph, at: Sheet) -> None:

@@ -38,16 +38,19 @@ def draw_posterior(
     groups: Sequence[Sequence[int]] | None = None,
     anomaly: int | None = None,
 ) -> Axes:
-    """P(interface node i chosen at the slice | evidence) as a heat map, one row for each interface."""
+    """P(interface node i chosen at the slice | evidence), as a heat map with a row for each i."""
     num_slices, num_interfaces = posterior.shape
-    order = [position for group in groups for position in group] if groups else range(num_interfaces)
+    order = (
+        [position for group in groups for position in group] if groups else range(num_interfaces)
+    )
     picture, at_once = pooled(posterior[:, list(order)].T)
     most = float(np.nan_to_num(posterior).max(initial=0.0))
+    scale_end = 1.0 if most > 0.5 or most == 0.0 else most
     image = ax.imshow(
         picture,
         cmap=_style.shades(_style.group_colour(0)),
         vmin=0.0,
-        vmax=1.0 if most > 0.5 or most == 0.0 else most,
+        vmax=scale_end,
         aspect="auto",
         interpolation="nearest",
         extent=(-0.5, num_slices - 0.5, num_interfaces - 0.5, -0.5),
@@ -64,8 +67,8 @@ def draw_posterior(
     scale = ax.inset_axes((1.012, 0.0, 0.010, 1.0))
     figure = ax.get_figure(root=True)
     assert figure is not None
-    bar = figure.colorbar(image, cax=scale, ticks=MaxNLocator(nbins=3))
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar = figure.colorbar(image, cax=scale, ticks=[0.0, scale_end / 2, scale_end], format="%.2g")
+    bar.outline.set_visible(False)
     scale.tick_params(labelsize=_style.SMALL_SIZE, colors=_style.MUTED, length=0.0)
     mark_anomaly(ax, anomaly)
     return ax
@@ -103,14 +106,16 @@ def draw_surprise(surprise: Floats, ax: Axes, *, anomaly: int | None = None) -> 
         ax.stairs(heights, np.arange(len(surprise) + 1) - 0.5, fill=True, color=_BAR)
     for number in np.flatnonzero(impossible):
         _mark_bar(ax, int(number), float(heights[number]), len(surprise))
-        label = {"size": _style.NODE_SIZE, "color": _style.ALARM, "ha": "center"}
-        ax.annotate("∞", (number, heights[number]), xytext=(0, 1), textcoords="offset points", **label)
+        place = (float(number), float(heights[number]))
+        _style.write(ax, *place, "∞", size=_style.NODE_SIZE, colour=_style.ALARM, va="bottom")
     dress(ax, "surprise (nats)")
     lowest = float(known.min(initial=0.0))
     ax.set_ylim(1.1 * min(0.0, lowest), (1.4 if impossible.any() else 1.12) * highest)
     ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
     if anomaly is not None:
-        _label_anomaly(ax, anomaly, float(surprise[anomaly]), float(heights[anomaly]), len(surprise))
+        _label_anomaly(
+            ax, anomaly, float(surprise[anomaly]), float(heights[anomaly]), len(surprise)
+        )
     return ax
 
 

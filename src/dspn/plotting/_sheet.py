@@ -26,7 +26,7 @@ _SMALLEST_NAME = 4.0
 @final
 @dataclass(frozen=True)
 class Names:
-    """How the names of leaves are set; `hang` is how far they reach below the upper edge of a row."""
+    """How the names of leaves are set; they reach `hang` below the upper edge of their row."""
 
     size: float
     upright: bool = False
@@ -38,8 +38,8 @@ class Names:
 class Sheet:
     """Places of vertices, paths of edges, the lower edge of each row, and sizes.
 
-    Names that are too wide for their column are upright, or in stacks, and hang from the upper edge of
-    their row; the other marks of that row stand at its lower edge.
+    Names that are too wide for their column are upright, or in stacks, and hang from the upper edge
+    of their row; the other marks of that row stand at its lower edge.
     """
 
     places: Floats
@@ -75,8 +75,8 @@ def leaf_names(graph: Graph, layout: Layout, width: float, height: float) -> Nam
         size = max(min((2.3 * pitch - 6.0) / widest, _style.SMALL_SIZE), _SMALLEST_NAME)
         longest = max(len(vertex.names) for vertex in graph.vertices)
         return Names(size, hang=_LINE_STEP * size * longest + 12.0)
-    size = min(_style.NODE_SIZE, (pitch - 10.0) / widest)
-    if size >= _style.SMALL_SIZE:
+    size = min(_style.NODE_SIZE, (pitch - 8.0) / widest)
+    if size >= 0.9 * _style.SMALL_SIZE:
         return Names(size)
     size = float(np.clip(0.66 * pitch, _SMALLEST_NAME, _style.SMALL_SIZE))
     return Names(size, upright=True, hang=min(widest * size + 14.0, 0.25 * height))
@@ -131,7 +131,9 @@ def sheet(graph: Graph, layout: Layout, width: float, height: float) -> Sheet:
 
 def line_place(place: Floats, member: int, names: Names, pitch: float) -> tuple[float, float]:
     """Left end of a name in a stack, at half its height."""
-    return float(place[0] - 1.15 * pitch + 6.0), float(place[1] - _LINE_STEP * names.size * (member + 0.5))
+    return float(place[0] - 1.15 * pitch + 6.0), float(
+        place[1] - _LINE_STEP * names.size * (member + 0.5)
+    )
 
 
 def _comb(places: Floats, edge: Edge, names: Names, pitch: float) -> Path:

@@ -1,11 +1,14 @@
 """Colours and type sizes that all plots share; every palette is safe for colour-blind readers."""
 
 from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Literal
 
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.font_manager import FontProperties
+from matplotlib.text import Text
 from matplotlib.textpath import TextPath
 
 INK = "#222222"
@@ -27,7 +30,16 @@ PIXELS_WIDE = 1200
 
 # Okabe and Ito's palette less vermilion, which is too near the red of the interface.
 _GROUPS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#7f6a3f")
-_CATEGORIES = ("#0072b2", "#f0c55c", "#009e73", "#d98cb3", "#56b4e9", "#a0522d", "#3b3b6d", "#b5c99a")
+_CATEGORIES = (
+    "#0072b2",
+    "#f0c55c",
+    "#009e73",
+    "#d98cb3",
+    "#56b4e9",
+    "#a0522d",
+    "#3b3b6d",
+    "#b5c99a",
+)
 _BINARY = ("#b5d0e6", "#1f5f99")
 
 
@@ -49,7 +61,7 @@ def group_colour(group: int | None) -> str:
 
 
 def category_colours(num_categories: int) -> tuple[str, ...]:
-    """One colour for each category: light and dark for two, distinct hues for a few, else a scale."""
+    """One colour for each category: light and dark for two, hues for a few, else a scale."""
     if num_categories <= 2:
         return _BINARY[:num_categories]
     if num_categories <= len(_CATEGORIES):
@@ -82,14 +94,62 @@ def shortened(text: str, size: float, room: float) -> str:
     return text[:longest].rstrip(" ,") + "…"
 
 
+def write(
+    ax: Axes,
+    x: float,
+    y: float,
+    text: str,
+    *,
+    size: float = SMALL_SIZE,
+    colour: str = INK,
+    ha: Literal["left", "center", "right"] = "center",
+    va: Literal["top", "center", "bottom", "center_baseline"] = "center",
+    zorder: float = 5.0,
+) -> Text:
+    """A text at a place of the axes that takes no part in the figure's layout.
+
+    Dollar signs are dollar signs.
+    """
+    said = ax.text(
+        x, y, text, size=size, color=colour, ha=ha, va=va, zorder=zorder, parse_math=False
+    )
+    said.set_in_layout(False)
+    return said
+
+
+def broken(pieces: Sequence[str], size: float, room: float) -> str:
+    """The pieces with spaces between them, in lines of at most `room` points."""
+    lines = [""]
+    for word in pieces:
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and text_width(longer, size) > room:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
+
+
 def size_in_points(ax: Axes) -> tuple[float, float]:
     """Width and height of the axes in points, at the figure's present size."""
     box = ax.get_window_extent()
-    scale = 72.0 / ax.get_figure(root=True).dpi  # type: ignore[union-attr]
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    scale = 72.0 / figure.dpi
     return max(float(box.width) * scale, 1.0), max(float(box.height) * scale, 1.0)
 
 
 def counted(number: int, noun: str) -> str:
     """A number with its noun: 1 leaf, 256 inputs, 12,288 leaves."""
-    plural = "leaves" if noun == "leaf" else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"
+    return f"{number:,} {noun if number == 1 else plural(noun)}"
+
+
+def group_label(group: int, names: Sequence[str], size: float, room: float) -> str:
+    """The number of a group with as many of its variables as there is room for."""
+    start = f"group {group}"
+    words = shortened(f"{start}: {', '.join(names)}", size, room)
+    return start if words.endswith("…") and len(words) <= len(start) + 3 else words
+
+
+def plural(noun: str) -> str:
+    """The plural of a word of the glossary."""
+    return "leaves" if noun == "leaf" else f"{noun}s"

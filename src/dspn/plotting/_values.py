@@ -1,6 +1,7 @@
-"""The values of a sequence: categories as coloured cells, numbers as lines, one band per variable."""
+"""The values of a sequence, one band per variable: categories as cells, numbers as lines."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -38,7 +39,7 @@ def draw_values(
     imputed: Floats | None = None,
     anomaly: int | None = None,
 ) -> Axes:
-    """Every variable in a band of its own, the first on top; missing entries hatched, imputed hollow."""
+    """Every variable in a band of its own, the first on top; missing hatched, imputed hollow."""
     heights = np.array(band_heights(schema))
     edges = heights.sum() - np.concatenate([[0.0], np.cumsum(heights)])
     filled = np.full(values.shape, np.nan) if imputed is None else imputed
@@ -107,7 +108,9 @@ def _draw_cells(ax: Axes, codes: Floats, guess: Floats, variable: Variable, band
     filled = np.flatnonzero(~np.isnan(guess))
     if filled.size:
         own = [colours[int(guess[t])] for t in filled]
-        boxes = PolyCollection(_boxes([(t, t + 1) for t in filled], band, 0.16 if few else 0.0))
+        boxes = PolyCollection(
+            _boxes([(int(t), int(t) + 1) for t in filled], band, 0.16 if few else 0.0)
+        )
         # A cell too narrow for a rim is pale instead.
         boxes.set(facecolor="white" if few else [_style.tint(c, 0.45) for c in own], zorder=2)
         boxes.set(edgecolor=own if few else "none", linewidth=1.4 if few else 0.0, gid="imputed")
@@ -129,14 +132,15 @@ def _draw_line(ax: Axes, numbers: Floats, guess: Floats, variable: Variable, ban
     slices = np.arange(len(numbers))
     few = len(numbers) <= _MOST_OUTLINED
     style = "steps-mid" if variable.kind is Kind.COUNT else "default"
-    ax.plot(slices, placed(together), ":", color=_LINE_COLOUR, linewidth=0.8, drawstyle=style, zorder=2)
-    ax.plot(slices, placed(numbers), color=_LINE_COLOUR, linewidth=1.2, drawstyle=style, zorder=3)
-    dots = {"linestyle": "none", "marker": "o", "markeredgecolor": _LINE_COLOUR, "zorder": 4}
+    line: dict[str, Any] = {"color": _LINE_COLOUR, "drawstyle": style}
+    ax.plot(slices, placed(together), ":", linewidth=0.8, zorder=2, **line)
+    ax.plot(slices, placed(numbers), "-", linewidth=1.2, zorder=3, **line)
     if few:
-        ax.plot(slices, placed(numbers), markersize=2.6, markerfacecolor=_LINE_COLOUR, **dots)  # type: ignore[arg-type]
+        dots = ax.plot(slices, placed(numbers), "o", color=_LINE_COLOUR, zorder=4)[0]
+        dots.set_markersize(2.6)
     if not np.isnan(guess).all():
-        size = 4.5 if few else 2.0
-        ax.plot(slices, placed(guess), markersize=size, markerfacecolor="white", gid="imputed", **dots)  # type: ignore[arg-type]
+        rings = ax.plot(slices, placed(guess), "o", color=_LINE_COLOUR, zorder=4, gid="imputed")[0]
+        rings.set(markersize=4.5 if few else 2.0, markerfacecolor="white")
     _label_range(ax, lowest, highest, band)
 
 
@@ -199,7 +203,9 @@ def _draw_key(ax: Axes, missing: Bools, filled: Floats) -> None:
     if (missing & np.isnan(filled)).any():
         handles.append(Patch(facecolor="white", edgecolor=_HATCH, hatch="/////", label="missing"))
     if (missing & ~np.isnan(filled)).any():
-        handles.append(Patch(facecolor="white", edgecolor=_LINE_COLOUR, label="imputed", linewidth=1.4))
+        handles.append(
+            Patch(facecolor="white", edgecolor=_LINE_COLOUR, label="imputed", linewidth=1.4)
+        )
     if handles:
         ax.legend(
             handles=handles,

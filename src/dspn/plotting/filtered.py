@@ -40,6 +40,8 @@ def plot_filtered(
         figure: an empty figure to draw on; without one a figure 1200 pixels wide is made.
     """
     num_slices = _check(values, schema, surprise, posterior, imputed, anomaly)
+    if groups is not None and posterior is not None:
+        _check_groups(groups, posterior.shape[1])
     heights = [min(sum(band_heights(schema)), _TALLEST_VALUES)]
     if posterior is not None:
         heights.append(float(np.clip(0.12 * posterior.shape[1], 0.9, 2.4)))
@@ -47,7 +49,9 @@ def plot_filtered(
     if figure is None:
         size = (_WIDTH, sum(heights) + 0.5 + 0.3 * len(heights))
         figure = Figure(figsize=size, dpi=_style.PIXELS_WIDE / _WIDTH, layout="constrained")
-    panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[
+        :, 0
+    ]
     draw_values(values, schema, panels[0], imputed=imputed, anomaly=anomaly)
     if posterior is not None:
         draw_posterior(posterior, panels[1], groups=groups, anomaly=anomaly)
@@ -69,8 +73,8 @@ def _check(
     """Raises unless all arrays belong to one sequence; returns its number of slices."""
     if values.ndim != 2 or values.shape[1] != len(schema) or len(values) == 0:
         raise DataError(
-            f"`values` must have at least one slice and {len(schema)} columns, one for each variable "
-            f"of the schema, but has shape {values.shape}."
+            f"`values` must have at least one slice and {len(schema)} columns, one for each "
+            f"variable of the schema, but has shape {values.shape}."
         )
     num_slices = len(values)
     if surprise.shape != (num_slices,):
@@ -85,10 +89,20 @@ def _check(
         )
     if imputed is not None and imputed.shape != values.shape:
         raise DataError(
-            f"`imputed` must have the shape {values.shape} of `values`, but has shape {imputed.shape}."
+            f"`imputed` must have the shape {values.shape} of `values`, but has shape "
+            f"{imputed.shape}."
         )
     if anomaly is not None and not 0 <= anomaly < num_slices:
         raise DataError(
             f"`anomaly` must be a slice between 0 and {num_slices - 1}, but is {anomaly}."
         )
     return num_slices
+
+
+def _check_groups(groups: Sequence[Sequence[int]], num_interfaces: int) -> None:
+    listed = sorted(position for group in groups for position in group)
+    if listed != list(range(num_interfaces)):
+        raise DataError(
+            f"`groups` must hold each of the {num_interfaces} interface positions of `posterior` "
+            f"exactly once, but holds {listed}."
+        )

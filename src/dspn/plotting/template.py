@@ -6,32 +6,36 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 
 from dspn.plotting import _style
+from dspn.plotting._blocks import blocks_size, draw_blocks
 from dspn.plotting._graph import Graph, Mark, capped_graph, stacked_graph, template_graph
 from dspn.plotting._layout import Layout, layered
 from dspn.plotting._network import draw_network, draw_row_label, draw_top_strip
 from dspn.plotting._sheet import LEGIBLE_NAME, Sheet, default_size, leaf_names, sheet
-from dspn.plotting._summary import draw_summary, group_variables, summary_size
+from dspn.plotting._summary import group_variables
 from dspn.structure import DynamicNetwork
+from dspn.structure.nodes import children_of
 
 MAX_NODES = 200
 """Most nodes that are drawn one by one."""
 MAX_EDGES = 2000
 """Most edges that are drawn one by one."""
+_KEY_ROOM = 78.0
 
 
 def plot_template(network: DynamicNetwork, ax: Axes | None = None, *, top: bool = False) -> Axes:
     """The template, inputs at the bottom and outputs on top, with sum weights as line widths.
 
-    Interface nodes have a red ring and the number of their position; input i takes the value of output
-    i one slice below. Colours are interface groups, grey is what several groups share; a dotted line is
-    a weight of 0. With more than `MAX_NODES` nodes or `MAX_EDGES` edges, blocks stand for nodes of one
-    kind and a small picture for the weights of the mix. `top` adds the top network as a strip above.
+    Interface nodes have a red ring and the number of their position; input i takes the value of
+    output i one slice below. Colours are interface groups, grey is what several groups share; a
+    dotted line is a weight of 0. With more than `MAX_NODES` nodes or `MAX_EDGES` edges, blocks
+    stand for nodes of one kind and a small picture for the weights of the mix. `top` adds the top
+    network as a strip above.
     """
-    graph = capped_graph(network) if top else template_graph(network)
-    if len(graph.vertices) > MAX_NODES or len(graph.edges) > MAX_EDGES:
-        ax = _axes(*summary_size(network, top=top)) if ax is None else ax
-        draw_summary(ax, network, top=top)
+    if _is_large(network, top=top):
+        ax = _axes(*blocks_size(network, top=top)) if ax is None else ax
+        draw_blocks(ax, network, top=top)
     else:
+        graph = capped_graph(network) if top else template_graph(network)
         graph, layout = _arranged(graph, ax)
         ax = _axes(*default_size(graph, layout)) if ax is None else ax
         at = sheet(graph, layout, *_style.size_in_points(ax))
@@ -40,8 +44,17 @@ def plot_template(network: DynamicNetwork, ax: Axes | None = None, *, top: bool 
         draw_network(ax, graph, at)
         _label(ax, network, graph, at)
         _draw_key(ax, graph, at)
-    ax.set_title(_title(network), size=_style.TITLE_SIZE, color=_style.INK, loc="left", pad=8.0)
+    title = _style.broken(_title(network), _style.TITLE_SIZE, _style.size_in_points(ax)[0])
+    ax.set_title(title, size=_style.TITLE_SIZE, color=_style.INK, loc="left", pad=8.0)
     return ax
+
+
+def _is_large(network: DynamicNetwork, *, top: bool) -> bool:
+    num_nodes, num_edges = len(network.template.nodes), network.template.num_edges
+    if top:
+        num_nodes += len(network.top.nodes) - network.top.num_inputs
+        num_edges += sum(len(children_of(node)) for node in network.top.nodes)
+    return num_nodes > MAX_NODES or num_edges > MAX_EDGES
 
 
 def _arranged(graph: Graph, ax: Axes | None) -> tuple[Graph, Layout]:
@@ -69,7 +82,7 @@ def _axes(width: float, height: float) -> Axes:
     return figure.add_axes((side, below, 1.0 - 2 * side, 1.0 - below - above))
 
 
-def _title(network: DynamicNetwork) -> str:
+def _title(network: DynamicNetwork) -> list[str]:
     template = network.template
     sizes = (
         (len(network.schema), "variable"),
@@ -78,7 +91,8 @@ def _title(network: DynamicNetwork) -> str:
         (len(template.nodes), "node"),
         (template.num_edges, "edge"),
     )
-    return "Template: " + ", ".join(_style.counted(number, noun) for number, noun in sizes)
+    said = [_style.counted(number, noun) for number, noun in sizes]
+    return [f"Template: {said[0]},", *(f"{words}," for words in said[1:-1]), said[-1]]
 
 
 def _label(ax: Axes, network: DynamicNetwork, graph: Graph, at: Sheet) -> None:
@@ -95,17 +109,10 @@ def _label_group(ax: Axes, network: DynamicNetwork, at: Sheet, group: int) -> No
     inputs = [network.template.inputs[position] for position in network.groups[group]]
     columns = at.places[inputs, 0]
     room = max((at.width - 100.0) / len(network.groups) - 8.0, 20.0)
-    text = f"group {group}: " + ", ".join(group_variables(network, group))
-    ax.text(
-        float(columns.mean()),
-        8.0,
-        _style.shortened(text, _style.SMALL_SIZE, room),
-        size=_style.SMALL_SIZE,
-        color=_style.dark(_style.group_colour(group)),
-        ha="center",
-        va="center",
-        parse_math=False,
-    )
+    names = group_variables(network, group)
+    words = _style.group_label(group, names, _style.SMALL_SIZE, room)
+    colour = _style.dark(_style.group_colour(group))
+    _style.write(ax, float(columns.mean()), 8.0, words, colour=colour)
 
 
 def _key_entry(mark: Mark) -> tuple[Line2D, ...]:
@@ -146,7 +153,7 @@ def _draw_key(ax: Axes, graph: Graph, at: Sheet) -> None:
         loc="upper center",
         bbox_to_anchor=(0.5, 0.0),
         borderaxespad=0.2,
-        ncols=len(labels),
+        ncols=max(min(int(at.width / _KEY_ROOM), len(labels)), 1),
         frameon=False,
         fontsize=_style.SMALL_SIZE,
         labelcolor=_style.MUTED,

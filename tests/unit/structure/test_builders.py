@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from oracles import likelihood
-from strategies import schema_of
 
 from dspn.errors import StructureError
 from dspn.structure import (
@@ -24,6 +22,8 @@ from dspn.structure import (
     product_of_naive_bayes,
     univariate,
 )
+from oracles import likelihood
+from strategies import schema_of
 
 SCHEMA = schema_of(("binary", "ternary", "continuous", "count"))
 
@@ -56,7 +56,10 @@ def test_univariate_network_is_a_leaf_or_a_sum_over_the_interface() -> None:
     rng = np.random.default_rng(0)
     builder = NetworkBuilder(SCHEMA)
     inputs = tuple(builder.inputs(3))
-    over_variable, over_interface = univariate(builder, 2, rng), univariate(builder, Interface(inputs), rng)
+    over_variable, over_interface = (
+        univariate(builder, 2, rng),
+        univariate(builder, Interface(inputs), rng),
+    )
     outputs = [builder.product([over_variable, over_interface]) for _ in inputs]
     nodes = builder.template(outputs)[0].nodes
     assert isinstance(nodes[over_variable], Leaf)
@@ -71,7 +74,9 @@ def test_figure_2a_has_one_factored_output_for_each_interface_node() -> None:
         assert isinstance(node, Product)
         below = [network.template.nodes[child] for child in node.children]
         assert sum(isinstance(child, Leaf) for child in below) == 4
-        assert [child.children for child in below if isinstance(child, Sum)] == [network.template.inputs]
+        assert [child.children for child in below if isinstance(child, Sum)] == [
+            network.template.inputs
+        ]
 
 
 def test_initial_network_is_the_same_for_the_same_seed() -> None:
@@ -89,7 +94,9 @@ def test_grouped_network_keeps_groups_apart_until_the_top(root: str) -> None:
     assert network.group_sources == ((0,), (1,))
     assert isinstance(network.top.nodes[network.top.root], Sum)
     # With a single product at the top, the groups are independent.
-    alone = grouped_network(SCHEMA, [[2, 0], [1, 3]], [2, 3], rng=np.random.default_rng(2), root=root)
+    alone = grouped_network(
+        SCHEMA, [[2, 0], [1, 3]], [2, 3], rng=np.random.default_rng(2), root=root
+    )
     values = np.array([[0, 2, 0.3, 1], [1, 0, -0.2, 4], [1, 1, 1.0, 0]], dtype=float)
     left, right = values.copy(), values.copy()
     left[:, [1, 3]], right[:, [0, 2]] = np.nan, np.nan

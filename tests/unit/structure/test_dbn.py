@@ -5,10 +5,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from oracles import likelihood
 
 from dspn.errors import StructureError
 from dspn.structure import DbnStructure, DbnTables, dbn_schema, from_dbn, random_tables
+from oracles import likelihood
 
 STRUCTURES = {
     "hidden Markov model": DbnStructure({"h": 3, "s": 2}, ["s"], [("h", "s")], [("h", "h")]),
@@ -22,7 +22,10 @@ STRUCTURES = {
         {"o": 2, "h": 2, "s": 2}, ["o", "s"], [("o", "h"), ("h", "s")], [("o", "o"), ("h", "h")]
     ),
     "sensor without parents and a sensor with memory": DbnStructure(
-        {"h": 2, "free": 2, "slow": 2}, ["free", "slow"], [("h", "slow")], [("h", "h"), ("slow", "slow")]
+        {"h": 2, "free": 2, "slow": 2},
+        ["free", "slow"],
+        [("h", "slow")],
+        [("h", "h"), ("slow", "slow")],
     ),
 }
 
@@ -45,14 +48,16 @@ def brute_force(structure: DbnStructure, tables: DbnTables, values: np.ndarray) 
     allowed = [
         [
             [int(values[t, structure.observed.index(node)])]
-            if node in structure.observed and not math.isnan(values[t, structure.observed.index(node)])  # type: ignore[attr-defined]
+            if node in structure.observed
+            and not math.isnan(values[t, structure.observed.index(node)])  # type: ignore[attr-defined]
             else range(size)
             for node, size in structure.sizes.items()
         ]
         for t in range(len(values))
     ]
     per_slice = [
-        [dict(zip(structure.sizes, choice, strict=True)) for choice in product(*own)] for own in allowed
+        [dict(zip(structure.sizes, choice, strict=True)) for choice in product(*own)]
+        for own in allowed
     ]
     return math.fsum(joint(structure, tables, list(states)) for states in product(*per_slice))
 
@@ -66,7 +71,9 @@ def test_compiled_dbn_has_the_likelihood_of_the_dbn(name: str, concentration: fl
     network = from_dbn(structure, tables)
     sizes = [structure.sizes[node] for node in structure.observed]
     for num_slices in (1, 2, 3):
-        values = np.stack([rng.integers(size, size=num_slices) for size in sizes], axis=1).astype(float)
+        values = np.stack([rng.integers(size, size=num_slices) for size in sizes], axis=1).astype(
+            float
+        )
         values[rng.random(values.shape) < 0.25] = np.nan
         expected = brute_force(structure, tables, values)
         np.testing.assert_allclose(likelihood(network, values), expected, rtol=1e-9)
@@ -88,7 +95,9 @@ def test_dbn_above_the_stated_size_is_refused() -> None:
 
 
 def test_dbn_with_a_cycle_within_the_slice_is_refused() -> None:
-    structure = DbnStructure({"a": 2, "b": 2, "s": 2}, ["s"], [("a", "b"), ("b", "a"), ("a", "s")], [])
+    structure = DbnStructure(
+        {"a": 2, "b": 2, "s": 2}, ["s"], [("a", "b"), ("b", "a"), ("a", "s")], []
+    )
     tables = random_tables(structure, np.random.default_rng(0))
     with pytest.raises(StructureError, match=r"cycle among \['a', 'b'"):
         from_dbn(structure, tables)
@@ -104,7 +113,12 @@ def test_dbn_with_a_cycle_within_the_slice_is_refused() -> None:
     ],
 )
 def test_dbn_structure_with_unknown_or_no_nodes_is_refused(change, message: str) -> None:  # type: ignore[no-untyped-def]
-    fields = {"sizes": {"h": 2, "s": 2}, "observed": ["s"], "within": [("h", "s")], "between": [("h", "h")]}
+    fields = {
+        "sizes": {"h": 2, "s": 2},
+        "observed": ["s"],
+        "within": [("h", "s")],
+        "between": [("h", "h")],
+    }
     with pytest.raises(StructureError, match=message):
         DbnStructure(**{**fields, **change})
 

@@ -1,16 +1,16 @@
 """`from_hmm` against the sum over all state paths."""
 
 import math
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from oracles import best_completion, density, interface_posteriors, likelihood
-from strategies import schema_of
 
 from dspn.errors import StructureError
 from dspn.leaves import family_for
 from dspn.structure import from_hmm
+from oracles import best_completion, density, interface_posteriors, likelihood
+from strategies import schema_of
 
 SCHEMA = schema_of(("ternary", "continuous", "count"))
 
@@ -28,10 +28,12 @@ def random_hmm(seed: int, k: int = 3):  # type: ignore[no-untyped-def]
 
 def path_probability(path, hmm, values) -> float:  # type: ignore[no-untyped-def]
     start, transition, emissions = hmm
-    total = start[path[0]] * math.prod(transition[a, b] for a, b in zip(path, path[1:], strict=False))
+    total = start[path[0]] * math.prod(transition[a, b] for a, b in pairwise(path))
     for t, state in enumerate(path):
         for v, name in enumerate(SCHEMA.names):
-            total *= density(family_for(SCHEMA[v]), emissions[name][state].tolist(), float(values[t, v]))
+            total *= density(
+                family_for(SCHEMA[v]), emissions[name][state].tolist(), float(values[t, v])
+            )
     return float(total)
 
 
@@ -39,8 +41,12 @@ def path_probability(path, hmm, values) -> float:  # type: ignore[no-untyped-def
 def test_hmm_has_the_likelihood_posteriors_and_best_path_of_its_states(num_slices: int) -> None:
     hmm = random_hmm(num_slices)
     network = from_hmm(*hmm, schema=SCHEMA)
-    values = np.array([[0, 0.3, 2], [2, -1.0, 0], [np.nan, 0.2, 1], [1, np.nan, np.nan]])[:num_slices]
-    paths = {path: path_probability(path, hmm, values) for path in product(range(3), repeat=num_slices)}
+    values = np.array([[0, 0.3, 2], [2, -1.0, 0], [np.nan, 0.2, 1], [1, np.nan, np.nan]])[
+        :num_slices
+    ]
+    paths = {
+        path: path_probability(path, hmm, values) for path in product(range(3), repeat=num_slices)
+    }
     total = math.fsum(paths.values())
     np.testing.assert_allclose(likelihood(network, values), total, rtol=1e-12)
     expected = [
@@ -49,7 +55,9 @@ def test_hmm_has_the_likelihood_posteriors_and_best_path_of_its_states(num_slice
     ]
     np.testing.assert_allclose(interface_posteriors(network, values), expected, rtol=1e-12)
     if num_slices < 3:
-        np.testing.assert_allclose(best_completion(network, values), max(paths.values()), rtol=1e-12)
+        np.testing.assert_allclose(
+            best_completion(network, values), max(paths.values()), rtol=1e-12
+        )
 
 
 def test_stationary_hmm_is_the_same_model_with_either_root() -> None:
@@ -61,7 +69,9 @@ def test_stationary_hmm_is_the_same_model_with_either_root() -> None:
     last = from_hmm(start, transition, emissions, schema=SCHEMA, root="last")
     x = np.array([[0, 0.3, 2], [2, -1.0, 0], [np.nan, 0.2, 1], [1, np.nan, np.nan]])
     np.testing.assert_allclose(likelihood(last, x), likelihood(first, x), rtol=1e-12)
-    np.testing.assert_allclose(interface_posteriors(last, x), interface_posteriors(first, x), rtol=1e-9)
+    np.testing.assert_allclose(
+        interface_posteriors(last, x), interface_posteriors(first, x), rtol=1e-9
+    )
 
 
 def test_hmm_that_is_not_stationary_is_refused_at_the_last_root() -> None:
@@ -76,13 +86,16 @@ def test_hmm_that_is_not_stationary_is_refused_at_the_last_root() -> None:
         (lambda s, a, e: (np.zeros(0), a, e), "`start` must be a vector"),
         (lambda s, a, e: (s, a[:2], e), r"`transition` must be 3 x 3"),
         (lambda s, a, e: (s, a, {"x0": e["x0"]}), "`emissions` must have exactly the variables"),
-        (lambda s, a, e: (s, a, {**e, "x9": e["x0"]}), "`emissions` must have exactly the variables"),
+        (
+            lambda s, a, e: (s, a, {**e, "x9": e["x0"]}),
+            "`emissions` must have exactly the variables",
+        ),
         (lambda s, a, e: (s, a, {**e, "x0": e["x0"][:2]}), r"`emissions\['x0'\]`.*3 states"),
         (lambda s, a, e: (s, a, {**e, "x0": e["x0"][:, :2]}), "'x0' needs 3 parameters"),
         (lambda s, a, e: (s, a * 1.1, e), "sum to 1.1"),
         (lambda s, a, e: (s * 0.9, a, e), "sum to 0.9"),
         (lambda s, a, e: (s, a, {**e, "x0": e["x0"] * 2}), "'x0'.*not allowed"),
-        (lambda s, a, e: (s, a, {**e, "x1": -e["x1"] ** 2}), "'x1'.*not allowed"),
+        (lambda s, a, e: (s, a, {**e, "x1": -(e["x1"] ** 2)}), "'x1'.*not allowed"),
     ],
 )
 def test_hmm_with_wrong_numbers_is_refused(change, message: str) -> None:  # type: ignore[no-untyped-def]

@@ -1,11 +1,11 @@
-"""Weights are distributions and leaves are allowed, in the template, the bottom and the top alike."""
+"""Weights are distributions and leaves are allowed, in template, bottom and top alike."""
 
 import numpy as np
 import pytest
-from strategies import random_network, random_recipe
 
 from dspn.errors import DspnError, StructureError
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters
+from strategies import random_network, random_recipe
 
 RECIPE = random_recipe(
     0, kinds=("binary", "continuous", "count"), num_groups=1, sizes=(3,), tied=False, zeros=0.0
@@ -13,7 +13,9 @@ RECIPE = random_recipe(
 NETWORK = random_network(RECIPE)
 
 
-def rebuilt(part: str, *, weights: np.ndarray | None = None, leaves: tuple[np.ndarray, ...] | None = None) -> None:
+def rebuilt(
+    part: str, *, weights: np.ndarray | None = None, leaves: tuple[np.ndarray, ...] | None = None
+) -> None:
     """The network with one part's numbers exchanged."""
     parameters = NETWORK.parameters
     parts = {"template": parameters.template, "top": parameters.top, "bottom": parameters.bottom}
@@ -46,7 +48,9 @@ def test_negative_weight_is_refused_though_the_sum_is_one(part: str) -> None:
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("factor", [0.5, 1.001, 1 + 1e-6])
 def test_unnormalised_weights_are_refused(part: str, factor: float) -> None:
-    with pytest.raises(StructureError, match=rf"of the {part} network has weights that sum to {factor:.4g}"):
+    with pytest.raises(
+        StructureError, match=rf"of the {part} network has weights that sum to {factor:.4g}"
+    ):
         rebuilt(part, weights=weights_of(part) * factor)
 
 
@@ -75,7 +79,9 @@ def test_leaf_parameters_outside_their_family_are_refused(part: str) -> None:
         rows = np.array(leaves[bank])
         rows[-1, column] = value
         wrong = tuple(rows if number == bank else own for number, own in enumerate(leaves))
-        with pytest.raises(StructureError, match=f"variable 'x{bank}' in the {part} network.*not allowed"):
+        with pytest.raises(
+            StructureError, match=f"variable 'x{bank}' in the {part} network.*not allowed"
+        ):
             rebuilt(part, leaves=wrong)
 
 

@@ -85,7 +85,9 @@ def test_top_whose_root_is_no_node_is_refused(root: int) -> None:
 
 
 def test_top_must_have_one_input_for_each_position() -> None:
-    with pytest.raises(StructureError, match=r"top network has 2 interfaces but no input node.*\[1\]"):
+    with pytest.raises(
+        StructureError, match=r"top network has 2 interfaces but no input node.*\[1\]"
+    ):
         Top(2, (Input(0), Sum((0,))), 1)
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import completions, evaluate, leaf_values, likelihood, slice_by_slice
-from strategies import Recipe, draw_sequence, hide, random_network, random_recipe, recipes
 
 from dspn.errors import StructureError
 from dspn.structure import Leaf, Product, Sum, unroll
+from oracles import completions, evaluate, leaf_values, likelihood, slice_by_slice
+from strategies import Recipe, draw_sequence, hide, random_network, random_recipe, recipes
 
 
 def children(node: object) -> tuple[int, ...]:
@@ -67,7 +67,9 @@ def test_root_first_puts_the_bottom_at_the_last_slice() -> None:
     n = len(network.schema)
     bottom_leaf = next(node for node in static.nodes if isinstance(node, Leaf))
     assert bottom_leaf.variable // n == 2
-    paper = unroll(random_network(random_recipe(5, kinds=("binary", "binary"), root="last", tied=False)), 3)
+    paper = unroll(
+        random_network(random_recipe(5, kinds=("binary", "binary"), root="last", tied=False)), 3
+    )
     first_leaf = next(node for node in paper.nodes if isinstance(node, Leaf))
     assert first_leaf.variable // n == 0
 
@@ -77,7 +79,9 @@ def test_placements_of_the_root_read_the_same_network_from_opposite_ends(seed: i
     first = random_network(random_recipe(seed, root="first"))
     last = random_network(random_recipe(seed, root="last"))
     values = draw_sequence(first, 4, np.random.default_rng(seed))
-    np.testing.assert_allclose(likelihood(first, values), likelihood(last, values[::-1]), rtol=1e-12)
+    np.testing.assert_allclose(
+        likelihood(first, values), likelihood(last, values[::-1]), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("num_slices", [0, -1])

@@ -41,7 +41,9 @@ class Plant:
     names: tuple[str, ...] = ("x", "y")
 
     def template(self) -> Template:
-        return Template(Schema(tuple(Variable.binary(n) for n in self.names)), self.nodes, self.outputs)
+        return Template(
+            Schema(tuple(Variable.binary(n) for n in self.names)), self.nodes, self.outputs
+        )
 
     def cap(self) -> Top:
         num_inputs = sum(isinstance(node, Input) for node in self.top)
@@ -159,7 +161,7 @@ def test_breach_is_reported_with_rule_nodes_and_variables(plant: Plant) -> None:
 
 
 def _plain(violation) -> set[str]:  # type: ignore[no-untyped-def]
-    # Scopes of the bottom's outputs may be told as the bottom slice's own variables or as those below.
+    # Scopes of the bottom's outputs may be told as the slice's own variables or as those below.
     if violation.rule in (Rule.BOTTOM_SCOPES, Rule.COVERAGE):
         return {name.removesuffix(" (slices below)") for name in violation.variables}
     return set(violation.variables)

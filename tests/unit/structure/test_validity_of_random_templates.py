@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import has_leaf_below
-from strategies import Recipe, random_network, random_recipe, recipes
 
 from dspn.errors import StructureError
 from dspn.structure import (
@@ -22,12 +20,16 @@ from dspn.structure import (
     unroll,
     violations,
 )
+from oracles import has_leaf_below
+from strategies import Recipe, random_network, random_recipe, recipes
 
 Scope = frozenset[tuple[int, int]]  # (slice, variable)
 NOTHING: Scope = frozenset()
 
 
-def network_scopes(nodes: tuple[Node, ...], order: tuple[int, ...], inputs: list[Scope], at: int) -> list[Scope]:
+def network_scopes(
+    nodes: tuple[Node, ...], order: tuple[int, ...], inputs: list[Scope], at: int
+) -> list[Scope]:
     found = [NOTHING] * len(nodes)
     for index in order:
         node = nodes[index]
@@ -41,7 +43,7 @@ def network_scopes(nodes: tuple[Node, ...], order: tuple[int, ...], inputs: list
 
 
 def sound(nodes: tuple[Node, ...], scopes: list[Scope], kept: list[bool]) -> bool:
-    """Whether every sum is complete and every product decomposable, over the children that are kept."""
+    """Whether sums are complete and products decomposable, over the children that are kept."""
     for index, node in enumerate(nodes):
         if not isinstance(node, Sum | Product) or not kept[index]:
             continue
@@ -115,7 +117,7 @@ def changed(nodes: tuple[Node, ...], rng: np.random.Generator) -> tuple[Node, ..
 
 
 def mutant(recipe: Recipe, rng: np.random.Generator) -> tuple[Template, Top] | None:
-    """A valid network with one or two random changes; None where it is no network at all any more."""
+    """A valid network with one or two random changes; None where it is no network any more."""
     network = random_network(recipe)
     template, top = network.template, network.top
     try:

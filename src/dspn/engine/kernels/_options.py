@@ -1,7 +1,7 @@
 """Compilation options shared by all kernels.
 
-`contract` allows fused multiply-add and nothing else: no reordering of sums, so results do not depend on
-how sequences are spread over blocks; denormals and signed infinities keep their meaning.
+`contract` allows fused multiply-add and nothing else: no reordering of sums, so a lane's result does not depend on its
+block; denormals and infinities keep their meaning. `REDUCING` kernels add up over lanes and may reorder.
 """
 
 from typing import Any
@@ -13,3 +13,4 @@ OPTIONS: dict[str, Any] = {
     "fastmath": {"contract"},
     "boundscheck": False,
 }
+REDUCING: dict[str, Any] = OPTIONS | {"fastmath": {"contract", "reassoc", "nsz"}}

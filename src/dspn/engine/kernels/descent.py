@@ -2,10 +2,15 @@
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
+from dspn._arrays import Floats, Ints
 from dspn.engine.kernels._options import OPTIONS
-from dspn.engine.kernels.linear import active_lanes, evaluate, gather_codes, load_rows
-from dspn.engine.kernels.logarithmic import log_evaluate
+from dspn.engine.kernels.linear import compute
+from dspn.engine.kernels.logarithmic import log_compute
+from dspn.engine.kernels.slices import LANES, load_leaves
+from dspn.engine.kernels.upward import active_lanes, fill, load_coefficients, number_slices
+from dspn.engine.records import Batch, Choices, Coefficients, LeafTables, Operations
 
 LINEAR_DRAW = 0
 LOG_DRAW = 1
@@ -15,84 +20,94 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_ONE = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_TWO = np.uint64(0x94D049BB133111EB)
 
+Seeds = NDArray[np.uint64]
+
 
 @njit(**OPTIONS)
-def _uniform(seeds, lane):
-    """The lane's next number in [0, 1): splitmix64, so draws do not depend on blocks or threads."""
+def _next(seeds: Seeds, lane: int) -> int:
+    """The lane's next 64 random bits: splitmix64, so draws do not depend on blocks or threads."""
     seeds[lane] += _GOLDEN
     z = seeds[lane]
     z = (z ^ (z >> np.uint64(30))) * _MIX_ONE
     z = (z ^ (z >> np.uint64(27))) * _MIX_TWO
-    z = z ^ (z >> np.uint64(31))
-    return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+    return z ^ (z >> np.uint64(31))
 
 
 @njit(**OPTIONS)
-def _choose(weight, start, rows, first, count, V, lane, mode, seeds):
+def _term(weight: float, value: float, best: float, mode: int) -> float:
+    return weight * value if mode == LINEAR_DRAW else np.exp(weight + value - best)
+
+
+@njit(**OPTIONS)
+def _choose(
+    weight: Floats,
+    start: int,
+    rows: Ints,
+    first: int,
+    count: int,
+    V: Floats,
+    lane: int,
+    mode: int,
+    seeds: Seeds,
+) -> int:
     """Index of the chosen child of a sum; weights are logarithms unless the mode is linear."""
     best, place = -np.inf, 0
     if mode != LINEAR_DRAW:
         for j in range(count):
-            child = rows[j] if rows.size else first + j
-            term = weight[start + j] + V[child, lane]
+            term = weight[start + j] + V[rows[j] if rows.size else first + j, lane]
             if term > best:
                 best, place = term, j
         if mode == LOG_BEST:
             return place
     total = 0.0
     for j in range(count):
-        child = rows[j] if rows.size else first + j
-        if mode == LINEAR_DRAW:
-            total += weight[start + j] * V[child, lane]
-        else:
-            total += np.exp(weight[start + j] + V[child, lane] - best)
-    target = _uniform(seeds, lane) * total
-    chosen = 0
+        total += _term(weight[start + j], V[rows[j] if rows.size else first + j, lane], best, mode)
+    target = np.float64(_next(seeds, lane) >> np.uint64(11)) * (1.0 / 9007199254740992.0) * total
     for j in range(count):
-        child = rows[j] if rows.size else first + j
-        if mode == LINEAR_DRAW:
-            term = weight[start + j] * V[child, lane]
-        else:
-            term = np.exp(weight[start + j] + V[child, lane] - best)
+        term = _term(weight[start + j], V[rows[j] if rows.size else first + j, lane], best, mode)
         if term > 0.0:
-            chosen = j
+            place = j
             target -= term
             if target < 0.0:
                 break
-    return chosen
+    return place
 
 
 @njit(**OPTIONS)
 def _walk(
-    ops,
-    op_weight,
-    mix_weight,
-    V,
-    lane,
-    mode,
-    seeds,
-    stack,
-    depth,
-    input_group,
-    chosen,
-    load_variable,
-    loads,
-):
-    """Follows one induced tree from the rows on the stack down to inputs and loads."""
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
+    V: Floats,
+    lane: int,
+    mode: int,
+    seeds: Seeds,
+    stack: Ints,
+    depth: int,
+    input_group: Ints,
+    chosen: Ints,
+    visited: Ints,
+) -> int:
+    """Follows one induced tree from the rows on the stack down; returns how many loads it ends in.
+
+    `chosen[g]` receives the input row of group g, `visited` the loads.
+    """
+    count = 0
     while depth > 0:
         depth -= 1
         row = stack[depth]
         if row < ops.num_inputs:
             chosen[input_group[row]] = row
         elif row < ops.num_inputs + ops.num_loads:
-            load = row - ops.num_inputs
-            loads[load_variable[load]] = load
+            visited[count] = row - ops.num_inputs
+            count += 1
         elif ops.row_op[row] <= -2:
-            mix = -2 - ops.row_op[row]
-            first = ops.group_start[ops.mix_group[mix]]
-            width = ops.group_start[ops.mix_group[mix] + 1] - first
-            start = ops.mix_start[mix] + (row - ops.mix_row[mix]) * width
-            place = _choose(mix_weight, start, ops.op_child[:0], first, width, V, lane, mode, seeds)
+            number = -2 - ops.row_op[row]
+            first = ops.group_start[ops.mix_group[number]]
+            width = ops.group_start[ops.mix_group[number] + 1] - first
+            start = ops.mix_start[number] + (row - ops.mix_row[number]) * width
+            none = ops.op_child[:0]
+            place = _choose(mix_weight, start, none, first, width, V, lane, mode, seeds)
             stack[depth] = first + place
             depth += 1
         else:
@@ -107,31 +122,28 @@ def _walk(
                 place = _choose(op_weight, low, children, 0, children.size, V, lane, mode, seeds)
                 stack[depth] = children[place]
                 depth += 1
+    return count
 
 
 @njit(**OPTIONS)
-def top_descend(ops, op_weight, mix_weight, V, root_row, mode, seeds, input_group, chosen):
+def top_descend(
+    ops: Operations,
+    op_weight: Floats,
+    V: Floats,
+    root_row: int,
+    mode: int,
+    seeds: Seeds,
+    input_group: Ints,
+    chosen: Ints,
+) -> None:
     """For every lane, the interface node (input row) of each group under the chosen tree; -1: none."""
     stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)
     own = np.empty(chosen.shape[0], dtype=np.int64)
-    none = ops.op_child[:0]
     for lane in range(chosen.shape[1]):
         own[:] = -1
         stack[0] = root_row
         _walk(
-            ops,
-            op_weight,
-            mix_weight,
-            V,
-            lane,
-            mode,
-            seeds,
-            stack,
-            1,
-            input_group,
-            own,
-            none,
-            none.copy(),
+            ops, op_weight, op_weight, V, lane, mode, seeds, stack, 1, input_group, own, stack[:0]
         )
         for group in range(own.size):
             chosen[group, lane] = own[group]
@@ -139,61 +151,57 @@ def top_descend(ops, op_weight, mix_weight, V, root_row, mode, seeds, input_grou
 
 @njit(**OPTIONS)
 def descend(
-    ops,
-    op_weight,
-    mix_weight,
-    tables,
-    batch,
-    p0,
-    p1,
-    store,
-    V,
-    mode,
-    seeds,
-    input_group,
-    chosen,
-    out,
-):
-    """Positions p1 - 1 .. p0 from the top down.
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
+    given: Coefficients,
+    batch: Batch,
+    p0: int,
+    p1: int,
+    store: Floats,
+    mode: int,
+    seeds: Seeds,
+    input_group: Ints,
+    chosen: Ints,
+    out: Choices,
+    marks: NDArray[np.bool_],
+    slice_seeds: Seeds,
+) -> None:
+    """Positions p1 - 1 .. p0 from the top down through the mix part.
 
-    `chosen[g, lane]` is the output (as an input row) that group g's tree goes through at the position above
-    which the walk stands. For every slice, `out.interfaces` receives it and `out.loads` the loaded row that the
-    tree ends in for each variable (-1: none).
+    `chosen[g, lane]` is the output (as an input row) that group g's tree goes through; `marks[place, c]` receives which
+    coefficients the tree ends in at each place, and `slice_seeds[place]` a seed for the choices below them.
     """
     width = batch.lengths.size
     num_groups = ops.group_start.size - 1
-    num_variables = out.loads.shape[1]
-    code = np.empty((tables.scale_start.size, width), dtype=np.int64)
-    peak, total = np.empty(width), np.empty(width)
-    stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)
-    chosen_input = np.empty(num_groups, dtype=np.int64)
-    chosen_load = np.empty(num_variables, dtype=np.int64)
+    V = np.empty((ops.num_rows, width))
+    work = np.empty((2, width))
+    numbers = np.empty(width, dtype=np.int64)
+    stack = np.empty(ops.num_rows + ops.op_child.size + num_groups, dtype=np.int64)
+    visited = np.empty(ops.num_loads + 1, dtype=np.int64)
+    own = np.empty(num_groups, dtype=np.int64)
     for position in range(p1 - 1, p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
-        if n == 0:
-            continue
-        at = position - p0
         for i in range(ops.num_inputs):
             for lane in range(n):
-                V[i, lane] = store[at, i, lane]
-        gather_codes(batch.codes, batch.base, batch.stride, position, code, n)
-        load_rows(ops, tables, code, at * width, V, n, 0.0)
+                V[i, lane] = store[position - p0, i, lane]
+        number_slices(batch, position, p0, numbers, n)
         if mode == LINEAR_DRAW:
-            evaluate(ops, op_weight, mix_weight, V, n, 0.0)
+            fill(ops, op_weight, mix_weight, given, numbers, V, n, 0.0)
         else:
-            log_evaluate(ops, op_weight, mix_weight, V, peak, total, n, mode == LOG_BEST)
+            load_coefficients(ops, given, numbers, V, n)
+            log_compute(ops, op_weight, mix_weight, V, work, n, mode == LOG_BEST)
         for lane in range(n):
-            slice_row = batch.base[lane] + batch.stride * position
-            chosen_input[:] = -1
-            chosen_load[:] = -1
+            place = (position - p0) * width + lane
             depth = 0
+            own[:] = -1
             for group in range(num_groups):
                 i = chosen[group, lane]
-                out.interfaces[slice_row, group] = i
+                out.interfaces[batch.base[lane] + batch.stride * position, group] = i
                 if i >= 0:
                     stack[depth] = ops.output_row[i]
                     depth += 1
-            _walk(
+            count = _walk(
                 ops,
                 op_weight,
                 mix_weight,
@@ -204,11 +212,61 @@ def descend(
                 stack,
                 depth,
                 input_group,
-                chosen_input,
-                tables.load_variable,
-                chosen_load,
+                own,
+                visited,
             )
+            for number in range(count):
+                marks[place, visited[number]] = True
+            slice_seeds[place] = _next(seeds, lane)
             for group in range(num_groups):
-                chosen[group, lane] = chosen_input[group]
-            for variable in range(num_variables):
-                out.loads[slice_row, variable] = chosen_load[variable]
+                chosen[group, lane] = own[group]
+
+
+@njit(**OPTIONS)
+def slice_descend(
+    ops: Operations,
+    op_weight: Floats,
+    tables: LeafTables,
+    codes: Ints,
+    rows: Ints,
+    marks: NDArray[np.bool_],
+    mode: int,
+    seeds: Seeds,
+    out: Choices,
+) -> None:
+    """For every slice of `rows`, the leaf of each variable under its marked coefficients."""
+    V = np.empty((ops.num_rows, LANES))
+    work = np.empty((2, LANES))
+    stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)
+    visited = np.empty(ops.num_loads + 1, dtype=np.int64)
+    none = stack[:0]
+    for first in range(0, rows.size, LANES):
+        n = min(LANES, rows.size - first)
+        load_leaves(ops, tables, codes, rows, first, V, n, 0.0)
+        if mode == LINEAR_DRAW:
+            compute(ops, op_weight, V, n, 0.0)
+        else:
+            log_compute(ops, op_weight, op_weight, V, work, n, mode == LOG_BEST)
+        for lane in range(n):
+            place = first + lane
+            for c in range(ops.output_row.size):
+                if not marks[place, c]:
+                    continue
+                stack[0] = ops.output_row[c]
+                count = _walk(
+                    ops,
+                    op_weight,
+                    op_weight,
+                    V,
+                    lane,
+                    mode,
+                    seeds[first:],
+                    stack,
+                    1,
+                    none,
+                    none,
+                    visited,
+                )
+                for number in range(count):
+                    load = visited[number]
+                    out.loads[rows[place], tables.variable[load]] = load

@@ -1,61 +1,89 @@
-"""The passes of `linear` in log space: slower, and right where linear space loses small values.
+"""The passes in log space: slower, and right where linear space loses small values.
 
-The same layout of lanes and rows; V holds logarithms, tables hold unscaled log densities. With `maximise` a sum
-takes the largest of its weighted children instead of adding them: the max pass.
+The same layout of lanes and rows; V and D hold logarithms, tables hold undivided log densities. With `maximise` a sum takes
+the largest of its weighted children instead of adding them: the max pass.
 """
 
 import numpy as np
 from numba import njit
 
+from dspn._arrays import Floats, Ints
 from dspn.engine.kernels._options import OPTIONS
-from dspn.engine.kernels.linear import active_lanes, gather_codes, load_rows
+from dspn.engine.kernels.slices import LANES, load_leaves
+from dspn.engine.kernels.upward import active_lanes, load_coefficients, number_slices
+from dspn.engine.records import (
+    Batch,
+    Coefficients,
+    Flows,
+    LeafFlows,
+    LeafTables,
+    Operations,
+    State,
+)
 
 
 @njit(**OPTIONS)
-def _log_sum(log_weight, start, rows, first, count, V, row, peak, total, n, maximise):
+def _log_sum(
+    log_weight: Floats,
+    start: int,
+    rows: Ints,
+    first: int,
+    count: int,
+    V: Floats,
+    row: int,
+    work: Floats,
+    n: int,
+    maximise: bool,
+) -> None:
     """V[row] = log sum_j exp(log w_j + V[c_j]), or the largest term; c_j = rows[j], or first + j."""
     for lane in range(n):
-        peak[lane] = -np.inf
+        work[0, lane] = -np.inf
     for j in range(count):
         child = rows[j] if rows.size else first + j
         weight = log_weight[start + j]
         if weight > -np.inf:
             for lane in range(n):
-                peak[lane] = max(peak[lane], weight + V[child, lane])
+                work[0, lane] = max(work[0, lane], weight + V[child, lane])
     if maximise:
         for lane in range(n):
-            V[row, lane] = peak[lane]
+            V[row, lane] = work[0, lane]
         return
     for lane in range(n):
-        total[lane] = 0.0
-        if peak[lane] == -np.inf:
-            peak[lane] = 0.0
+        work[1, lane] = 0.0
+        if work[0, lane] == -np.inf:
+            work[0, lane] = 0.0
     for j in range(count):
         child = rows[j] if rows.size else first + j
         weight = log_weight[start + j]
         if weight > -np.inf:
             for lane in range(n):
-                total[lane] += np.exp(weight + V[child, lane] - peak[lane])
+                work[1, lane] += np.exp(weight + V[child, lane] - work[0, lane])
     for lane in range(n):
-        V[row, lane] = peak[lane] + np.log(total[lane])
+        V[row, lane] = work[0, lane] + np.log(work[1, lane])
 
 
 @njit(**OPTIONS)
-def log_evaluate(ops, op_weight, mix_weight, V, peak, total, n, maximise):
-    """Fills the computed rows from the inputs and the loaded rows."""
-    for mix in range(ops.mix_row.size):
-        group = ops.mix_group[mix]
+def log_compute(
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
+    V: Floats,
+    work: Floats,
+    n: int,
+    maximise: bool,
+) -> None:
+    """Fills the computed rows of a part from its inputs and loads."""
+    none = ops.op_child[:0]
+    for number in range(ops.mix_row.size):
+        group = ops.mix_group[number]
         first = ops.group_start[group]
         width = ops.group_start[group + 1] - first
-        none = ops.op_child[:0]
-        for i in range(ops.mix_size[mix]):
-            start = ops.mix_start[mix] + i * width
-            row = ops.mix_row[mix] + i
-            _log_sum(mix_weight, start, none, first, width, V, row, peak, total, n, maximise)
+        for i in range(ops.mix_size[number]):
+            start, row = ops.mix_start[number] + i * width, ops.mix_row[number] + i
+            _log_sum(mix_weight, start, none, first, width, V, row, work, n, maximise)
     for op in range(ops.op_row.size):
         low, high = ops.op_start[op], ops.op_start[op + 1]
-        children = ops.op_child[low:high]
-        row = ops.op_row[op]
+        children, row = ops.op_child[low:high], ops.op_row[op]
         if ops.op_kind[op] == 0:
             for lane in range(n):
                 V[row, lane] = 0.0
@@ -63,30 +91,65 @@ def log_evaluate(ops, op_weight, mix_weight, V, peak, total, n, maximise):
                 for lane in range(n):
                     V[row, lane] += V[child, lane]
         else:
-            _log_sum(op_weight, low, children, 0, children.size, V, row, peak, total, n, maximise)
+            _log_sum(op_weight, low, children, 0, children.size, V, row, work, n, maximise)
 
 
 @njit(**OPTIONS)
-def _hand_up(ops, V, v, dead, position, n):
+def log_slice_values(
+    ops: Operations,
+    op_weight: Floats,
+    tables: LeafTables,
+    codes: Ints,
+    rows: Ints,
+    out: Coefficients,
+    maximise: bool,
+) -> None:
+    """Log coefficients of the slices `rows` of the data, written to `out` in their order."""
+    V = np.empty((ops.num_rows, LANES))
+    work = np.empty((2, LANES))
+    for first in range(0, rows.size, LANES):
+        n = min(LANES, rows.size - first)
+        load_leaves(ops, tables, codes, rows, first, V, n, 0.0)
+        log_compute(ops, op_weight, op_weight, V, work, n, maximise)
+        for c in range(ops.output_row.size):
+            row, start = ops.output_row[c], c * out.row_step + first * out.slice_step
+            for lane in range(n):
+                out.values[start + lane * out.slice_step] = V[row, lane]
+
+
+@njit(**OPTIONS)
+def _hand_up(ops: Operations, V: Floats, state: State, position: int, n: int) -> None:
     for group in range(ops.group_start.size - 1):
         first, last = ops.group_start[group], ops.group_start[group + 1]
         for lane in range(n):
             largest = -np.inf
             for i in range(first, last):
                 largest = max(largest, V[ops.output_row[i], lane])
-            if largest == -np.inf and dead[lane] < 0:
-                dead[lane] = position
+            if largest == -np.inf and state.dead[lane] < 0:
+                state.dead[lane] = position
     for i in range(ops.num_inputs):
         for lane in range(n):
-            v[i, lane] = V[ops.output_row[i], lane]
+            state.v[i, lane] = V[ops.output_row[i], lane]
 
 
 @njit(**OPTIONS)
-def log_upward(ops, op_weight, mix_weight, tables, batch, p0, p1, state, V, store, maximise):
-    """Positions p0 .. p1 - 1 from the bottom up; see `linear.upward`."""
+def log_upward(
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
+    given: Coefficients,
+    batch: Batch,
+    p0: int,
+    p1: int,
+    state: State,
+    store: Floats,
+    maximise: bool,
+) -> None:
+    """Positions p0 .. p1 - 1 from the bottom up; see `upward.upward`."""
     width = batch.lengths.size
-    code = np.empty((tables.scale_start.size, width), dtype=np.int64)
-    peak, total = np.empty(width), np.empty(width)
+    V = np.empty((ops.num_rows, width))
+    work = np.empty((2, width))
+    numbers = np.empty(width, dtype=np.int64)
     for position in range(p0, p1):
         n = active_lanes(batch.lengths, position)
         if n == 0:
@@ -98,14 +161,14 @@ def log_upward(ops, op_weight, mix_weight, tables, batch, p0, p1, state, V, stor
             for i in range(ops.num_inputs):
                 for lane in range(n):
                     store[position - p0, i, lane] = state.v[i, lane]
-        gather_codes(batch.codes, batch.base, batch.stride, position, code, n)
-        load_rows(ops, tables, code, (position - p0) * width, V, n, 0.0)
-        log_evaluate(ops, op_weight, mix_weight, V, peak, total, n, maximise)
-        _hand_up(ops, V, state.v, state.dead, position, n)
+        number_slices(batch, position, p0, numbers, n)
+        load_coefficients(ops, given, numbers, V, n)
+        log_compute(ops, op_weight, mix_weight, V, work, n, maximise)
+        _hand_up(ops, V, state, position, n)
 
 
 @njit(**OPTIONS)
-def _log_add(D, row, lane, term):
+def _log_add(D: Floats, row: int, lane: int, term: float) -> None:
     """D[row, lane] = log(exp(D[row, lane]) + exp(term))."""
     old = D[row, lane]
     high, low = max(old, term), min(old, term)
@@ -116,7 +179,9 @@ def _log_add(D, row, lane, term):
 
 
 @njit(**OPTIONS)
-def _log_unmultiply(children, row, V, D, before, n):
+def _log_unmultiply(
+    children: Ints, row: int, V: Floats, D: Floats, before: Floats, n: int
+) -> None:
     count = children.size
     for lane in range(n):
         before[0, lane] = D[row, lane]
@@ -134,7 +199,15 @@ def _log_unmultiply(children, row, V, D, before, n):
 
 
 @njit(**OPTIONS)
-def log_differentiate(ops, op_weight, mix_weight, V, D, before, n):
+def log_uncompute(
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
+    V: Floats,
+    D: Floats,
+    before: Floats,
+    n: int,
+) -> None:
     """D[r] = log (d root / d node r) for every row, given D at the outputs."""
     for op in range(ops.op_row.size - 1, -1, -1):
         low, high = ops.op_start[op], ops.op_start[op + 1]
@@ -147,62 +220,75 @@ def log_differentiate(ops, op_weight, mix_weight, V, D, before, n):
                 if weight > -np.inf:
                     for lane in range(n):
                         _log_add(D, ops.op_child[place], lane, weight + D[row, lane])
-    for mix in range(ops.mix_row.size):
-        group = ops.mix_group[mix]
+    for number in range(ops.mix_row.size):
+        group = ops.mix_group[number]
         first = ops.group_start[group]
         width = ops.group_start[group + 1] - first
-        for i in range(ops.mix_size[mix]):
+        for i in range(ops.mix_size[number]):
             for j in range(width):
-                weight = mix_weight[ops.mix_start[mix] + i * width + j]
+                weight = mix_weight[ops.mix_start[number] + i * width + j]
                 if weight > -np.inf:
                     for lane in range(n):
-                        _log_add(D, first + j, lane, weight + D[ops.mix_row[mix] + i, lane])
+                        _log_add(D, first + j, lane, weight + D[ops.mix_row[number] + i, lane])
 
 
 @njit(**OPTIONS)
-def _log_mass(ops, V, d, mass, n):
-    """Log sum_i exp(v_i + d_i) over the outputs of each group."""
+def _log_weigh(ops: Operations, V: Floats, d: Floats, mass: Floats, n: int) -> None:
+    """log sum_i exp(v_i + d_i) over the outputs of each group."""
     for group in range(ops.group_start.size - 1):
         first, last = ops.group_start[group], ops.group_start[group + 1]
         for lane in range(n):
             peak = -np.inf
             for i in range(first, last):
                 peak = max(peak, V[ops.output_row[i], lane] + d[i, lane])
-            if peak == -np.inf:
-                mass[group, lane] = peak
-                continue
-            total = 0.0
-            for i in range(first, last):
-                total += np.exp(V[ops.output_row[i], lane] + d[i, lane] - peak)
-            mass[group, lane] = peak + np.log(total)
+            mass[group, lane] = peak
+            if peak > -np.inf:
+                total = 0.0
+                for i in range(first, last):
+                    total += np.exp(V[ops.output_row[i], lane] + d[i, lane] - peak)
+                mass[group, lane] = peak + np.log(total)
 
 
 @njit(**OPTIONS)
-def _write_log_flows(ops, tables, V, D, mass, out, at, n):
-    """Posterior of each loaded row, and sum of derivatives over mass for each factor, at one position."""
-    for factor in range(out.leave_out.shape[1]):
+def _write(
+    ops: Operations, V: Floats, d: Floats, mass: Floats, out: Flows, at: int, n: int
+) -> None:
+    for group in range(ops.group_start.size - 1):
         for lane in range(n):
-            out.leave_out[at, factor, lane] = -np.inf
-    for load in range(ops.num_loads):
-        row = ops.num_inputs + load
-        group = ops.row_group[row]
-        factor = tables.load_variable[load]
-        if group < 0:
-            continue
-        for lane in range(n):
-            out.flow[at, load, lane] = np.exp(V[row, lane] + D[row, lane] - mass[group, lane])
-            _log_add(out.leave_out[at], factor, lane, D[row, lane] - mass[group, lane])
+            out.mass[at, group, lane] = mass[group, lane]
+        for i in range(ops.group_start[group], ops.group_start[group + 1]):
+            row = ops.output_row[i]
+            if out.derivative.size:
+                for lane in range(n):
+                    out.derivative[at, i, lane] = d[i, lane]
+            if out.interface.size:
+                for lane in range(n):
+                    flow = V[row, lane] + d[i, lane] - mass[group, lane]
+                    out.interface[at, i, lane] = np.exp(flow)
 
 
 @njit(**OPTIONS)
 def log_downward(
-    ops, op_weight, mix_weight, tables, batch, p0, p1, state, store, V, D, before, out
-):
-    """Positions p1 - 1 .. p0 from the top down; see `linear.downward`. `out.mass` and `out.leave_out` are logs."""
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
+    given: Coefficients,
+    batch: Batch,
+    p0: int,
+    p1: int,
+    state: State,
+    store: Floats,
+    widest: int,
+    out: Flows,
+) -> None:
+    """Positions p1 - 1 .. p0 from the top down; see `downward.downward`. `out.mass` and `out.seed` are logarithms."""
     width = batch.lengths.size
     num_groups = ops.group_start.size - 1
-    code = np.empty((tables.scale_start.size, width), dtype=np.int64)
-    peak, total = np.empty(width), np.empty(width)
+    V = np.empty((ops.num_rows, width))
+    D = np.empty((ops.num_rows, width))
+    before = np.empty((widest + 1, width))
+    work = np.empty((2, width))
+    numbers = np.empty(width, dtype=np.int64)
     mass = np.empty((num_groups, width))
     for position in range(p1 - 1, p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
@@ -212,57 +298,90 @@ def log_downward(
         for i in range(ops.num_inputs):
             for lane in range(n):
                 V[i, lane] = store[at, i, lane]
-        gather_codes(batch.codes, batch.base, batch.stride, position, code, n)
-        load_rows(ops, tables, code, at * width, V, n, 0.0)
-        log_evaluate(ops, op_weight, mix_weight, V, peak, total, n, False)
+        number_slices(batch, position, p0, numbers, n)
+        load_coefficients(ops, given, numbers, V, n)
+        log_compute(ops, op_weight, mix_weight, V, work, n, False)
+        _log_weigh(ops, V, state.v, mass, n)
+        _write(ops, V, state.v, mass, out, at, n)
         D[:, :n] = -np.inf
-        _log_mass(ops, V, state.v, mass, n)
-        for group in range(num_groups):
-            for i in range(ops.group_start[group], ops.group_start[group + 1]):
-                for lane in range(n):
-                    _log_add(D, ops.output_row[i], lane, state.v[i, lane])
+        for i in range(ops.num_inputs):
             for lane in range(n):
-                out.mass[at, group, lane] = mass[group, lane]
-        if out.derivative.size:
-            for i in range(ops.num_inputs):
+                _log_add(D, ops.output_row[i], lane, state.v[i, lane])
+        log_uncompute(ops, op_weight, mix_weight, V, D, before, n)
+        if out.seed.size:
+            for load in range(ops.num_loads):
                 for lane in range(n):
-                    out.derivative[at, i, lane] = state.v[i, lane]
-        if out.interface.size:
-            for group in range(num_groups):
-                for i in range(ops.group_start[group], ops.group_start[group + 1]):
-                    row = ops.output_row[i]
-                    for lane in range(n):
-                        flow = V[row, lane] + state.v[i, lane] - mass[group, lane]
-                        out.interface[at, i, lane] = np.exp(flow)
-        log_differentiate(ops, op_weight, mix_weight, V, D, before, n)
-        if out.flow.size:
-            _write_log_flows(ops, tables, V, D, mass, out, at, n)
+                    out.seed[at, load, lane] = (
+                        D[ops.num_inputs + load, lane] - mass[ops.load_group[load], lane]
+                    )
         for i in range(ops.num_inputs):
             for lane in range(n):
                 state.v[i, lane] = D[i, lane]
 
 
 @njit(**OPTIONS)
-def log_top_upward(ops, op_weight, mix_weight, v, V, root_row, value, maximise):
+def log_slice_flows(
+    ops: Operations,
+    op_weight: Floats,
+    tables: LeafTables,
+    codes: Ints,
+    rows: Ints,
+    seeds: Floats,
+    widest: int,
+    leaf: LeafFlows,
+) -> None:
+    """Carries log seeds (coefficients, slices) down to the leaves; `leaf.leave_out` is a logarithm."""
+    V = np.empty((ops.num_rows, LANES))
+    D = np.empty((ops.num_rows, LANES))
+    before = np.empty((widest + 1, LANES))
+    work = np.empty((2, LANES))
+    for first in range(0, rows.size, LANES):
+        n = min(LANES, rows.size - first)
+        load_leaves(ops, tables, codes, rows, first, V, n, 0.0)
+        log_compute(ops, op_weight, op_weight, V, work, n, False)
+        D[:, :n] = -np.inf
+        for c in range(ops.output_row.size):
+            for lane in range(n):
+                _log_add(D, ops.output_row[c], lane, seeds[c, first + lane])
+        log_uncompute(ops, op_weight, op_weight, V, D, before, n)
+        for variable in range(leaf.leave_out.shape[0]):
+            for lane in range(n):
+                leaf.leave_out[variable, first + lane] = -np.inf
+        for load in range(ops.num_loads):
+            variable = tables.variable[load]
+            for lane in range(n):
+                leaf.posterior[load, first + lane] = np.exp(V[load, lane] + D[load, lane])
+            if leaf.leave_out.shape[0]:
+                for lane in range(n):
+                    _log_add(leaf.leave_out, variable, first + lane, D[load, lane])
+
+
+@njit(**OPTIONS)
+def log_top_upward(
+    ops: Operations, op_weight: Floats, v: Floats, V: Floats, root_row: int, value: Floats, maximise: bool
+) -> None:
     """Log root value of the top network for every lane, from the log interface vectors v."""
     n = v.shape[1]
-    peak, total = np.empty(n), np.empty(n)
+    work = np.empty((2, n))
     for i in range(ops.num_inputs):
         for lane in range(n):
             V[i, lane] = v[i, lane]
-    log_evaluate(ops, op_weight, mix_weight, V, peak, total, n, maximise)
+    log_compute(ops, op_weight, op_weight, V, work, n, maximise)
     for lane in range(n):
         value[lane] = V[root_row, lane]
 
 
 @njit(**OPTIONS)
-def log_top_downward(ops, op_weight, mix_weight, V, root_row, D, before, d):
+def log_top_downward(
+    ops: Operations, op_weight: Floats, V: Floats, root_row: int, widest: int, d: Floats
+) -> None:
     """Log derivatives of the root at the interface nodes, given V of `log_top_upward`."""
     n = d.shape[1]
-    D[:, :n] = -np.inf
+    D = np.full((ops.num_rows, n), -np.inf)
+    before = np.empty((widest + 1, n))
     for lane in range(n):
         D[root_row, lane] = 0.0
-    log_differentiate(ops, op_weight, mix_weight, V, D, before, n)
+    log_uncompute(ops, op_weight, op_weight, V, D, before, n)
     for i in range(ops.num_inputs):
         for lane in range(n):
             d[i, lane] = D[i, lane]

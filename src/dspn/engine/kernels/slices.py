@@ -1,0 +1,155 @@
+"""The slice part in linear space: coefficients of many slices at once, and flows back to their leaves."""
+
+import numpy as np
+from numba import njit
+
+from dspn._arrays import Floats, Ints
+from dspn.engine.kernels._options import OPTIONS, REDUCING
+from dspn.engine.kernels.linear import compute, uncompute
+from dspn.engine.kernels.upward import to_powers
+from dspn.engine.records import Coefficients, EdgeFlows, LeafFlows, LeafTables, Operations
+
+LANES = 128
+
+
+@njit(**OPTIONS)
+def load_leaves(
+    ops: Operations, tables: LeafTables, codes: Ints, rows: Ints, first: int, V: Floats, n: int, floor: float
+) -> None:
+    """Densities of all leaves at slices rows[first .. first + n - 1]; places count from 0 with `rows`."""
+    for load in range(ops.num_loads):
+        start, factor = tables.start[load], tables.factor[load]
+        if factor < 0:
+            start += first
+            for lane in range(n):
+                V[load, lane] = tables.dense[start + lane] + floor
+        else:
+            for lane in range(n):
+                V[load, lane] = tables.values[start + codes[rows[first + lane], factor]] + floor
+
+
+@njit(**OPTIONS)
+def _add_divisors(
+    tables: LeafTables, codes: Ints, rows: Ints, first: int, scale: Floats, n: int
+) -> None:
+    """scale = sum of the logarithms by which each slice's densities were divided."""
+    for lane in range(n):
+        scale[first + lane] = 0.0
+    for factor in range(tables.divisor_start.size):
+        start = tables.divisor_start[factor]
+        for lane in range(n):
+            scale[first + lane] += tables.divisors[start + codes[rows[first + lane], factor]]
+    if tables.dense_divisor.size:
+        for lane in range(n):
+            scale[first + lane] += tables.dense_divisor[first + lane]
+
+
+@njit(**OPTIONS)
+def _shift_groups(
+    ops: Operations, load_group: Ints, scalable: Ints, V: Floats, out: Coefficients, first: int, n: int
+) -> None:
+    """Divides the coefficients of each scalable group by a power of two near their largest."""
+    peak = np.empty(n)
+    shift = np.empty(n, dtype=np.int64)
+    for group in range(scalable.size):
+        if not scalable[group]:
+            continue
+        for lane in range(n):
+            peak[lane] = 0.0
+        for c in range(load_group.size):
+            if load_group[c] == group:
+                for lane in range(n):
+                    peak[lane] = max(peak[lane], V[ops.output_row[c], lane])
+        to_powers(peak, shift, n)
+        for c in range(load_group.size):
+            if load_group[c] == group:
+                start = c * out.row_step
+                for lane in range(n):
+                    out.values[start + (first + lane) * out.slice_step] *= peak[lane]
+        for lane in range(n):
+            out.shift[group, first + lane] = shift[lane]
+            out.scale[first + lane] += shift[lane] * 0.6931471805599453
+
+
+@njit(**OPTIONS)
+def slice_values(
+    ops: Operations,
+    op_weight: Floats,
+    tables: LeafTables,
+    codes: Ints,
+    rows: Ints,
+    load_group: Ints,
+    scalable: Ints,
+    out: Coefficients,
+    floor: float,
+) -> None:
+    """Coefficients of the slices `rows` of the data, written to `out` in their order."""
+    V = np.empty((ops.num_rows, LANES))
+    for first in range(0, rows.size, LANES):
+        n = min(LANES, rows.size - first)
+        load_leaves(ops, tables, codes, rows, first, V, n, floor)
+        compute(ops, op_weight, V, n, floor)
+        for c in range(ops.output_row.size):
+            row, start = ops.output_row[c], c * out.row_step + first * out.slice_step
+            for lane in range(n):
+                out.values[start + lane * out.slice_step] = V[row, lane]
+        _add_divisors(tables, codes, rows, first, out.scale, n)
+        _shift_groups(ops, load_group, scalable, V, out, first, n)
+
+
+@njit(**REDUCING)
+def _dot(V: Floats, a: int, D: Floats, b: int, n: int) -> float:
+    total = 0.0
+    for lane in range(n):
+        total += V[a, lane] * D[b, lane]
+    return total
+
+
+@njit(**OPTIONS)
+def slice_flows(
+    ops: Operations,
+    op_weight: Floats,
+    tables: LeafTables,
+    codes: Ints,
+    rows: Ints,
+    load_group: Ints,
+    shift: Ints,
+    seeds: Floats,
+    widest: int,
+    leaf: LeafFlows,
+    flows: EdgeFlows,
+) -> None:
+    """Carries seeds (coefficients, slices) down to the leaves of the slices `rows`.
+
+    A seed is relative to a coefficient that was divided by 2^shift, so it is divided by that again.
+    """
+    V = np.empty((ops.num_rows, LANES))
+    D = np.empty((ops.num_rows, LANES))
+    before = np.empty((widest + 1, LANES))
+    for first in range(0, rows.size, LANES):
+        n = min(LANES, rows.size - first)
+        load_leaves(ops, tables, codes, rows, first, V, n, 0.0)
+        compute(ops, op_weight, V, n, 0.0)
+        for row in range(ops.num_rows):
+            for lane in range(n):
+                D[row, lane] = 0.0
+        for c in range(ops.output_row.size):
+            row, group = ops.output_row[c], load_group[c]
+            for lane in range(n):
+                D[row, lane] += np.ldexp(seeds[c, first + lane], -shift[group, first + lane])
+        uncompute(ops, op_weight, V, D, before, n)
+        if flows.op.size:
+            for op in range(ops.op_row.size):
+                if ops.op_kind[op] == 1:
+                    for place in range(ops.op_start[op], ops.op_start[op + 1]):
+                        flows.op[place] += _dot(V, ops.op_child[place], D, ops.op_row[op], n)
+        for variable in range(leaf.leave_out.shape[0]):
+            for lane in range(n):
+                leaf.leave_out[variable, first + lane] = 0.0
+        for load in range(ops.num_loads):
+            variable = tables.variable[load]
+            for lane in range(n):
+                leaf.posterior[load, first + lane] = V[load, lane] * D[load, lane]
+            if leaf.leave_out.shape[0]:
+                for lane in range(n):
+                    leaf.leave_out[variable, first + lane] += D[load, lane]

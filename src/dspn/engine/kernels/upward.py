@@ -1,0 +1,205 @@
+"""The upward pass over a block of sequences, slice after slice, in linear space.
+
+A block holds B sequences (lanes) sorted by falling length. Position 0 is the bottom slice; lane l takes part at positions
+0 .. lengths[l] - 1, so the lanes that take part form a prefix. Interface vectors are kept with the largest entry of each
+group in [0.5, 1) and their power-of-two exponents apart, which is exact.
+"""
+
+import numpy as np
+from numba import njit
+
+from dspn._arrays import Floats, Ints
+from dspn.engine.kernels._options import OPTIONS
+from dspn.engine.kernels.linear import compute, mix
+from dspn.engine.records import Batch, Coefficients, Operations, State
+
+
+@njit(**OPTIONS)
+def active_lanes(lengths: Ints, position: int) -> int:
+    """Number of lanes whose sequence reaches a position; lengths fall."""
+    low, high = 0, lengths.size
+    while low < high:
+        middle = (low + high) // 2
+        if lengths[middle] > position:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(**OPTIONS)
+def number_slices(batch: Batch, position: int, p0: int, numbers: Ints, n: int) -> None:
+    """The number of each lane's slice at a position: of the distinct slice, or by place in the segment."""
+    if batch.numbers.size:
+        for lane in range(n):
+            numbers[lane] = batch.numbers[batch.base[lane] + batch.stride * position]
+    else:
+        first = (position - p0) * batch.lengths.size
+        for lane in range(n):
+            numbers[lane] = first + lane
+
+
+@njit(**OPTIONS)
+def load_coefficients(
+    ops: Operations, given: Coefficients, numbers: Ints, V: Floats, n: int
+) -> None:
+    """Fills the loaded rows of the mix part."""
+    for load in range(ops.num_loads):
+        row = ops.num_inputs + load
+        start = load * given.row_step
+        if given.slice_step == 1:
+            start += numbers[0]
+            for lane in range(n):
+                V[row, lane] = given.values[start + lane]
+        else:
+            for lane in range(n):
+                V[row, lane] = given.values[start + numbers[lane] * given.slice_step]
+
+
+@njit(**OPTIONS)
+def to_powers(peak: Floats, shift: Ints, n: int) -> None:
+    """shift = e with 2^(e-1) <= peak < 2^e, and peak = 2^-e; by the bits of the exponent."""
+    bits = peak.view(np.int64)
+    for lane in range(n):
+        shift[lane] = (bits[lane] >> 52) - 1022
+    for lane in range(n):
+        bits[lane] = (1023 - shift[lane]) << 52
+
+
+@njit(**OPTIONS)
+def _largest(V: Floats, rows: Ints, first: int, last: int, peak: Floats, n: int) -> None:
+    for lane in range(n):
+        peak[lane] = 0.0
+    for i in range(first, last):
+        row = rows[i]
+        for lane in range(n):
+            peak[lane] = max(peak[lane], V[row, lane])
+
+
+@njit(**OPTIONS)
+def _hand_up(
+    ops: Operations,
+    V: Floats,
+    rows: Ints,
+    state: State,
+    peak: Floats,
+    shift: Ints,
+    position: int,
+    n: int,
+) -> None:
+    """state.v = outputs, scaled by a power of two for each group; exponents follow their sources."""
+    num_groups = ops.group_start.size - 1
+    for group in range(num_groups):
+        first, last = ops.group_start[group], ops.group_start[group + 1]
+        _largest(V, rows, first, last, peak, n)
+        for lane in range(n):
+            if peak[lane] == 0.0 and state.dead[lane] < 0:
+                state.dead[lane] = position
+        to_powers(peak, shift, n)
+        for i in range(first, last):
+            row = rows[i]
+            for lane in range(n):
+                state.v[i, lane] = V[row, lane] * peak[lane]
+        for lane in range(n):
+            state.exponents[group, lane] = shift[lane]
+        for place in range(ops.source_start[group], ops.source_start[group + 1]):
+            source = num_groups + ops.source_group[place]
+            for lane in range(n):
+                state.exponents[group, lane] += state.exponents[source, lane]
+    for group in range(num_groups):
+        for lane in range(n):
+            state.exponents[num_groups + group, lane] = state.exponents[group, lane]
+
+
+@njit(**OPTIONS)
+def _scale_mixed(
+    ops: Operations, given: Coefficients, numbers: Ints, V: Floats, n: int, floor: float
+) -> None:
+    """Multiplies each mix row of a diagonal mix part by its coefficient, read where it lies."""
+    first = ops.num_inputs + ops.num_loads
+    for i in range(ops.num_inputs):
+        row = first + i
+        start = (ops.op_child[2 * i] - ops.num_inputs) * given.row_step
+        if given.slice_step == 1:
+            start += numbers[0]
+            for lane in range(n):
+                V[row, lane] = V[row, lane] * given.values[start + lane] + floor
+        else:
+            for lane in range(n):
+                at = start + numbers[lane] * given.slice_step
+                V[row, lane] = V[row, lane] * given.values[at] + floor
+
+
+@njit(**OPTIONS)
+def fill(
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
+    given: Coefficients,
+    numbers: Ints,
+    V: Floats,
+    n: int,
+    floor: float,
+) -> None:
+    """All rows of the mix part from its inputs and the coefficients of the slices `numbers`."""
+    load_coefficients(ops, given, numbers, V, n)
+    mix(ops, mix_weight, V, n, floor)
+    compute(ops, op_weight, V, n, floor)
+
+
+@njit(**OPTIONS)
+def upward(
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
+    given: Coefficients,
+    batch: Batch,
+    p0: int,
+    p1: int,
+    state: State,
+    store: Floats,
+    floor: float,
+) -> None:
+    """Positions p0 .. p1 - 1 from the bottom up; a non-empty store receives every input vector."""
+    width = batch.lengths.size
+    V = np.empty((ops.num_rows, width))
+    numbers = np.empty(width, dtype=np.int64)
+    peak = np.empty(width)
+    shift = np.empty(width, dtype=np.int64)
+    # In a diagonal mix part the products are taken in place, in the rows of the dense matrices.
+    first = ops.num_inputs + ops.num_loads
+    rows = np.arange(first, first + ops.num_inputs) if ops.diagonal else ops.output_row
+    for position in range(p0, p1):
+        n = active_lanes(batch.lengths, position)
+        if n == 0:
+            break
+        for i in range(ops.num_inputs):
+            for lane in range(n):
+                V[i, lane] = state.v[i, lane]
+        if store.size:
+            for i in range(ops.num_inputs):
+                for lane in range(n):
+                    store[position - p0, i, lane] = state.v[i, lane]
+        number_slices(batch, position, p0, numbers, n)
+        if ops.diagonal:
+            mix(ops, mix_weight, V, n, floor)
+            _scale_mixed(ops, given, numbers, V, n, floor)
+        else:
+            fill(ops, op_weight, mix_weight, given, numbers, V, n, floor)
+        for lane in range(n):
+            state.scale[lane] += given.scale[numbers[lane]]
+        _hand_up(ops, V, rows, state, peak, shift, position, n)
+
+
+@njit(**OPTIONS)
+def top_upward(
+    ops: Operations, op_weight: Floats, v: Floats, V: Floats, root_row: int, floor: float, value: Floats
+) -> None:
+    """Root value of the top network for every lane, from the interface vectors v."""
+    n = v.shape[1]
+    for i in range(ops.num_inputs):
+        for lane in range(n):
+            V[i, lane] = v[i, lane]
+    compute(ops, op_weight, V, n, floor)
+    for lane in range(n):
+        value[lane] = V[root_row, lane]

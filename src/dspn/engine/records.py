@@ -1,0 +1,146 @@
+"""The named tuples of arrays that kernels read and write."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dspn._arrays import Floats, Ints
+
+
+class Operations(NamedTuple):
+    """One part of a network as data; every array is int64.
+
+    Rows 0 .. num_inputs - 1 of the value matrix are inputs, sorted by group, so that group g is the range
+    `group_start[g] : group_start[g + 1]`; then come `num_loads` loaded rows, then computed rows. Operation o fills row
+    `op_row[o]` from `op_child[op_start[o] : op_start[o + 1]]`. Mix m fills rows `mix_row[m] : mix_row[m] + mix_size[m]`
+    from all inputs of group `mix_group[m]` with a dense matrix that begins at `mix_start[m]`. `row_op[r]` is the
+    operation that fills row r, -1 for inputs and loads, -2 - m for rows of mix m. `load_group` is the group whose
+    outputs a loaded row lies under. Outputs of group g read the inputs of the groups
+    `source_group[source_start[g] : source_start[g + 1]]`. `op_bare[o]` is 1 when there is no leaf below, so that the
+    bottom network does not have the operation. `diagonal` is 1 when each group has one mix with a row for each output,
+    and output i is the product of one load and mix row i, in the order of the inputs.
+    """
+
+    num_inputs: int
+    num_loads: int
+    num_rows: int
+    diagonal: int
+    op_kind: Ints
+    op_row: Ints
+    op_start: Ints
+    op_child: Ints
+    mix_row: Ints
+    mix_size: Ints
+    mix_group: Ints
+    mix_start: Ints
+    op_bare: Ints
+    row_op: Ints
+    load_group: Ints
+    output_row: Ints
+    group_start: Ints
+    source_start: Ints
+    source_group: Ints
+
+
+class LeafTables(NamedTuple):
+    """Leaf densities: load i at a slice is `values[start[i] + code]`, or `dense[start[i] + place]`.
+
+    `factor[i]` is the column of codes that load i reads, -1 for a dense one; `variable[i]` its variable. In linear space
+    each density was divided by the largest of its variable's leaves; the logarithms of the divisors are in
+    `divisors[divisor_start[f] + code]` and, summed over the dense variables, in `dense_divisor[place]`.
+    """
+
+    start: Ints
+    factor: Ints
+    variable: Ints
+    values: Floats
+    dense: Floats
+    divisor_start: Ints
+    divisors: Floats
+    dense_divisor: Floats
+
+
+class Coefficients(NamedTuple):
+    """What the slice part hands to the mix part: coefficient c of slice s is `values[c * row_step + s * slice_step]`.
+
+    In linear space it was divided by 2^shift[g, s] for its group g; `scale[s]` sums the logarithms of all divisors.
+    """
+
+    values: Floats
+    row_step: int
+    slice_step: int
+    scale: Floats
+    shift: Ints
+
+
+class Batch(NamedTuple):
+    """A block of sequences: lane l's slice at a position is row `base[l] + stride * position` of the data.
+
+    `numbers` gives the number of the distinct slice at a row; when it is empty, slices are numbered by their place in
+    the segment, (position - p0) * lanes + lane.
+    """
+
+    numbers: NDArray[np.int32]
+    base: Ints
+    stride: int
+    lengths: Ints
+
+
+class State(NamedTuple):
+    """What a pass carries from position to position, one column for each lane.
+
+    `v` is the interface vector (upward: values, downward: derivatives); `exponents` has a row for each group and as many
+    rows of working space; `scale` sums the logarithms of divisors; `dead` is the position at which a lane's value became
+    zero, -1 while it has not.
+    """
+
+    v: Floats
+    exponents: Ints
+    scale: Floats
+    dead: Ints
+
+    def copy(self) -> "State":
+        """The same values in arrays of their own."""
+        return State(self.v.copy(), self.exponents.copy(), self.scale.copy(), self.dead.copy())
+
+
+class Flows(NamedTuple):
+    """What the downward pass writes for the positions of one segment; empty arrays are not written.
+
+    `mass[p, g, l]`: root value through group g up to a scale, and `exponents` that of the derivatives there.
+    `interface[p, i, l]`: posterior of output i. `derivative[p, i, l]`: derivative at output i. `seed[p, c, l]`:
+    derivative at coefficient c, divided by the root's value.
+    """
+
+    mass: Floats
+    exponents: Ints
+    interface: Floats
+    derivative: Floats
+    seed: Floats
+
+
+class EdgeFlows(NamedTuple):
+    """Expected flows, summed over slices and sequences; empty arrays are not written.
+
+    `op` in the order of `op_child` and `mix` in that of the dense matrices hold sum of D_parent v_child / root, to be
+    multiplied by the weight; `coefficient` holds the summed seeds of every distinct slice.
+    """
+
+    op: Floats
+    mix: Floats
+    coefficient: Floats
+
+
+class LeafFlows(NamedTuple):
+    """Per leaf and slice: `posterior[i, s]` of load i; per variable, `leave_out[v, s]` = P(others) / P(all)."""
+
+    posterior: Floats
+    leave_out: Floats
+
+
+class Choices(NamedTuple):
+    """For every slice, the chosen interface node of each group (as an input row) and load of each variable."""
+
+    interfaces: Ints
+    loads: Ints
