@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 
 from dspn import Model
+from dspn.errors import EvidenceError
 from oracles import log_likelihood, surprise_of_slice
 from properties.exact_mixtures import assert_marginals
-from strategies import as_sequences, random_case
+from strategies import as_sequences, random_case, random_network, random_recipe
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -80,6 +81,28 @@ def test_filter_continues_from_a_saved_state(seed: int) -> None:
             expected.surprise,
             expected.log_likelihood,
         )
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_filter_gives_the_surprise_of_the_network_of_its_length_for_any_root(seed: int) -> None:
+    network, arrays, _ = random_case(seed)
+    model = Model(network)
+    for values in arrays:
+        expected = [surprise_of_slice(network, values, t) for t in range(len(values))]
+        if np.isfinite(expected).all():
+            found = [step.surprise for step in map(model.filter().update, values)]
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+
+
+def test_stream_ends_at_an_impossible_slice() -> None:
+    schema = random_network(random_recipe(0, kinds=("binary",))).schema
+    model = Model.from_hmm([1.0], [[1.0]], {"x0": np.array([[1.0, 0.0]])}, schema=schema)
+    stream = model.filter()
+    assert stream.update([0.0]).surprise == 0.0
+    step = stream.update([1.0])
+    assert (step.surprise, step.log_likelihood) == (np.inf, -np.inf)
+    with pytest.raises(EvidenceError, match="slice 1"):
+        stream.update([0.0])
 
 
 def test_filters_of_one_model_do_not_disturb_each_other() -> None:

@@ -3,7 +3,13 @@ import pytest
 
 from dspn import Model
 from oracles import log_likelihood, surprise_of_entry, surprise_of_slice
-from strategies import random_case
+from strategies import (
+    arbitrary_sequence,
+    as_sequences,
+    random_case,
+    random_network,
+    random_recipe,
+)
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -40,3 +46,15 @@ def test_surprises_sum_to_the_log_likelihood_for_root_first_tied(seed: int) -> N
         np.testing.assert_allclose(
             -own.sum(), log_likelihood(network, values), rtol=1e-10, atol=1e-11
         )
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_impossible_slice_has_infinite_surprise_and_what_follows_has_none(seed: int) -> None:
+    network = random_network(random_recipe(seed, zeros=0.6))
+    rng = np.random.default_rng(seed)
+    arrays = [arbitrary_sequence(network.schema, int(rng.integers(1, 6)), rng) for _ in range(5)]
+    found = Model(network).surprise(as_sequences(network.schema, arrays))
+    expected = [surprise_of_slice(network, x, t) for x in arrays for t in range(len(x))]
+    np.testing.assert_allclose(found.slices, expected, rtol=1e-9, atol=1e-11)
+    possible = np.concatenate([[log_likelihood(network, x) > -np.inf] * len(x) for x in arrays])
+    np.testing.assert_array_equal(np.isnan(found.variables).all(axis=1), ~possible)

@@ -14,6 +14,7 @@ from dspn.sequences import Kind, Sequences
 _MOST_COUNTS: Final = 4096  # more distinct counts than this are evaluated slice by slice
 _LARGEST_KEY: Final = 2**62
 _DIRECT_KEYS: Final = 1 << 22  # up to this many possible slices are marked in a table instead of sorted
+_CHUNK: Final = 256  # most joint values of a chunk of variables
 
 Codes = NDArray[np.int32]
 
@@ -25,6 +26,18 @@ class Distinct:
 
     numbers: Codes
     rows: Ints
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Chunks:
+    """Factors in chunks with few joint values: `factors[q]` of chunk q, `numbers[u, q]` its joint code at slice u.
+
+    A joint code counts through the chunk's factors with the last one running fastest.
+    """
+
+    factors: tuple[tuple[int, ...], ...]
+    numbers: Codes
 
 
 @final
@@ -61,6 +74,26 @@ class Coding:
             keys += column
             possible *= width
         return _numbered(keys, possible)
+
+
+    @cached_property
+    def chunks(self) -> Chunks:
+        """Chunks of neighbouring factors, and the joint codes of the distinct slices."""
+        widths = [values.size for values in self.values]
+        chunks: list[list[int]] = [[]]
+        size = 1
+        for factor, width in enumerate(widths):
+            if chunks[-1] and size * width > _CHUNK:
+                chunks.append([])
+                size = 1
+            chunks[-1].append(factor)
+            size *= width
+        codes = self.codes[self.distinct.rows]
+        numbers = np.zeros((len(codes), len(chunks)), dtype=np.int32)
+        for chunk, factors in enumerate(chunks):
+            for factor in factors:
+                numbers[:, chunk] = numbers[:, chunk] * widths[factor] + codes[:, factor]
+        return Chunks(tuple(map(tuple, chunks)), numbers)
 
 
 def _numbered(keys: Ints, possible: int) -> Distinct:

@@ -8,7 +8,7 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn.engine.arithmetic import Arithmetic
-from dspn.engine.blocks import Block, Segment, blocks, segments
+from dspn.engine.blocks import LANES, Block, Segment, blocks, segments
 from dspn.engine.coding import Codes, coding_of, encode
 from dspn.engine.program import Program
 from dspn.engine.records import Coefficients, LeafTables
@@ -78,11 +78,12 @@ class Job:
         """Makes what all blocks share, so that threads only read it."""
         for arithmetic in arithmetics:
             for bottom in {False, self.program.untied}:
-                self._shared_tables(arithmetic, bottom)
+                self.shared_tables(arithmetic, bottom)
                 if self.numbers.size:
-                    self._shared_coefficients(arithmetic, bottom)
+                    self.shared_given(arithmetic, bottom)
 
-    def _shared_tables(self, arithmetic: Arithmetic, bottom: bool) -> tuple[LeafTables, bool]:
+    def shared_tables(self, arithmetic: Arithmetic, bottom: bool) -> tuple[LeafTables, bool]:
+        """Leaf tables of the tabulated variables, and whether one lost an entry."""
         key = (arithmetic.is_linear, bottom)
         if key not in self._tables:
             self._tables[key] = tabulate(
@@ -90,10 +91,11 @@ class Job:
             )
         return self._tables[key]
 
-    def _shared_coefficients(self, arithmetic: Arithmetic, bottom: bool) -> Given:
+    def shared_given(self, arithmetic: Arithmetic, bottom: bool) -> Given:
+        """Coefficients of all distinct slices; only where `numbers` is not empty."""
         key = (arithmetic, bottom)
         if key not in self._given:
-            tables, lossy = self._shared_tables(arithmetic, bottom)
+            tables, lossy = self.shared_tables(arithmetic, bottom)
             rows = self.coding.distinct.rows
             out = _blank(self.program, rows.size, by_slice=True)
             arithmetic.slice_values(self.program, bottom, tables, self.coding.codes, rows, out)
@@ -102,7 +104,7 @@ class Job:
 
     def leaf_tables(self, arithmetic: Arithmetic, bottom: bool, rows: Ints) -> DenseTables:
         """Leaf densities for the slices `rows`, whose places are their order."""
-        shared, lossy = self._shared_tables(arithmetic, bottom)
+        shared, lossy = self.shared_tables(arithmetic, bottom)
         if self.coding.is_complete:
             return DenseTables(shared, lossy, {})
         dense = with_dense(
@@ -119,7 +121,7 @@ class Job:
     def given(self, arithmetic: Arithmetic, block: Block, segment: Segment) -> Given:
         """Coefficients for one segment of one block: those of all distinct slices, or of its places."""
         if self.numbers.size:
-            return self._shared_coefficients(arithmetic, segment.bottom)
+            return self.shared_given(arithmetic, segment.bottom)
         rows = block.rows(segment.p0, segment.p1)[0].ravel()
         tables = self.leaf_tables(arithmetic, segment.bottom, rows)
         out = _blank(self.program, rows.size, by_slice=False)
@@ -148,9 +150,9 @@ class Job:
                 floats += program.template.slice_part.operations.num_loads
         return segments(block, floats, untied=program.untied)
 
-    def over_blocks(self, work: Callable[[Block], Result]) -> list[Result]:
+    def over_blocks(self, work: Callable[[Block], Result], *, lanes: int = LANES) -> list[Result]:
         """work(block) for every block, in the order of the blocks whatever the number of threads."""
-        every = blocks(self.data, self.program.network.root)
+        every = blocks(self.data, self.program.network.root, lanes)
         threads = min(num_threads(), len(every))
         if threads <= 1:
             return [work(block) for block in every]

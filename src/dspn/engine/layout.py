@@ -64,7 +64,8 @@ class TemplateLayout:
 
     `input_order[r]` is the interface position of input row r. Load i of the slice part is leaf `load_member[i]` of bank
     `load_bank[i]`; its outputs are the coefficients, which are the loads of the mix part. `scalable[g]` says that all
-    coefficients of group g have one scope, so that they may be divided by a common number.
+    coefficients of group g have one scope, so that they may be divided by a common number. `factors[c, v]` is the load of
+    variable v that coefficient c is a product of (-1: none), where all coefficients are products of leaves.
     """
 
     slice_part: Part
@@ -74,6 +75,7 @@ class TemplateLayout:
     load_bank: Ints
     load_member: Ints
     scalable: Ints
+    factors: Ints | None
 
 
 @final
@@ -306,6 +308,22 @@ def _slice_part(split: _Split, group_of: dict[int, int]) -> tuple[Part, list[int
     return assembly.part(0, [0] * len(banks), outputs, [], []), banks, members
 
 
+def _leaf_factors(part: Part, banks: Sequence[int], num_variables: int) -> Ints | None:
+    """The leaves that each coefficient is a product of; None where a coefficient is anything else."""
+    ops = part.operations
+    found = np.full((ops.output_row.size, num_variables), -1, dtype=np.int64)
+    for coefficient, row in enumerate(ops.output_row.tolist()):
+        children = [row]
+        if row >= ops.num_loads:
+            op = int(ops.row_op[row])
+            children = ops.op_child[ops.op_start[op] : ops.op_start[op + 1]].tolist()
+            if ops.op_kind[op] == SUM or max(children) >= ops.num_loads:
+                return None
+        for load in children:
+            found[coefficient, banks[load]] = load
+    return found
+
+
 def _dense_sums(
     split: _Split, group_of_input: dict[int, int], sizes: Sequence[int], outputs: Sequence[int]
 ) -> dict[int, list[int]]:
@@ -389,6 +407,7 @@ def lay_out_template(template: Template) -> TemplateLayout:
         _ints(banks),
         _ints(members),
         _scalable(split, group_of, len(groups)),
+        _leaf_factors(slice_part, banks, len(template.schema)),
     )
 
 

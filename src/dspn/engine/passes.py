@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn.engine.arithmetic import Arithmetic, Linear, Logarithmic, new_flows
-from dspn.engine.blocks import Block, Segment
+from dspn.engine.blocks import LANES, Block, Segment
+from dspn.engine.chain import ChainRun, is_chain
 from dspn.engine.job import Given, Job
 from dspn.engine.kernels import descent
 from dspn.engine.program import Program
@@ -41,8 +42,38 @@ class Likelihood:
     dead_slice: Ints
 
 
+@final
+class _Climber:
+    """Upward passes of a job that keep nothing but the last state, by the fastest kernels that apply."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._runs: dict[Linear, ChainRun] = {}
+
+    def prepare(self, arithmetic: Linear) -> None:
+        """Makes what all blocks share."""
+        if is_chain(self.job.program):
+            self._runs[arithmetic] = ChainRun(self.job, arithmetic)
+            self._runs[arithmetic].prepare()
+        else:
+            self.job.prepare(arithmetic)
+
+    @property
+    def lanes(self) -> int:
+        """Sequences to a block: more where interface vectors are short, to keep each call long."""
+        return max(LANES, 4096 // self.job.program.num_interfaces) if is_chain(self.job.program) else LANES
+
+    def __call__(self, arithmetic: Arithmetic, block: Block) -> tuple[State, bool]:
+        """The state above the topmost slice, and whether a coefficient lost an entry."""
+        if isinstance(arithmetic, Linear) and is_chain(self.job.program):
+            if arithmetic not in self._runs:
+                self.prepare(arithmetic)
+            return self._runs[arithmetic].climb(block)
+        return _climb(self.job, arithmetic, block)
+
+
 def _climb(job: Job, arithmetic: Arithmetic, block: Block) -> tuple[State, bool]:
-    """The state above the topmost slice, and whether a table lost an entry."""
+    """The state above the topmost slice by the general kernels, and whether an entry was lost."""
     state = arithmetic.start(job.program, block.width)
     batch = block.batch(job.numbers)
     lossy = False
@@ -53,37 +84,41 @@ def _climb(job: Job, arithmetic: Arithmetic, block: Block) -> tuple[State, bool]
     return state, lossy
 
 
-def _doubtful(job: Job, block: Block, log_values: Floats) -> Bools:
+def _doubtful(climb: _Climber, block: Block, log_values: Floats) -> Bools:
     """Lanes whose likelihood may lack what underflowed: those that a floor under every value raises."""
     bound = Linear(_FLOOR)
-    highest, _ = bound.top(job.program, _climb(job, bound, block)[0])
+    highest, _ = bound.top(climb.job.program, climb(bound, block)[0])
     with np.errstate(invalid="ignore"):
         return ~(highest - log_values <= _AGREEMENT)
 
 
-def _block_likelihood(job: Job, block: Block) -> tuple[Block, Floats, Ints]:
+def _block_likelihood(climb: _Climber, block: Block) -> tuple[Block, Floats, Ints]:
+    """Log-likelihoods, and the position at which a lane became impossible."""
+    program, arithmetic, exact = climb.job.program, Linear(), Logarithmic()
     clear_underflow()
-    arithmetic = Linear()
-    state, lossy = _climb(job, arithmetic, block)
-    log_values, _ = arithmetic.top(job.program, state)
-    dead = state.dead
+    state, lossy = climb(arithmetic, block)
+    log_values, _ = arithmetic.top(program, state)
     if underflow_may_have_happened() or lossy:
-        doubtful = _doubtful(job, block, log_values)
+        doubtful = _doubtful(climb, block, log_values)
         if doubtful.any():
-            exact = Logarithmic()
-            state, _ = _climb(job, exact, block.only(doubtful))
-            log_values[doubtful] = exact.top(job.program, state)[0]
-            dead[doubtful] = state.dead
+            state, _ = climb(exact, block.only(doubtful))
+            log_values[doubtful] = exact.top(program, state)[0]
+    dead = np.full(block.width, -1, dtype=np.int64)
+    impossible = log_values == -np.inf
+    if impossible.any():
+        dead[impossible] = climb(exact, block.only(impossible))[0].dead
     return block, log_values, dead
 
 
 def likelihood(program: Program, data: Sequences) -> Likelihood:
-    """Log P(observed entries) of each sequence."""
+    """log P(observed entries) of each sequence."""
     job = Job(program, data)
-    job.prepare(Linear())
+    climb = _Climber(job)
+    climb.prepare(Linear())
     log_values = np.empty(data.num_sequences)
     dead_slice = np.full(data.num_sequences, -1, dtype=np.int64)
-    for block, values, dead in job.over_blocks(lambda block: _block_likelihood(job, block)):
+    found = job.over_blocks(lambda block: _block_likelihood(climb, block), lanes=climb.lanes)
+    for block, values, dead in found:
         log_values[block.members] = values
         impossible = values == -np.inf
         position = np.where(dead < 0, block.lengths - 1, dead)
@@ -177,7 +212,7 @@ def _block_flows(
     ascent = _Ascent(job, arithmetic, block)
     doubtful = np.zeros(block.width, dtype=np.bool_)
     if arithmetic.is_linear and (underflow_may_have_happened() or ascent.lossy):
-        doubtful |= _doubtful(job, block, ascent.log_values)
+        doubtful |= _doubtful(_Climber(job), block, ascent.log_values)
     state = arithmetic.top_derivatives(job.program, ascent.top_values)
     for segment, given, store in ascent.from_the_top():
         flows = new_flows(job.program, segment.length, block.width, interface=True, seed=leaves)
@@ -321,7 +356,7 @@ def drawn_choices(
         flagged = underflow_may_have_happened() or ascent.lossy
         values = _block_descent(job, ascent, descent.LINEAR_DRAW, seeds, out)
         if flagged:
-            doubtful = _doubtful(job, block, values)
+            doubtful = _doubtful(_Climber(job), block, values)
             if doubtful.any():
                 again = _Ascent(job, exact, block.only(doubtful))
                 values[doubtful] = _block_descent(job, again, descent.LOG_DRAW, seeds, out)

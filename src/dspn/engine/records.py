@@ -144,3 +144,36 @@ class Choices(NamedTuple):
 
     interfaces: Ints
     loads: Ints
+
+
+class ChainShape(NamedTuple):
+    """Groups of a chain side by side in one row of `width` numbers, each padded to a multiple of eight.
+
+    Group g has columns `column[g] : column[g + 1]`; its square matrix begins at `start[g]`.
+    """
+
+    width: int
+    column: Ints
+    start: Ints
+
+
+class ChainState(NamedTuple):
+    """`v` has a row of `width` numbers for each lane, and zero rows up to a multiple of eight lanes.
+
+    `exponents[g, l]` and `scale[l]` are as in `State`.
+    """
+
+    v: Floats
+    exponents: Ints
+    scale: Floats
+
+
+class ChainFlows(NamedTuple):
+    """Sums over slices and lanes: `coefficient` of posteriors by distinct slice, `matrix` of edge use less the weight.
+
+    `least[l]` is the smallest mass of a lane.
+    """
+
+    coefficient: Floats
+    matrix: Floats
+    least: Floats

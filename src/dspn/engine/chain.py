@@ -1,0 +1,240 @@
+"""Chains: templates whose mix part is a coefficient times a matrix product, run by `kernels.chain`."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple, final
+
+import numpy as np
+
+from dspn._arrays import Floats, Ints
+from dspn.engine.arithmetic import Arithmetic, Linear, new_state
+from dspn.engine.blocks import Block, Segment
+from dspn.engine.job import Given, Job
+from dspn.engine.kernels import chain, products
+from dspn.engine.kernels.tile import VECTOR
+from dspn.engine.program import Program, Weights
+from dspn.engine.records import ChainShape, ChainState, State
+
+_NO_STORE: Final = np.empty((0, 0, 0))
+
+
+def is_chain(program: Program) -> bool:
+    """Whether each output is one coefficient times one sum over its own group's inputs."""
+    return bool(program.template.mix_part.operations.diagonal)
+
+
+class ChainGiven(NamedTuple):
+    """Coefficients in padded columns, their log scale, and whether one lost an entry to the range of numbers."""
+
+    values: Floats
+    scale: Floats
+    lossy: bool
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """A program's mix part in padded columns: `columns[r]` is the column of input (and output) row r."""
+
+    program: Program
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Padded size of each group."""
+        own = np.diff(self.program.template.mix_part.operations.group_start)
+        return -(-own // VECTOR) * VECTOR
+
+    @cached_property
+    def shape(self) -> ChainShape:
+        """Columns and matrices of the groups."""
+        column = np.concatenate([[0], np.cumsum(self.sizes)])
+        start = np.concatenate([[0], np.cumsum(self.sizes**2)])[:-1]
+        return ChainShape(int(column[-1]), column, start)
+
+    @cached_property
+    def columns(self) -> Ints:
+        """Column of each input row."""
+        starts = self.program.template.mix_part.operations.group_start
+        own = [self.shape.column[g] + np.arange(starts[g + 1] - starts[g]) for g in range(len(starts) - 1)]
+        return np.concatenate(own)
+
+    @cached_property
+    def loads(self) -> Ints:
+        """The coefficient of each output row."""
+        operations = self.program.template.mix_part.operations
+        return operations.op_child[::2] - operations.num_inputs
+
+    def matrix(self, weights: Weights, *, transposed: bool, padding: float = 0.0) -> Floats:
+        """The groups' matrices, flat: rows are inputs (so that v W is a row), or outputs when transposed."""
+        operations = self.program.template.mix_part.operations
+        pieces = []
+        for group, size in enumerate(self.sizes):
+            count = int(operations.mix_size[group])
+            start = int(operations.mix_start[group])
+            own = weights.mix[start : start + count * count].reshape(count, count)
+            padded = np.full((size, size), padding)
+            padded[:count, :count] = own if transposed else own.T
+            pieces.append(padded.ravel())
+        return np.concatenate(pieces)
+
+    def expanded(self, given: Given, padding: float) -> ChainGiven:
+        """Coefficients of every slice in the padded columns of its outputs."""
+        values = given.coefficients.values
+        count = given.coefficients.scale.size
+        by_slice = (
+            values.reshape(count, -1)
+            if given.coefficients.row_step == 1
+            else values.reshape(-1, count).T
+        )
+        out = np.full((count, self.shape.width), padding)
+        out[:, self.columns] = by_slice[:, self.loads]
+        return ChainGiven(out, given.coefficients.scale, given.lossy)
+
+    def products(self, job: Job, arithmetic: Arithmetic, bottom: bool) -> "ChainGiven":
+        """Coefficients of all distinct slices where they are products of leaves, chunk by chunk of variables."""
+        tables, lossy = job.shared_tables(arithmetic, bottom)
+        factors = self.program.template.factors
+        assert factors is not None
+        chunks = job.coding.chunks
+        one = 1.0 if arithmetic.is_linear else 0.0
+        floor = arithmetic.floor if isinstance(arithmetic, Linear) else 0.0
+        pieces, divisors, first = [], [], [0]
+        for chunk in chunks.factors:
+            table = np.full((1, self.shape.width), one)
+            divisor = np.zeros(1)
+            for factor in chunk:
+                variable = job.coding.factor_of.index(factor)
+                width = job.coding.values[factor].size
+                own = np.full((width, self.shape.width), one)
+                loads = factors[self.loads, variable]
+                used = loads >= 0
+                starts = tables.start[loads[used]]
+                own[:, self.columns[used]] = tables.values[starts + np.arange(width)[:, None]] + floor
+                both = table[:, None] * own if arithmetic.is_linear else table[:, None] + own
+                table = both.reshape(-1, self.shape.width)
+                begin = tables.divisor_start[factor]
+                divisor = (divisor[:, None] + tables.divisors[begin : begin + width]).ravel()
+            pieces.append(table)
+            divisors.append(divisor)
+            first.append(first[-1] + len(table))
+        # Padding columns must stay at zero probability.
+        every = np.concatenate(pieces)
+        padding = np.ones(self.shape.width, dtype=np.bool_)
+        padding[self.columns] = False
+        every[:, padding] = 0.0 if arithmetic.is_linear else -np.inf
+        out = np.empty((len(chunks.numbers), self.shape.width))
+        scale = np.zeros(len(out))
+        starts = np.array(first[:-1], dtype=np.int64)
+        if arithmetic.is_linear:
+            products.multiply_chunks(
+                self.shape, every, starts, chunks.numbers, np.concatenate(divisors), out, scale, floor
+            )
+        else:
+            products.add_chunks(every, starts, chunks.numbers, out)
+        return ChainGiven(out, scale, lossy)
+
+    def start(self, width: int, value: float, padding: float) -> ChainState:
+        """The state below position 0, with every input at `value`."""
+        rows = -(-width // VECTOR) * VECTOR
+        v = np.full((rows, self.shape.width), padding)
+        v[:width, self.columns] = value
+        groups = self.program.num_groups
+        return ChainState(v, np.zeros((groups, width), dtype=np.int64), np.zeros(width))
+
+    def vectors(self, state: ChainState, width: int) -> Floats:
+        """Interface vectors as (interfaces, lanes)."""
+        rows = state.v[:width, self.columns]
+        return np.ascontiguousarray(rows.T)
+
+    def with_vectors(self, state: ChainState, v: Floats) -> None:
+        """Writes interface vectors (interfaces, lanes) into a state."""
+        state.v[: v.shape[1], self.columns] = v.T
+
+
+@final
+class ChainRun:
+    """A job of a chain in one arithmetic: its matrices, and its coefficients by segment."""
+
+    def __init__(self, job: Job, arithmetic: Arithmetic) -> None:
+        self.job = job
+        self.arithmetic = arithmetic
+        self.chain = Chain(job.program)
+        self.padding = 0.0 if arithmetic.is_linear else -np.inf
+        self._matrices: dict[tuple[bool, bool], Floats] = {}
+        self._shared: dict[bool, ChainGiven] = {}
+
+    def prepare(self) -> None:
+        """Makes what all blocks share, so that threads only read it."""
+        job, factors = self.job, self.job.program.template.factors
+        for bottom in {False, job.program.untied}:
+            self.matrix(bottom, transposed=False)
+            if not job.numbers.size:
+                job.shared_tables(self.arithmetic, bottom)
+            elif factors is None:
+                given = job.shared_given(self.arithmetic, bottom)
+                self._shared[bottom] = self.chain.expanded(given, self.padding)
+            else:
+                self._shared[bottom] = self.chain.products(job, self.arithmetic, bottom)
+
+    def matrix(self, bottom: bool, *, transposed: bool) -> Floats:
+        """Matrices of the bottom network or of the template."""
+        key = (bottom, transposed)
+        if key not in self._matrices:
+            weights = self.arithmetic.weights(self.job.program, bottom).mix_part
+            self._matrices[key] = self.chain.matrix(
+                weights, transposed=transposed, padding=self.padding
+            )
+        return self._matrices[key]
+
+    def given(self, block: Block, segment: Segment) -> ChainGiven:
+        """Coefficients for one segment of one block: those of all distinct slices, or of its places."""
+        if self.job.numbers.size:
+            return self._shared[segment.bottom]
+        return self.chain.expanded(self.job.given(self.arithmetic, block, segment), self.padding)
+
+    def start(self, width: int) -> ChainState:
+        """The state below position 0."""
+        return self.chain.start(width, 1.0 if self.arithmetic.is_linear else 0.0, self.padding)
+
+    def upward(
+        self, block: Block, segment: Segment, state: ChainState, store: Floats = _NO_STORE
+    ) -> bool:
+        """Moves the state up through a segment; returns whether a coefficient lost an entry."""
+        given = self.given(block, segment)
+        matrix = self.matrix(segment.bottom, transposed=False)
+        batch = block.batch(self.job.numbers)
+        shape = self.chain.shape
+        if isinstance(self.arithmetic, Linear):
+            chain.chain_upward(
+                shape,
+                matrix,
+                given.values,
+                given.scale,
+                batch,
+                segment.p0,
+                segment.p1,
+                state,
+                store,
+                self.arithmetic.floor,
+            )
+        else:
+            chain.chain_best_upward(
+                shape, matrix, given.values, batch, segment.p0, segment.p1, state, store
+            )
+        return given.lossy
+
+    def to_state(self, own: ChainState, width: int) -> State:
+        """The state of the general engine with the same vectors."""
+        state = new_state(self.job.program, width, 0.0)
+        state.v[...] = self.chain.vectors(own, width)
+        state.exponents[: self.job.program.num_groups] = own.exponents
+        state.scale[...] = own.scale
+        return state
+
+    def climb(self, block: Block) -> tuple[State, bool]:
+        """The state above the topmost slice, and whether a coefficient lost an entry."""
+        state = self.start(block.width)
+        lossy = False
+        for segment in self.job.segments(block, keep_flows=False):
+            lossy = self.upward(block, segment, state) or lossy
+        return self.to_state(state, block.width), lossy

@@ -1,0 +1,73 @@
+"""Coefficients that are products of leaves, for many distinct slices: one row of a table for each chunk of variables."""
+
+import numpy as np
+from numba import njit
+
+from dspn._arrays import Floats, Ints
+from dspn.engine.kernels._options import OPTIONS, REDUCING
+from dspn.engine.records import ChainShape
+
+_MAXIMUM = REDUCING | {"fastmath": {"contract", "reassoc", "nsz", "nnan"}}
+
+
+@njit(**_MAXIMUM)
+def _peak(row: Floats) -> float:
+    peak = 0.0
+    for i in range(row.size):
+        peak = max(peak, row[i])
+    return peak
+
+
+@njit(**OPTIONS)
+def multiply_chunks(
+    shape: ChainShape,
+    tables: Floats,
+    first: Ints,
+    numbers: Ints,
+    divisors: Floats,
+    out: Floats,
+    scale: Floats,
+    floor: float,
+) -> None:
+    """out[u] = product over chunks q of tables[first[q] + numbers[u, q]], each group divided by a power of two.
+
+    scale[u] = the sum of the chunks' log divisors and of those powers.
+    """
+    work = np.empty(1)
+    bits = work.view(np.int64)
+    for u in range(out.shape[0]):
+        row = out[u]
+        own = tables[first[0] + numbers[u, 0]]
+        scale[u] = divisors[first[0] + numbers[u, 0]]
+        for i in range(row.size):
+            row[i] = own[i]
+        for q in range(1, first.size):
+            own = tables[first[q] + numbers[u, q]]
+            scale[u] += divisors[first[q] + numbers[u, q]]
+            for i in range(row.size):
+                row[i] = row[i] * own[i] + floor
+        for group in range(shape.column.size - 1):
+            part = row[shape.column[group] : shape.column[group + 1]]
+            work[0] = _peak(part)
+            if work[0] == 0.0:
+                continue
+            shift = (bits[0] >> 52) - 1022
+            bits[0] = (1023 - shift) << 52
+            factor = work[0]
+            for i in range(part.size):
+                part[i] *= factor
+            scale[u] += shift * 0.6931471805599453
+
+
+@njit(**OPTIONS)
+def add_chunks(tables: Floats, first: Ints, numbers: Ints, out: Floats) -> None:
+    """out[u] = sum over chunks of tables[first[q] + numbers[u, q]]: the same in logarithms."""
+    for u in range(out.shape[0]):
+        row = out[u]
+        own = tables[first[0] + numbers[u, 0]]
+        for i in range(row.size):
+            row[i] = own[i]
+        for q in range(1, first.size):
+            own = tables[first[q] + numbers[u, q]]
+            for i in range(row.size):
+                row[i] += own[i]
