@@ -18,10 +18,10 @@ KINDS = [
 
 
 def large_case(seed: int) -> tuple[DynamicNetwork, list[np.ndarray], Sequences]:
-    """150 sequences of 1 to 25 slices; categorical ones repeat few distinct slices."""
+    """150 sequences of 1 to 15 slices; categorical ones repeat few distinct slices."""
     network = random_network(random_recipe(seed, kinds=KINDS[seed % 4]))
     rng = np.random.default_rng([29, seed])
-    lengths = rng.integers(1, 26, size=150).tolist()
+    lengths = rng.integers(1, 16, size=150).tolist()
     arrays = [hide(draw_sequence(network, length, rng), rng, 0.2) for length in lengths]
     return network, arrays, as_sequences(network.schema, arrays)
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from dspn.engine.records import (
     LeafTables,
     State,
 )
+from dspn.engine.underflow import underflows
 
 _LOG_TWO = float(np.log(2.0))
 _NONE = np.empty(0)
@@ -59,8 +60,19 @@ def new_state(program: Program, width: int, value: float) -> State:
     )
 
 
+class TopValues(NamedTuple):
+    """Log value of the root for each lane, values of the top network's rows, and whether something underflowed."""
+
+    log_value: Floats
+    rows: Floats
+    lossy: bool
+
+
 class Arithmetic(ABC):
-    """The slice part, the mix part slice after slice, and the top network, up and down."""
+    """The slice part, the mix part slice after slice, and the top network, up and down.
+
+    Methods that return a bool say whether a value may have been lost to the range of numbers.
+    """
 
     @property
     @abstractmethod
@@ -74,7 +86,7 @@ class Arithmetic(ABC):
     @abstractmethod
     def slice_values(
         self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, out: Coefficients
-    ) -> None:
+    ) -> bool:
         """Coefficients of the slices `rows` of the data."""
 
     @abstractmethod
@@ -90,12 +102,12 @@ class Arithmetic(ABC):
     @abstractmethod
     def upward(
         self, program: Program, given: Coefficients, batch: Batch, segment: Segment, state: State, store: Floats
-    ) -> None:
+    ) -> bool:
         """Moves the state up through a segment; a non-empty store receives every input vector."""
 
     @abstractmethod
-    def top(self, program: Program, state: State) -> tuple[Floats, Floats]:
-        """Log value of the root for each lane, and the values of the top network's rows."""
+    def top(self, program: Program, state: State) -> TopValues:
+        """The root's value for each lane."""
 
     @abstractmethod
     def top_derivatives(self, program: Program, values: Floats) -> State:
@@ -111,7 +123,7 @@ class Arithmetic(ABC):
         state: State,
         store: Floats,
         flows: Flows,
-    ) -> None:
+    ) -> bool:
         """Moves derivatives down through a segment and writes its flows."""
 
 
@@ -138,9 +150,10 @@ class Linear(Arithmetic):
 
     def slice_values(
         self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, out: Coefficients
-    ) -> None:
+    ) -> bool:
         """See `slices.slice_values`."""
-        slices.slice_values(
+        return underflows(
+            slices.slice_values,
             program.template.slice_part.operations,
             self.weights(program, bottom).slice_part.op,
             tables,
@@ -179,10 +192,11 @@ class Linear(Arithmetic):
 
     def upward(
         self, program: Program, given: Coefficients, batch: Batch, segment: Segment, state: State, store: Floats
-    ) -> None:
+    ) -> bool:
         """See `upward.upward`."""
         weights = self.weights(program, segment.bottom).mix_part
-        upward.upward(
+        return underflows(
+            upward.upward,
             program.template.mix_part.operations,
             weights.op,
             weights.mix,
@@ -195,17 +209,24 @@ class Linear(Arithmetic):
             self.floor,
         )
 
-    def top(self, program: Program, state: State) -> tuple[Floats, Floats]:
+    def top(self, program: Program, state: State) -> TopValues:
         """log root = log(top value) + exponents of the groups it reads + scale."""
         operations = program.top.part.operations
         rows = np.empty((operations.num_rows, state.v.shape[1]))
         value = np.empty(state.v.shape[1])
-        upward.top_upward(
-            operations, program.top_weights.op, state.v, rows, program.top.root_row, self.floor, value
+        lossy = underflows(
+            upward.top_upward,
+            operations,
+            program.top_weights.op,
+            state.v,
+            rows,
+            program.top.root_row,
+            self.floor,
+            value,
         )
         exponents = state.exponents[list(program.top_groups)].sum(axis=0)
         with np.errstate(divide="ignore"):
-            return np.log(value) + exponents * _LOG_TWO + state.scale, rows
+            return TopValues(np.log(value) + exponents * _LOG_TWO + state.scale, rows, lossy)
 
     def top_derivatives(self, program: Program, values: Floats) -> State:
         """See `downward.top_downward`."""
@@ -229,10 +250,11 @@ class Linear(Arithmetic):
         state: State,
         store: Floats,
         flows: Flows,
-    ) -> None:
+    ) -> bool:
         """See `downward.downward`."""
         weights = self.weights(program, segment.bottom).mix_part
-        downward.downward(
+        return underflows(
+            downward.downward,
             program.template.mix_part.operations,
             weights.op,
             weights.mix,
@@ -266,7 +288,7 @@ class Logarithmic(Arithmetic):
 
     def slice_values(
         self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, out: Coefficients
-    ) -> None:
+    ) -> bool:
         """See `logarithmic.log_slice_values`."""
         logarithmic.log_slice_values(
             program.template.slice_part.operations,
@@ -277,6 +299,7 @@ class Logarithmic(Arithmetic):
             out,
             self.maximise,
         )
+        return False
 
     def slice_flows(
         self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, shift: Ints, seeds: Floats
@@ -301,7 +324,7 @@ class Logarithmic(Arithmetic):
 
     def upward(
         self, program: Program, given: Coefficients, batch: Batch, segment: Segment, state: State, store: Floats
-    ) -> None:
+    ) -> bool:
         """See `logarithmic.log_upward`."""
         weights = self.weights(program, segment.bottom).mix_part
         logarithmic.log_upward(
@@ -316,8 +339,9 @@ class Logarithmic(Arithmetic):
             store,
             self.maximise,
         )
+        return False
 
-    def top(self, program: Program, state: State) -> tuple[Floats, Floats]:
+    def top(self, program: Program, state: State) -> TopValues:
         """See `logarithmic.log_top_upward`."""
         operations = program.top.part.operations
         rows = np.empty((operations.num_rows, state.v.shape[1]))
@@ -326,7 +350,7 @@ class Logarithmic(Arithmetic):
         logarithmic.log_top_upward(
             operations, weights.op, state.v, rows, program.top.root_row, value, self.maximise
         )
-        return value, rows
+        return TopValues(value, rows, False)
 
     def top_derivatives(self, program: Program, values: Floats) -> State:
         """See `logarithmic.log_top_downward`."""
@@ -350,7 +374,7 @@ class Logarithmic(Arithmetic):
         state: State,
         store: Floats,
         flows: Flows,
-    ) -> None:
+    ) -> bool:
         """See `logarithmic.log_downward`."""
         weights = self.weights(program, segment.bottom).mix_part
         logarithmic.log_downward(
@@ -366,3 +390,4 @@ class Logarithmic(Arithmetic):
             program.widest,
             flows,
         )
+        return False

@@ -14,6 +14,7 @@ from dspn.engine.kernels import chain, products
 from dspn.engine.kernels.tile import VECTOR
 from dspn.engine.program import Program, Weights
 from dspn.engine.records import ChainShape, ChainState, State
+from dspn.engine.underflow import underflows
 
 _NO_STORE: Final = np.empty((0, 0, 0))
 
@@ -29,6 +30,15 @@ class ChainGiven(NamedTuple):
     values: Floats
     scale: Floats
     lossy: bool
+
+
+def _times(a: Floats, b: Floats) -> tuple[Floats, bool]:
+    """a * b, and whether it underflowed."""
+    try:
+        with np.errstate(under="raise"):
+            return a * b, False
+    except FloatingPointError:
+        return a * b, True
 
 
 @final
@@ -110,8 +120,12 @@ class Chain:
                 used = loads >= 0
                 starts = tables.start[loads[used]]
                 own[:, self.columns[used]] = tables.values[starts + np.arange(width)[:, None]] + floor
-                both = table[:, None] * own if arithmetic.is_linear else table[:, None] + own
-                table = both.reshape(-1, self.shape.width)
+                if arithmetic.is_linear:
+                    joint, lost = _times(table[:, None], own)
+                    lossy = lossy or lost
+                else:
+                    joint = table[:, None] + own
+                table = joint.reshape(-1, self.shape.width)
                 begin = tables.divisor_start[factor]
                 divisor = (divisor[:, None] + tables.divisors[begin : begin + width]).ravel()
             pieces.append(table)
@@ -126,9 +140,10 @@ class Chain:
         scale = np.zeros(len(out))
         starts = np.array(first[:-1], dtype=np.int64)
         if arithmetic.is_linear:
-            products.multiply_chunks(
-                self.shape, every, starts, chunks.numbers, np.concatenate(divisors), out, scale, floor
-            )
+            divided = np.concatenate(divisors)
+            multiply, numbers = products.multiply_chunks, chunks.numbers
+            lost = underflows(multiply, self.shape, every, starts, numbers, divided, out, scale, floor)
+            lossy = lossy or lost
         else:
             products.add_chunks(every, starts, chunks.numbers, out)
         return ChainGiven(out, scale, lossy)
@@ -204,8 +219,10 @@ class ChainRun:
         matrix = self.matrix(segment.bottom, transposed=False)
         batch = block.batch(self.job.numbers)
         shape = self.chain.shape
+        lossy = False
         if isinstance(self.arithmetic, Linear):
-            chain.chain_upward(
+            lossy = underflows(
+                chain.chain_upward,
                 shape,
                 matrix,
                 given.values,
@@ -221,7 +238,7 @@ class ChainRun:
             chain.chain_best_upward(
                 shape, matrix, given.values, batch, segment.p0, segment.p1, state, store
             )
-        return given.lossy
+        return given.lossy or lossy
 
     def to_state(self, own: ChainState, width: int) -> State:
         """The state of the general engine with the same vectors."""

@@ -36,6 +36,7 @@ def _blank(program: Program, count: int, *, by_slice: bool) -> Coefficients:
         np.empty(rows * count),
         1 if by_slice else count,
         rows if by_slice else 1,
+        0 if by_slice else 1,
         np.zeros(count),
         np.zeros((program.num_groups, count), dtype=np.int64),
     )
@@ -98,8 +99,9 @@ class Job:
             tables, lossy = self.shared_tables(arithmetic, bottom)
             rows = self.coding.distinct.rows
             out = _blank(self.program, rows.size, by_slice=True)
-            arithmetic.slice_values(self.program, bottom, tables, self.coding.codes, rows, out)
-            self._given[key] = Given(out, lossy)
+            codes = self.coding.codes
+            lost = arithmetic.slice_values(self.program, bottom, tables, codes, rows, out)
+            self._given[key] = Given(out, lossy or lost)
         return self._given[key]
 
     def leaf_tables(self, arithmetic: Arithmetic, bottom: bool, rows: Ints) -> DenseTables:
@@ -125,10 +127,10 @@ class Job:
         rows = block.rows(segment.p0, segment.p1)[0].ravel()
         tables = self.leaf_tables(arithmetic, segment.bottom, rows)
         out = _blank(self.program, rows.size, by_slice=False)
-        arithmetic.slice_values(
+        lost = arithmetic.slice_values(
             self.program, segment.bottom, tables.tables, self.coding.codes, rows, out
         )
-        return Given(out, tables.lossy)
+        return Given(out, tables.lossy or lost)
 
     def log_divisors(self, tables: DenseTables, variable: int, rows: Ints) -> Floats:
         """Logarithms by which a variable's densities were divided at the slices `rows`."""

@@ -24,7 +24,6 @@ from dspn.engine.job import Given, Job
 from dspn.engine.kernels import descent
 from dspn.engine.program import Program
 from dspn.engine.records import Choices, Flows, State
-from dspn.engine.underflow import clear_underflow, underflow_may_have_happened
 from dspn.sequences import Sequences
 
 _FLOOR: Final = 1e-300
@@ -79,15 +78,15 @@ def _climb(job: Job, arithmetic: Arithmetic, block: Block) -> tuple[State, bool]
     lossy = False
     for segment in job.segments(block, keep_flows=False):
         given = job.given(arithmetic, block, segment)
-        lossy = lossy or given.lossy
-        arithmetic.upward(job.program, given.coefficients, batch, segment, state, _NO_STORE)
+        lost = arithmetic.upward(job.program, given.coefficients, batch, segment, state, _NO_STORE)
+        lossy = lossy or lost or given.lossy
     return state, lossy
 
 
 def _doubtful(climb: _Climber, block: Block, log_values: Floats) -> Bools:
     """Lanes whose likelihood may lack what underflowed: those that a floor under every value raises."""
     bound = Linear(_FLOOR)
-    highest, _ = bound.top(climb.job.program, climb(bound, block)[0])
+    highest = bound.top(climb.job.program, climb(bound, block)[0]).log_value
     with np.errstate(invalid="ignore"):
         return ~(highest - log_values <= _AGREEMENT)
 
@@ -95,14 +94,14 @@ def _doubtful(climb: _Climber, block: Block, log_values: Floats) -> Bools:
 def _block_likelihood(climb: _Climber, block: Block) -> tuple[Block, Floats, Ints]:
     """Log-likelihoods, and the position at which a lane became impossible."""
     program, arithmetic, exact = climb.job.program, Linear(), Logarithmic()
-    clear_underflow()
     state, lossy = climb(arithmetic, block)
-    log_values, _ = arithmetic.top(program, state)
-    if underflow_may_have_happened() or lossy:
+    top = arithmetic.top(program, state)
+    log_values = top.log_value
+    if lossy or top.lossy:
         doubtful = _doubtful(climb, block, log_values)
         if doubtful.any():
             state, _ = climb(exact, block.only(doubtful))
-            log_values[doubtful] = exact.top(program, state)[0]
+            log_values[doubtful] = exact.top(program, state).log_value
     dead = np.full(block.width, -1, dtype=np.int64)
     impossible = log_values == -np.inf
     if impossible.any():
@@ -184,9 +183,12 @@ class _Ascent:
         for segment in self.segments:
             self.below.append(state.copy())
             given = job.given(arithmetic, block, segment)
-            self.lossy = self.lossy or given.lossy
-            arithmetic.upward(job.program, given.coefficients, self.batch, segment, state, _NO_STORE)
-        self.log_values, self.top_values = arithmetic.top(job.program, state)
+            lost = arithmetic.upward(
+                job.program, given.coefficients, self.batch, segment, state, _NO_STORE
+            )
+            self.lossy = self.lossy or lost or given.lossy
+        self.log_values, self.top_values, lost = arithmetic.top(job.program, state)
+        self.lossy = self.lossy or lost
 
     def from_the_top(self) -> Iterator[tuple[Segment, Given, Floats]]:
         """Segments from the topmost down, each with its coefficients and the inputs of every position."""
@@ -208,10 +210,9 @@ def _block_flows(
     leaves: bool,
 ) -> tuple[Floats, Bools]:
     """Log-likelihoods of the block's lanes, and the lanes whose flows cannot be trusted."""
-    clear_underflow()
     ascent = _Ascent(job, arithmetic, block)
     doubtful = np.zeros(block.width, dtype=np.bool_)
-    if arithmetic.is_linear and (underflow_may_have_happened() or ascent.lossy):
+    if arithmetic.is_linear and ascent.lossy:
         doubtful |= _doubtful(_Climber(job), block, ascent.log_values)
     state = arithmetic.top_derivatives(job.program, ascent.top_values)
     for segment, given, store in ascent.from_the_top():
@@ -351,11 +352,9 @@ def drawn_choices(
     log_values = np.empty(data.num_sequences)
 
     def work(block: Block) -> tuple[Block, Floats]:
-        clear_underflow()
         ascent = _Ascent(job, linear, block)
-        flagged = underflow_may_have_happened() or ascent.lossy
         values = _block_descent(job, ascent, descent.LINEAR_DRAW, seeds, out)
-        if flagged:
+        if ascent.lossy:
             doubtful = _doubtful(_Climber(job), block, values)
             if doubtful.any():
                 again = _Ascent(job, exact, block.only(doubtful))

@@ -9,7 +9,7 @@ needs each group to read exactly one group; otherwise (outputs that multiply gro
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product as cartesian
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 
@@ -101,16 +101,23 @@ def top_terms(program: Program) -> TopTerms:
     )
 
 
-def step_up(job: Job, arithmetic: Arithmetic, rows: Ints, v: Floats, *, bottom: bool) -> State:
+class Step(NamedTuple):
+    """The state after a slice, and whether a value may have been lost to the range of numbers."""
+
+    state: State
+    lossy: bool
+
+
+def step_up(job: Job, arithmetic: Arithmetic, rows: Ints, v: Floats, *, bottom: bool) -> Step:
     """The state above the slices `rows`, one lane each, from the input vectors v (interfaces, lanes)."""
     block = slices_as_lanes(rows)
     segment = Segment(0, 1, bottom and job.program.untied)
     state = arithmetic.start(job.program, rows.size)._replace(v=v.copy())
     given = job.given(arithmetic, block, segment)
-    arithmetic.upward(
+    lossy = arithmetic.upward(
         job.program, given.coefficients, block.batch(job.numbers), segment, state, _NO_STORE
     )
-    return state
+    return Step(state, lossy or given.lossy)
 
 
 def step_down(
@@ -122,20 +129,20 @@ def step_down(
     seed: bool = False,
     below: Floats | None = None,
     bottom: bool = False,
-) -> Flows:
-    """Moves linear forms down through the slices `rows`, in place, and returns the flows at their outputs.
+) -> tuple[Flows, bool]:
+    """Moves linear forms down through the slices `rows`, in place; returns the flows at their outputs.
 
-    `below` are the input vectors, all 1 where they are not given.
+    `below` are the input vectors, all 1 where they are not given. Also says whether a value may have been lost.
     """
     block = slices_as_lanes(rows)
     segment = Segment(0, 1, bottom and job.program.untied)
     given = job.given(arithmetic, block, segment)
     inputs = arithmetic.start(job.program, rows.size).v if below is None else below
     flows = new_flows(job.program, 1, rows.size, seed=seed)
-    arithmetic.downward(
+    lossy = arithmetic.downward(
         job.program, given.coefficients, block.batch(job.numbers), segment, forms, inputs[None], flows
     )
-    return flows
+    return flows, lossy or given.lossy
 
 
 def leaf_posteriors(

@@ -65,11 +65,13 @@ class Coefficients(NamedTuple):
     """What the slice part hands to the mix part: coefficient c of slice s is `values[c * row_step + s * slice_step]`.
 
     In linear space it was divided by 2^shift[g, s] for its group g; `scale[s]` sums the logarithms of all divisors.
+    `by_place` is 1 when slices are numbered by their place in a segment, so that neighbouring lanes are neighbours here.
     """
 
     values: Floats
     row_step: int
     slice_step: int
+    by_place: int
     scale: Floats
     shift: Ints
 

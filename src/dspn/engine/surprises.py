@@ -20,7 +20,6 @@ from dspn.engine.prefixes import (
     top_terms,
 )
 from dspn.engine.program import Program
-from dspn.engine.underflow import clear_underflow, underflow_may_have_happened
 from dspn.sequences import Sequences
 from dspn.structure.network import Root
 
@@ -36,16 +35,17 @@ def _from_below(job: Job, block: Block, arithmetic: Arithmetic, out: Floats) -> 
     lossy = False
     for segment in job.segments(block, keep_flows=True):
         given = job.given(arithmetic, block, segment)
-        lossy = lossy or given.lossy
         store = np.zeros((segment.length, program.num_interfaces, block.width))
-        arithmetic.upward(program, given.coefficients, batch, segment, state, store)
+        lost = arithmetic.upward(program, given.coefficients, batch, segment, state, store)
         rows, active = block.rows(segment.p0, segment.p1)
         at, lane = np.nonzero(active)
         v = np.ascontiguousarray(store[at, :, lane].T)
         bottom = segment.p0 == 0 and segment.p1 == 1
         seen = step_up(job, arithmetic, rows[active], v, bottom=bottom)
         unseen = step_up(missing, arithmetic, np.zeros_like(rows[active]), v, bottom=bottom)
-        out[rows[active]] = arithmetic.top(program, unseen)[0] - arithmetic.top(program, seen)[0]
+        after, before = (arithmetic.top(program, step.state) for step in (seen, unseen))
+        out[rows[active]] = before.log_value - after.log_value
+        lossy = any((lossy, lost, given.lossy, seen.lossy, unseen.lossy, after.lossy, before.lossy))
     return lossy
 
 
@@ -68,10 +68,11 @@ def _from_above(terms: TopTerms) -> _SurpriseOfBlock:
         lossy = False
         for segment in reversed(job.segments(wide, keep_flows=True)):
             given = job.given(arithmetic, wide, segment)
-            lossy = lossy or given.lossy
             below = np.tile(arithmetic.start(program, wide.width).v, (segment.length, 1, 1))
             flows = new_flows(program, segment.length, wide.width, derivative=True)
-            arithmetic.downward(program, given.coefficients, batch, segment, forms, below, flows)
+            lost = arithmetic.downward(
+                program, given.coefficients, batch, segment, forms, below, flows
+            )
             rows, active = block.rows(segment.p0, segment.p1)
             at, lane = np.nonzero(active)
             derivative, exponents, where = [], [], rows[active]
@@ -82,7 +83,8 @@ def _from_above(terms: TopTerms) -> _SurpriseOfBlock:
             shifts = np.concatenate(exponents, axis=1)
             ones = arithmetic.start(program, count * where.size).v
             seen = step_up(job, arithmetic, np.tile(where, count), ones, bottom=True)
-            now = summed_terms(terms, paired(program, arithmetic, every, shifts, seen))
+            lossy = lossy or lost or given.lossy or seen.lossy
+            now = summed_terms(terms, paired(program, arithmetic, every, shifts, seen.state))
             before = summed_terms(terms, paired(program, arithmetic, every, shifts, None))
             out[where] = before - now
         return lossy
@@ -119,10 +121,8 @@ def slice_surprises(program: Program, data: Sequences) -> Floats:
     job.prepare(linear)
 
     def work(block: Block) -> None:
-        clear_underflow()
         with np.errstate(invalid="ignore"):
-            lossy = surprise(job, block, linear, out)
-            if underflow_may_have_happened() or lossy:
+            if surprise(job, block, linear, out):
                 surprise(job, block, Logarithmic(), out)
 
     job.over_blocks(work)

@@ -3,7 +3,7 @@
 import ctypes
 import platform
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 _FLAG_BY_MACHINE: Final = {"x86_64": 0x10, "amd64": 0x10, "aarch64": 0x08, "arm64": 0x08}
 
@@ -18,18 +18,19 @@ def _functions() -> tuple[Callable[[int], int], Callable[[int], int]] | None:
         return None
 
 
-_FUNCTIONS = _functions()
-_FLAG = _FLAG_BY_MACHINE.get(platform.machine().lower(), 0)
+_FUNCTIONS: Final = _functions()
+_FLAG: Final = _FLAG_BY_MACHINE.get(platform.machine().lower(), 0)
 
 
-def clear_underflow() -> None:
-    """Lowers the flag of this thread."""
-    if _FUNCTIONS is not None and _FLAG:
-        _FUNCTIONS[0](_FLAG)
+def underflows(kernel: Callable[..., None], *arguments: Any) -> bool:
+    """Runs a compiled kernel and says whether it may have underflowed: always, where the flag cannot be read.
 
-
-def underflow_may_have_happened() -> bool:
-    """Whether the flag was raised since it was cleared; always true where the flag cannot be read."""
+    The flag belongs to the thread and NumPy's own operations clear it, so it is read as soon as the kernel returns.
+    """
     if _FUNCTIONS is None or not _FLAG:
+        kernel(*arguments)
         return True
-    return bool(_FUNCTIONS[1](_FLAG))
+    clear, test = _FUNCTIONS
+    clear(_FLAG)
+    kernel(*arguments)
+    return bool(test(_FLAG))

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from dspn._arrays import Floats
 from dspn.engine import Program, likelihood
 from dspn.engine.arithmetic import Arithmetic, Linear, Logarithmic
-from dspn.engine.blocks import Segment, slices_as_lanes
 from dspn.engine.job import Job
 from dspn.engine.prefixes import (
     leaf_posteriors,
@@ -25,7 +24,6 @@ from dspn.engine.prefixes import (
     top_terms,
 )
 from dspn.engine.records import State
-from dspn.engine.underflow import clear_underflow, underflow_may_have_happened
 from dspn.errors import EvidenceError
 from dspn.inference.marginals import Marginals, Mixer, checked_levels, leaf_rows, marginals_at
 from dspn.sequences import Sequences
@@ -87,6 +85,14 @@ class FilterState:
         return cls(int(count), total, bool(logarithms), *rest)
 
 
+class _Advance(NamedTuple):
+    """A state, the log of the ratio it was reached by, and whether a value may have been lost."""
+
+    state: State
+    log_ratio: float
+    lossy: bool
+
+
 class _Stream(ABC):
     """What is remembered of the slices so far, in one of two arithmetics."""
 
@@ -121,14 +127,15 @@ class _Upward(_Stream):
     ) -> tuple[State, float]:
         seen = step_up(job, arithmetic, _ROW, state.v, bottom=first)
         unseen = step_up(self.missing, arithmetic, _ROW, state.v, bottom=first)
-        now, before = (arithmetic.top(self.program, s)[0][0] for s in (seen, unseen))
-        return seen, float(now - before)
+        now, before = (arithmetic.top(self.program, step.state) for step in (seen, unseen))
+        ratio = float(now.log_value[0] - before.log_value[0])
+        return _Advance(seen.state, ratio, any(x.lossy for x in (seen, unseen, now, before)))
 
     def leaf_posteriors(self, arithmetic: Arithmetic, state: State, first: bool) -> Floats:
         unseen = step_up(self.missing, arithmetic, _ROW, state.v, bottom=first)
-        _, values = arithmetic.top(self.program, unseen)
+        values = arithmetic.top(self.program, unseen.state).rows
         forms = arithmetic.top_derivatives(self.program, values)
-        flows = step_down(
+        flows, _ = step_down(
             self.missing, arithmetic, _ROW, forms, seed=True, below=state.v, bottom=first
         )
         return leaf_posteriors(self.missing, arithmetic, _ROW, flows, bottom=first)[:, 0]
@@ -154,19 +161,19 @@ class _Downward(_Stream):
         ones = arithmetic.start(program, self.rows.size).v
         values = step_up(job, arithmetic, self.rows, ones, bottom=True)
         shifts = state.exponents
-        now = summed_terms(terms, paired(program, arithmetic, state.v, shifts, values))
+        now = summed_terms(terms, paired(program, arithmetic, state.v, shifts, values.state))
         before = summed_terms(terms, paired(program, arithmetic, state.v, shifts, None))
         moved = state.copy()
-        step_down(job, arithmetic, self.rows, moved)
+        _, lossy = step_down(job, arithmetic, self.rows, moved)
         # The table divisors of the slice and a common exponent cancel in every later ratio.
         moved.exponents[...] -= moved.exponents[:1].max()
-        return moved, float((now - before)[0])
+        return _Advance(moved, float((now - before)[0]), lossy or values.lossy)
 
     def leaf_posteriors(self, arithmetic: Arithmetic, state: State, first: bool) -> Floats:
         logs = paired(self.program, arithmetic, state.v, state.exponents, None)
         log_share = logs + np.log(self.terms.coefficients)
         share = np.exp(log_share - log_share.max())
-        flows = step_down(
+        flows, _ = step_down(
             self.missing, arithmetic, self.rows, state.copy(), seed=True, bottom=True
         )
         found = leaf_posteriors(self.missing, arithmetic, self.rows, flows, bottom=True)
@@ -260,18 +267,13 @@ class Filter:
         job = self._missing.on(data)
         assert self._state is not None
         first = self._count == 0
-        clear_underflow()
-        state, log_ratio = stream.advance(job, self._arithmetic, self._state, first)
-        lossy = self._arithmetic.is_linear and (underflow_may_have_happened() or self._lossy(job))
-        if lossy:
+        step = stream.advance(job, self._arithmetic, self._state, first)
+        if self._arithmetic.is_linear and step.lossy:
             self._state = _to_logarithms(self._program, self._state)
             self._arithmetic = Logarithmic()
-            state, log_ratio = stream.advance(job, self._arithmetic, self._state, first)
-        self._state = state
-        return log_ratio
-
-    def _lossy(self, job: Job) -> bool:
-        return job.given(self._arithmetic, slices_as_lanes(_ROW), Segment(0, 1, False)).lossy
+            step = stream.advance(job, self._arithmetic, self._state, first)
+        self._state = step.state
+        return step.log_ratio
 
     def _advance_by_history(self, data: Sequences) -> float:
         """Outputs that multiply groups: both prefixes are evaluated afresh."""

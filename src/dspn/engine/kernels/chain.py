@@ -196,6 +196,8 @@ def chain_best_upward(
             column = shape.column[group]
             size = shape.column[group + 1] - column
             _mix_best(matrix, shape.start[group], size, v, out, column, width, n)
+        if position == 0:  # the bottom network has no inputs to choose from
+            _clear(out, 0, n)
         for lane in range(n):
             row = coefficients[numbers[lane]]
             for i in range(width):

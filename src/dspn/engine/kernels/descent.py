@@ -190,7 +190,9 @@ def descend(
             fill(ops, op_weight, mix_weight, given, numbers, V, n, 0.0)
         else:
             load_coefficients(ops, given, numbers, V, n)
-            log_compute(ops, op_weight, mix_weight, V, work, n, mode == LOG_BEST)
+            log_compute(
+                ops, op_weight, mix_weight, V, work, n, mode == LOG_BEST, position == 0
+            )
         for lane in range(n):
             place = (position - p0) * width + lane
             depth = 0
@@ -246,7 +248,7 @@ def slice_descend(
         if mode == LINEAR_DRAW:
             compute(ops, op_weight, V, n, 0.0)
         else:
-            log_compute(ops, op_weight, op_weight, V, work, n, mode == LOG_BEST)
+            log_compute(ops, op_weight, op_weight, V, work, n, mode == LOG_BEST, False)
         for lane in range(n):
             place = first + lane
             for c in range(ops.output_row.size):

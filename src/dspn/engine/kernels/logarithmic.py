@@ -71,8 +71,12 @@ def log_compute(
     work: Floats,
     n: int,
     maximise: bool,
+    at_bottom: bool,
 ) -> None:
-    """Fills the computed rows of a part from its inputs and loads."""
+    """Fills the computed rows of a part from its inputs and loads.
+
+    The bottom network has no sums without a leaf below: there is nothing to choose, they count as 1.
+    """
     none = ops.op_child[:0]
     for number in range(ops.mix_row.size):
         group = ops.mix_group[number]
@@ -80,7 +84,8 @@ def log_compute(
         width = ops.group_start[group + 1] - first
         for i in range(ops.mix_size[number]):
             start, row = ops.mix_start[number] + i * width, ops.mix_row[number] + i
-            _log_sum(mix_weight, start, none, first, width, V, row, work, n, maximise)
+            best = maximise and not at_bottom
+            _log_sum(mix_weight, start, none, first, width, V, row, work, n, best)
     for op in range(ops.op_row.size):
         low, high = ops.op_start[op], ops.op_start[op + 1]
         children, row = ops.op_child[low:high], ops.op_row[op]
@@ -91,7 +96,8 @@ def log_compute(
                 for lane in range(n):
                     V[row, lane] += V[child, lane]
         else:
-            _log_sum(op_weight, low, children, 0, children.size, V, row, work, n, maximise)
+            best = maximise and not (at_bottom and ops.op_bare[op])
+            _log_sum(op_weight, low, children, 0, children.size, V, row, work, n, best)
 
 
 @njit(**OPTIONS)
@@ -110,7 +116,7 @@ def log_slice_values(
     for first in range(0, rows.size, LANES):
         n = min(LANES, rows.size - first)
         load_leaves(ops, tables, codes, rows, first, V, n, 0.0)
-        log_compute(ops, op_weight, op_weight, V, work, n, maximise)
+        log_compute(ops, op_weight, op_weight, V, work, n, maximise, False)
         for c in range(ops.output_row.size):
             row, start = ops.output_row[c], c * out.row_step + first * out.slice_step
             for lane in range(n):
@@ -163,7 +169,7 @@ def log_upward(
                     store[position - p0, i, lane] = state.v[i, lane]
         number_slices(batch, position, p0, numbers, n)
         load_coefficients(ops, given, numbers, V, n)
-        log_compute(ops, op_weight, mix_weight, V, work, n, maximise)
+        log_compute(ops, op_weight, mix_weight, V, work, n, maximise, position == 0)
         _hand_up(ops, V, state, position, n)
 
 
@@ -300,7 +306,7 @@ def log_downward(
                 V[i, lane] = store[at, i, lane]
         number_slices(batch, position, p0, numbers, n)
         load_coefficients(ops, given, numbers, V, n)
-        log_compute(ops, op_weight, mix_weight, V, work, n, False)
+        log_compute(ops, op_weight, mix_weight, V, work, n, False, False)
         _log_weigh(ops, V, state.v, mass, n)
         _write(ops, V, state.v, mass, out, at, n)
         D[:, :n] = -np.inf
@@ -338,7 +344,7 @@ def log_slice_flows(
     for first in range(0, rows.size, LANES):
         n = min(LANES, rows.size - first)
         load_leaves(ops, tables, codes, rows, first, V, n, 0.0)
-        log_compute(ops, op_weight, op_weight, V, work, n, False)
+        log_compute(ops, op_weight, op_weight, V, work, n, False, False)
         D[:, :n] = -np.inf
         for c in range(ops.output_row.size):
             for lane in range(n):
@@ -366,7 +372,7 @@ def log_top_upward(
     for i in range(ops.num_inputs):
         for lane in range(n):
             V[i, lane] = v[i, lane]
-    log_compute(ops, op_weight, op_weight, V, work, n, maximise)
+    log_compute(ops, op_weight, op_weight, V, work, n, maximise, False)
     for lane in range(n):
         value[lane] = V[root_row, lane]
 

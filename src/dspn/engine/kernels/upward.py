@@ -47,7 +47,7 @@ def load_coefficients(
     for load in range(ops.num_loads):
         row = ops.num_inputs + load
         start = load * given.row_step
-        if given.slice_step == 1:
+        if given.by_place:
             start += numbers[0]
             for lane in range(n):
                 V[row, lane] = given.values[start + lane]
@@ -120,7 +120,7 @@ def _scale_mixed(
     for i in range(ops.num_inputs):
         row = first + i
         start = (ops.op_child[2 * i] - ops.num_inputs) * given.row_step
-        if given.slice_step == 1:
+        if given.by_place:
             start += numbers[0]
             for lane in range(n):
                 V[row, lane] = V[row, lane] * given.values[start + lane] + floor
