@@ -24,7 +24,7 @@ from dspn.engine.underflow import underflows
 
 _LOG_TWO = float(np.log(2.0))
 _NONE = np.empty(0)
-_NO_EDGES = EdgeFlows(_NONE, _NONE, _NONE)
+NO_EDGES = EdgeFlows(_NONE, _NONE, _NONE)
 
 
 def new_flows(
@@ -91,9 +91,13 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def slice_flows(
-        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, shift: Ints, seeds: Floats
+        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, shift: Ints, seeds: Floats,
+        edges: EdgeFlows = NO_EDGES, weight: Floats | None = None,
     ) -> LeafFlows:
-        """Posteriors of the leaves of the slices `rows`, from the seeds of their coefficients."""
+        """Posteriors of the leaves of the slices `rows`, from the seeds of their coefficients.
+
+        Adds the flows of the slice part's sums to `edges`; logarithmic seeds count with the slice's `weight` there.
+        """
 
     @abstractmethod
     def start(self, program: Program, width: int) -> State:
@@ -110,6 +114,10 @@ class Arithmetic(ABC):
         """The root's value for each lane."""
 
     @abstractmethod
+    def top_row_derivatives(self, program: Program, values: Floats) -> Floats:
+        """Derivatives of the root at every row of the top network, given the rows' values."""
+
+    @abstractmethod
     def top_derivatives(self, program: Program, values: Floats) -> State:
         """Derivatives of the root at the outputs of the topmost slice, to begin a downward pass."""
 
@@ -123,8 +131,10 @@ class Arithmetic(ABC):
         state: State,
         store: Floats,
         flows: Flows,
+        weight: Floats | None = None,
+        edges: EdgeFlows = NO_EDGES,
     ) -> bool:
-        """Moves derivatives down through a segment and writes its flows."""
+        """Moves derivatives down through a segment, writes its flows and adds to those of the edges."""
 
 
 def _new_leaf_flows(program: Program, count: int) -> LeafFlows:
@@ -166,7 +176,8 @@ class Linear(Arithmetic):
         )
 
     def slice_flows(
-        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, shift: Ints, seeds: Floats
+        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, shift: Ints, seeds: Floats,
+        edges: EdgeFlows = NO_EDGES, weight: Floats | None = None,
     ) -> LeafFlows:
         """See `slices.slice_flows`."""
         found = _new_leaf_flows(program, rows.size)
@@ -181,7 +192,7 @@ class Linear(Arithmetic):
             seeds,
             program.widest,
             found,
-            _NO_EDGES,
+            edges,
         )
         with np.errstate(divide="ignore", invalid="ignore"):
             return LeafFlows(found.posterior, np.log(found.leave_out))
@@ -228,17 +239,23 @@ class Linear(Arithmetic):
         with np.errstate(divide="ignore"):
             return TopValues(np.log(value) + exponents * _LOG_TWO + state.scale, rows, lossy)
 
-    def top_derivatives(self, program: Program, values: Floats) -> State:
+    def top_row_derivatives(self, program: Program, values: Floats) -> Floats:
         """See `downward.top_downward`."""
-        state = new_state(program, values.shape[1], 0.0)
+        derivatives = np.zeros(values.shape)
         downward.top_downward(
             program.top.part.operations,
             program.top_weights.op,
             values,
             program.top.root_row,
             program.widest,
-            state.v,
+            derivatives,
         )
+        return derivatives
+
+    def top_derivatives(self, program: Program, values: Floats) -> State:
+        """The first rows are the interface."""
+        state = new_state(program, values.shape[1], 0.0)
+        state.v[...] = self.top_row_derivatives(program, values)[: program.num_interfaces]
         return state
 
     def downward(
@@ -250,6 +267,8 @@ class Linear(Arithmetic):
         state: State,
         store: Floats,
         flows: Flows,
+        weight: Floats | None = None,
+        edges: EdgeFlows = NO_EDGES,
     ) -> bool:
         """See `downward.downward`."""
         weights = self.weights(program, segment.bottom).mix_part
@@ -265,8 +284,9 @@ class Linear(Arithmetic):
             state,
             store,
             program.widest,
+            np.ones(batch.lengths.size) if weight is None else weight,
             flows,
-            _NO_EDGES,
+            edges,
         )
 
 
@@ -302,7 +322,8 @@ class Logarithmic(Arithmetic):
         return False
 
     def slice_flows(
-        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, shift: Ints, seeds: Floats
+        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, shift: Ints, seeds: Floats,
+        edges: EdgeFlows = NO_EDGES, weight: Floats | None = None,
     ) -> LeafFlows:
         """See `logarithmic.log_slice_flows`."""
         found = _new_leaf_flows(program, rows.size)
@@ -314,7 +335,9 @@ class Logarithmic(Arithmetic):
             rows,
             seeds,
             program.widest,
+            np.ones(rows.size) if weight is None else weight,
             found,
+            edges,
         )
         return found
 
@@ -352,17 +375,23 @@ class Logarithmic(Arithmetic):
         )
         return TopValues(value, rows, False)
 
-    def top_derivatives(self, program: Program, values: Floats) -> State:
+    def top_row_derivatives(self, program: Program, values: Floats) -> Floats:
         """See `logarithmic.log_top_downward`."""
-        state = new_state(program, values.shape[1], -np.inf)
+        derivatives = np.full(values.shape, -np.inf)
         logarithmic.log_top_downward(
             program.top.part.operations,
             program.top_weights.logarithms.op,
             values,
             program.top.root_row,
             program.widest,
-            state.v,
+            derivatives,
         )
+        return derivatives
+
+    def top_derivatives(self, program: Program, values: Floats) -> State:
+        """The first rows are the interface."""
+        state = new_state(program, values.shape[1], -np.inf)
+        state.v[...] = self.top_row_derivatives(program, values)[: program.num_interfaces]
         return state
 
     def downward(
@@ -374,6 +403,8 @@ class Logarithmic(Arithmetic):
         state: State,
         store: Floats,
         flows: Flows,
+        weight: Floats | None = None,
+        edges: EdgeFlows = NO_EDGES,
     ) -> bool:
         """See `logarithmic.log_downward`."""
         weights = self.weights(program, segment.bottom).mix_part
@@ -388,6 +419,8 @@ class Logarithmic(Arithmetic):
             state,
             store,
             program.widest,
+            np.ones(batch.lengths.size) if weight is None else weight,
             flows,
+            edges,
         )
         return False

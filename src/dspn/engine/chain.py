@@ -1,5 +1,6 @@
 """Chains: templates whose mix part is a coefficient times a matrix product, run by `kernels.chain`."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple, final
@@ -207,6 +208,10 @@ class ChainRun:
             return self._shared[segment.bottom]
         return self.chain.expanded(self.job.given(self.arithmetic, block, segment), self.padding)
 
+    def shared(self, bottom: bool) -> ChainGiven:
+        """Coefficients of all distinct slices."""
+        return self._shared[bottom]
+
     def start(self, width: int) -> ChainState:
         """The state below position 0."""
         return self.chain.start(width, 1.0 if self.arithmetic.is_linear else 0.0, self.padding)
@@ -255,3 +260,38 @@ class ChainRun:
         for segment in self.job.segments(block, keep_flows=False):
             lossy = self.upward(block, segment, state) or lossy
         return self.to_state(state, block.width), lossy
+
+
+@final
+class ChainAscent:
+    """An upward pass of a chain that remembers the state below every segment, so that each can be run again."""
+
+    def __init__(self, run: ChainRun, block: Block) -> None:
+        self.run = run
+        self.block = block
+        self.segments = run.job.segments(block, keep_flows=True)
+        self.below: list[ChainState] = []
+        self.lossy = False
+        # A single segment is kept as it is climbed; otherwise each is climbed again on the way down.
+        self._only = self._new_store(self.segments[0]) if len(self.segments) == 1 else _NO_STORE
+        state = run.start(block.width)
+        for segment in self.segments:
+            self.below.append(ChainState(*(array.copy() for array in state)))
+            self.lossy = run.upward(block, segment, state, self._only) or self.lossy
+        top = run.arithmetic.top(run.job.program, run.to_state(state, block.width))
+        self.log_values, self.top_values = top.log_value, top.rows
+        self.lossy = self.lossy or top.lossy
+
+    def _new_store(self, segment: Segment) -> Floats:
+        rows = -(-self.block.width // VECTOR) * VECTOR
+        return np.empty((segment.length + 1, rows, self.run.chain.shape.width))
+
+    def from_the_top(self) -> Iterator[tuple[Segment, ChainGiven, Floats]]:
+        """Segments from the topmost down, each with its coefficients and the vectors around its positions."""
+        for segment, below in zip(reversed(self.segments), reversed(self.below), strict=True):
+            store = self._only
+            if not store.size:
+                store = self._new_store(segment)
+                state = ChainState(*(array.copy() for array in below))
+                self.run.upward(self.block, segment, state, store)
+            yield segment, self.run.given(self.block, segment), store

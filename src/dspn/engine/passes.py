@@ -42,7 +42,7 @@ class Likelihood:
 
 
 @final
-class _Climber:
+class Climber:
     """Upward passes of a job that keep nothing but the last state, by the fastest kernels that apply."""
 
     def __init__(self, job: Job) -> None:
@@ -83,7 +83,7 @@ def _climb(job: Job, arithmetic: Arithmetic, block: Block) -> tuple[State, bool]
     return state, lossy
 
 
-def _doubtful(climb: _Climber, block: Block, log_values: Floats) -> Bools:
+def doubtful_lanes(climb: Climber, block: Block, log_values: Floats) -> Bools:
     """Lanes whose likelihood may lack what underflowed: those that a floor under every value raises."""
     bound = Linear(_FLOOR)
     highest = bound.top(climb.job.program, climb(bound, block)[0]).log_value
@@ -91,14 +91,14 @@ def _doubtful(climb: _Climber, block: Block, log_values: Floats) -> Bools:
         return ~(highest - log_values <= _AGREEMENT)
 
 
-def _block_likelihood(climb: _Climber, block: Block) -> tuple[Block, Floats, Ints]:
+def _block_likelihood(climb: Climber, block: Block) -> tuple[Block, Floats, Ints]:
     """Log-likelihoods, and the position at which a lane became impossible."""
     program, arithmetic, exact = climb.job.program, Linear(), Logarithmic()
     state, lossy = climb(arithmetic, block)
     top = arithmetic.top(program, state)
     log_values = top.log_value
     if lossy or top.lossy:
-        doubtful = _doubtful(climb, block, log_values)
+        doubtful = doubtful_lanes(climb, block, log_values)
         if doubtful.any():
             state, _ = climb(exact, block.only(doubtful))
             log_values[doubtful] = exact.top(program, state).log_value
@@ -112,7 +112,7 @@ def _block_likelihood(climb: _Climber, block: Block) -> tuple[Block, Floats, Int
 def likelihood(program: Program, data: Sequences) -> Likelihood:
     """log P(observed entries) of each sequence."""
     job = Job(program, data)
-    climb = _Climber(job)
+    climb = Climber(job)
     climb.prepare(Linear())
     log_values = np.empty(data.num_sequences)
     dead_slice = np.full(data.num_sequences, -1, dtype=np.int64)
@@ -168,7 +168,7 @@ class SegmentFlows:
 
 
 @final
-class _Ascent:
+class Ascent:
     """An upward pass that remembers the state below every segment, so that each can be run again."""
 
     def __init__(self, job: Job, arithmetic: Arithmetic, block: Block) -> None:
@@ -210,10 +210,10 @@ def _block_flows(
     leaves: bool,
 ) -> tuple[Floats, Bools]:
     """Log-likelihoods of the block's lanes, and the lanes whose flows cannot be trusted."""
-    ascent = _Ascent(job, arithmetic, block)
+    ascent = Ascent(job, arithmetic, block)
     doubtful = np.zeros(block.width, dtype=np.bool_)
     if arithmetic.is_linear and ascent.lossy:
-        doubtful |= _doubtful(_Climber(job), block, ascent.log_values)
+        doubtful |= doubtful_lanes(Climber(job), block, ascent.log_values)
     state = arithmetic.top_derivatives(job.program, ascent.top_values)
     for segment, given, store in ascent.from_the_top():
         flows = new_flows(job.program, segment.length, block.width, interface=True, seed=leaves)
@@ -259,7 +259,7 @@ def posterior_flows(
 
 
 def _block_descent(
-    job: Job, ascent: _Ascent, mode: int, seeds: NDArray[np.uint64], out: Choices
+    job: Job, ascent: Ascent, mode: int, seeds: NDArray[np.uint64], out: Choices
 ) -> Floats:
     """Walks down from the root of every lane and writes the choices; returns the upward log values."""
     program, block, arithmetic = job.program, ascent.block, ascent.arithmetic
@@ -332,7 +332,7 @@ def best_choices(program: Program, data: Sequences) -> tuple[Choices, Floats]:
     log_values = np.empty(data.num_sequences)
 
     def work(block: Block) -> tuple[Block, Floats]:
-        ascent = _Ascent(job, arithmetic, block)
+        ascent = Ascent(job, arithmetic, block)
         return block, _block_descent(job, ascent, descent.LOG_BEST, seeds, out)
 
     for block, values in job.over_blocks(work):
@@ -352,12 +352,12 @@ def drawn_choices(
     log_values = np.empty(data.num_sequences)
 
     def work(block: Block) -> tuple[Block, Floats]:
-        ascent = _Ascent(job, linear, block)
+        ascent = Ascent(job, linear, block)
         values = _block_descent(job, ascent, descent.LINEAR_DRAW, seeds, out)
         if ascent.lossy:
-            doubtful = _doubtful(_Climber(job), block, values)
+            doubtful = doubtful_lanes(Climber(job), block, values)
             if doubtful.any():
-                again = _Ascent(job, exact, block.only(doubtful))
+                again = Ascent(job, exact, block.only(doubtful))
                 values[doubtful] = _block_descent(job, again, descent.LOG_DRAW, seeds, out)
         return block, values
 

@@ -23,11 +23,11 @@ def _weigh(ops: Operations, V: Floats, d: Floats, mass: Floats, n: int) -> None:
 
 
 @njit(**OPTIONS)
-def _normalise(ops: Operations, d: Floats, mass: Floats, n: int) -> None:
-    """Divides the derivatives at the outputs by the root's value, group by group."""
+def _normalise(ops: Operations, d: Floats, mass: Floats, weight: Floats, n: int) -> None:
+    """Divides the derivatives at the outputs by the root's value, group by group, times the lane's weight."""
     for group in range(ops.group_start.size - 1):
         for lane in range(n):
-            mass[group, lane] = 1.0 / mass[group, lane]
+            mass[group, lane] = weight[lane] / mass[group, lane]
         for i in range(ops.group_start[group], ops.group_start[group + 1]):
             for lane in range(n):
                 d[i, lane] *= mass[group, lane]
@@ -170,13 +170,15 @@ def downward(
     state: State,
     store: Floats,
     widest: int,
+    weight: Floats,
     out: Flows,
     flows: EdgeFlows,
 ) -> None:
     """Positions p1 - 1 .. p0 from the top down, given the input vectors that `upward` stored.
 
     `state.v` holds the derivatives at the outputs of position p1 - 1 (for a lane that ends below, those at its own
-    top). Writes `out` position by position, and adds to `flows` where its arrays are not empty.
+    top). Writes `out` position by position, and adds to `flows` where its arrays are not empty; seeds and flows count a
+    lane with its weight.
     """
     width = batch.lengths.size
     num_groups = ops.group_start.size - 1
@@ -202,7 +204,7 @@ def downward(
         _weigh(ops, V, state.v, mass, n)
         _write(ops, V, state.v, mass, state.exponents, out, at, n)
         if normalise:
-            _normalise(ops, state.v, mass, n)
+            _normalise(ops, state.v, mass, weight, n)
         _seed(ops, state.v, D, n)
         uncompute(ops, op_weight, V, D, before, n)
         if out.seed.size:
@@ -221,15 +223,11 @@ def downward(
 
 @njit(**OPTIONS)
 def top_downward(
-    ops: Operations, op_weight: Floats, V: Floats, root_row: int, widest: int, d: Floats
+    ops: Operations, op_weight: Floats, V: Floats, root_row: int, widest: int, D: Floats
 ) -> None:
-    """d = derivatives of the root at the interface nodes, given V of `top_upward`."""
-    n = d.shape[1]
-    D = np.zeros((ops.num_rows, n))
+    """D = derivatives of the root at every row, given V of `top_upward`; D comes filled with zeros."""
+    n = D.shape[1]
     before = np.empty((widest + 1, n))
     for lane in range(n):
         D[root_row, lane] = 1.0
     uncompute(ops, op_weight, V, D, before, n)
-    for i in range(ops.num_inputs):
-        for lane in range(n):
-            d[i, lane] = D[i, lane]

@@ -14,6 +14,7 @@ from dspn.engine.kernels.upward import active_lanes, load_coefficients, number_s
 from dspn.engine.records import (
     Batch,
     Coefficients,
+    EdgeFlows,
     Flows,
     LeafFlows,
     LeafTables,
@@ -274,6 +275,46 @@ def _write(
 
 
 @njit(**OPTIONS)
+def _add_flow(
+    flows: Floats, place: int, D: Floats, row: int, V: Floats, child: int, root: Floats, weight: Floats, n: int
+) -> None:
+    """Adds the lanes' weighted exp(D_parent + v_child - root): expected use of an edge, less its own weight."""
+    for lane in range(n):
+        term = D[row, lane] + V[child, lane]
+        if term > -np.inf:
+            flows[place] += weight[lane] * np.exp(term - root[lane])
+
+
+@njit(**OPTIONS)
+def _add_edge_flows(
+    ops: Operations,
+    V: Floats,
+    D: Floats,
+    root: Floats,
+    weight: Floats,
+    flows: EdgeFlows,
+    n: int,
+    at_bottom: bool,
+) -> None:
+    if flows.mix.size and not at_bottom:
+        for number in range(ops.mix_row.size):
+            group = ops.mix_group[number]
+            first = ops.group_start[group]
+            width = ops.group_start[group + 1] - first
+            for i in range(ops.mix_size[number]):
+                row = ops.mix_row[number] + i
+                for j in range(width):
+                    place = ops.mix_start[number] + i * width + j
+                    _add_flow(flows.mix, place, D, row, V, first + j, root, weight, n)
+    if flows.op.size:
+        for op in range(ops.op_row.size):
+            if ops.op_kind[op] == 1 and not (at_bottom and ops.op_bare[op]):
+                for place in range(ops.op_start[op], ops.op_start[op + 1]):
+                    row, child = ops.op_row[op], ops.op_child[place]
+                    _add_flow(flows.op, place, D, row, V, child, root, weight, n)
+
+
+@njit(**OPTIONS)
 def log_downward(
     ops: Operations,
     op_weight: Floats,
@@ -285,9 +326,14 @@ def log_downward(
     state: State,
     store: Floats,
     widest: int,
+    weight: Floats,
     out: Flows,
+    flows: EdgeFlows,
 ) -> None:
-    """Positions p1 - 1 .. p0 from the top down; see `downward.downward`. `out.mass` and `out.seed` are logarithms."""
+    """Positions p1 - 1 .. p0 from the top down; see `downward.downward`.
+
+    `out.mass` and `out.seed` are logarithms; a seed does not include the lane's weight.
+    """
     width = batch.lengths.size
     num_groups = ops.group_start.size - 1
     V = np.empty((ops.num_rows, width))
@@ -296,6 +342,7 @@ def log_downward(
     work = np.empty((2, width))
     numbers = np.empty(width, dtype=np.int64)
     mass = np.empty((num_groups, width))
+    root = np.empty(width)
     for position in range(p1 - 1, p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
         if n == 0:
@@ -320,6 +367,10 @@ def log_downward(
                     out.seed[at, load, lane] = (
                         D[ops.num_inputs + load, lane] - mass[ops.load_group[load], lane]
                     )
+        if flows.op.size or flows.mix.size:
+            for lane in range(n):
+                root[lane] = mass[:, lane].max()
+            _add_edge_flows(ops, V, D, root, weight, flows, n, position == 0)
         for i in range(ops.num_inputs):
             for lane in range(n):
                 state.v[i, lane] = D[i, lane]
@@ -334,13 +385,16 @@ def log_slice_flows(
     rows: Ints,
     seeds: Floats,
     widest: int,
+    weight: Floats,
     leaf: LeafFlows,
+    flows: EdgeFlows,
 ) -> None:
     """Carries log seeds (coefficients, slices) down to the leaves; `leaf.leave_out` is a logarithm."""
     V = np.empty((ops.num_rows, LANES))
     D = np.empty((ops.num_rows, LANES))
     before = np.empty((widest + 1, LANES))
     work = np.empty((2, LANES))
+    none = np.zeros(LANES)
     for first in range(0, rows.size, LANES):
         n = min(LANES, rows.size - first)
         load_leaves(ops, tables, codes, rows, first, V, n, 0.0)
@@ -350,6 +404,8 @@ def log_slice_flows(
             for lane in range(n):
                 _log_add(D, ops.output_row[c], lane, seeds[c, first + lane])
         log_uncompute(ops, op_weight, op_weight, V, D, before, n)
+        if flows.op.size:
+            _add_edge_flows(ops, V, D, none, weight[first:], flows, n, False)
         for variable in range(leaf.leave_out.shape[0]):
             for lane in range(n):
                 leaf.leave_out[variable, first + lane] = -np.inf
@@ -379,15 +435,11 @@ def log_top_upward(
 
 @njit(**OPTIONS)
 def log_top_downward(
-    ops: Operations, op_weight: Floats, V: Floats, root_row: int, widest: int, d: Floats
+    ops: Operations, op_weight: Floats, V: Floats, root_row: int, widest: int, D: Floats
 ) -> None:
-    """Log derivatives of the root at the interface nodes, given V of `log_top_upward`."""
-    n = d.shape[1]
-    D = np.full((ops.num_rows, n), -np.inf)
+    """Log derivatives of the root at every row, given V of `log_top_upward`; D comes filled with -inf."""
+    n = D.shape[1]
     before = np.empty((widest + 1, n))
     for lane in range(n):
         D[root_row, lane] = 0.0
     log_uncompute(ops, op_weight, op_weight, V, D, before, n)
-    for i in range(ops.num_inputs):
-        for lane in range(n):
-            d[i, lane] = D[i, lane]

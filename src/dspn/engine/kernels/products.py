@@ -71,3 +71,14 @@ def add_chunks(tables: Floats, first: Ints, numbers: Ints, out: Floats) -> None:
             own = tables[first[q] + numbers[u, q]]
             for i in range(row.size):
                 row[i] += own[i]
+
+
+@njit(**OPTIONS)
+def add_to_chunks(flows: Floats, first: Ints, numbers: Ints, out: Floats) -> None:
+    """out[first[q] + numbers[u, q]] += flows[u] for every chunk q: sums by joint code of a chunk."""
+    for u in range(flows.shape[0]):
+        row = flows[u]
+        for q in range(first.size):
+            total = out[first[q] + numbers[u, q]]
+            for i in range(row.size):
+                total[i] += row[i]
