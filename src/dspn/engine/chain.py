@@ -14,7 +14,7 @@ from dspn.engine.job import Given, Job
 from dspn.engine.kernels import chain, products
 from dspn.engine.kernels.tile import VECTOR
 from dspn.engine.program import Program, Weights
-from dspn.engine.records import ChainShape, ChainState, State
+from dspn.engine.records import ChainShape, ChainState, LeafTables, State
 from dspn.engine.underflow import underflows
 
 _NO_STORE: Final = np.empty((0, 0, 0))
@@ -40,6 +40,15 @@ def _times(a: Floats, b: Floats) -> tuple[Floats, bool]:
             return a * b, False
     except FloatingPointError:
         return a * b, True
+
+
+class _ChunkTables(NamedTuple):
+    """`values[first[q] + code]`: product of the leaves of chunk q; the sum of their log divisors beside it."""
+
+    values: Floats
+    first: Ints
+    divisors: Floats
+    lossy: bool
 
 
 @final
@@ -101,53 +110,70 @@ class Chain:
         out[:, self.columns] = by_slice[:, self.loads]
         return ChainGiven(out, given.coefficients.scale, given.lossy)
 
-    def products(self, job: Job, arithmetic: Arithmetic, bottom: bool) -> "ChainGiven":
+    def products(self, job: Job, arithmetic: Arithmetic, bottom: bool) -> ChainGiven:
         """Coefficients of all distinct slices where they are products of leaves, chunk by chunk of variables."""
-        tables, lossy = job.shared_tables(arithmetic, bottom)
-        factors = self.program.template.factors
-        assert factors is not None
-        chunks = job.coding.chunks
+        if job.coding.follows_schema:
+            key = ("chunks", arithmetic, bottom, job.best)
+            tables = self.program.kept(key, lambda: self._chunk_tables(job, arithmetic, bottom))
+        else:
+            tables = self._chunk_tables(job, arithmetic, bottom)
+        numbers = job.coding.chunks.numbers
+        out = np.empty((len(numbers), self.shape.width))
+        scale = np.zeros(len(out))
+        if not isinstance(arithmetic, Linear):
+            products.add_chunks(tables.values, tables.first, numbers, out)
+            return ChainGiven(out, scale, False)
+        lossy = underflows(
+            products.multiply_chunks,
+            self.shape,
+            tables.values,
+            tables.first,
+            numbers,
+            tables.divisors,
+            out,
+            scale,
+            arithmetic.floor,
+        )
+        return ChainGiven(out, scale, lossy or tables.lossy)
+
+    def _chunk_tables(self, job: Job, arithmetic: Arithmetic, bottom: bool) -> _ChunkTables:
+        """Products of the leaves of each chunk for all its joint codes, padding at zero probability."""
+        leaf, lossy = job.shared_tables(arithmetic, bottom)
         one = 1.0 if arithmetic.is_linear else 0.0
-        floor = arithmetic.floor if isinstance(arithmetic, Linear) else 0.0
-        pieces, divisors, first = [], [], [0]
-        for chunk in chunks.factors:
-            table = np.full((1, self.shape.width), one)
-            divisor = np.zeros(1)
+        pieces, divisors = [], []
+        for chunk in job.coding.chunks.factors:
+            table, divisor = np.full((1, self.shape.width), one), np.zeros(1)
             for factor in chunk:
-                variable = job.coding.factor_of.index(factor)
-                width = job.coding.values[factor].size
-                own = np.full((width, self.shape.width), one)
-                loads = factors[self.loads, variable]
-                used = loads >= 0
-                starts = tables.start[loads[used]]
-                own[:, self.columns[used]] = tables.values[starts + np.arange(width)[:, None]] + floor
-                if arithmetic.is_linear:
-                    joint, lost = _times(table[:, None], own)
+                own = self._leaf_columns(job, leaf, factor, one)
+                if isinstance(arithmetic, Linear):
+                    joint, lost = _times(table[:, None], own + arithmetic.floor)
+                    joint += arithmetic.floor
                     lossy = lossy or lost
                 else:
                     joint = table[:, None] + own
                 table = joint.reshape(-1, self.shape.width)
-                begin = tables.divisor_start[factor]
-                divisor = (divisor[:, None] + tables.divisors[begin : begin + width]).ravel()
+                begin = leaf.divisor_start[factor]
+                divisor = (divisor[:, None] + leaf.divisors[begin : begin + len(own)]).ravel()
             pieces.append(table)
             divisors.append(divisor)
-            first.append(first[-1] + len(table))
-        # Padding columns must stay at zero probability.
-        every = np.concatenate(pieces)
+        values = np.concatenate(pieces)
         padding = np.ones(self.shape.width, dtype=np.bool_)
         padding[self.columns] = False
-        every[:, padding] = 0.0 if arithmetic.is_linear else -np.inf
-        out = np.empty((len(chunks.numbers), self.shape.width))
-        scale = np.zeros(len(out))
-        starts = np.array(first[:-1], dtype=np.int64)
-        if arithmetic.is_linear:
-            divided = np.concatenate(divisors)
-            multiply, numbers = products.multiply_chunks, chunks.numbers
-            lost = underflows(multiply, self.shape, every, starts, numbers, divided, out, scale, floor)
-            lossy = lossy or lost
-        else:
-            products.add_chunks(every, starts, chunks.numbers, out)
-        return ChainGiven(out, scale, lossy)
+        values[:, padding] = 0.0 if arithmetic.is_linear else -np.inf
+        first = np.cumsum([0, *map(len, pieces)])[:-1]
+        return _ChunkTables(values, first, np.concatenate(divisors), lossy)
+
+    def _leaf_columns(self, job: Job, leaf: LeafTables, factor: int, one: float) -> Floats:
+        """Densities of one variable by code, in the columns of the outputs; 1 where an output lacks it."""
+        factors = self.program.template.factors
+        assert factors is not None
+        loads = factors[self.loads, job.coding.factor_of.index(factor)]
+        used = loads >= 0
+        width = job.coding.values[factor].size
+        own = np.full((width, self.shape.width), one)
+        places = leaf.start[loads[used]] + np.arange(width)[:, None]
+        own[:, self.columns[used]] = leaf.values[places]
+        return own
 
     def start(self, width: int, value: float, padding: float) -> ChainState:
         """The state below position 0, with every input at `value`."""
@@ -174,16 +200,16 @@ class ChainRun:
     def __init__(self, job: Job, arithmetic: Arithmetic) -> None:
         self.job = job
         self.arithmetic = arithmetic
-        self.chain = Chain(job.program)
+        self.chain = job.program.kept("chain", lambda: Chain(job.program))
         self.padding = 0.0 if arithmetic.is_linear else -np.inf
-        self._matrices: dict[tuple[bool, bool], Floats] = {}
         self._shared: dict[bool, ChainGiven] = {}
 
-    def prepare(self) -> None:
-        """Makes what all blocks share, so that threads only read it."""
+    def prepare(self, *, transposed: bool = False) -> None:
+        """Makes what all blocks share (with `transposed` for passes down too), so that threads only read it."""
         job, factors = self.job, self.job.program.template.factors
         for bottom in {False, job.program.untied}:
-            self.matrix(bottom, transposed=False)
+            for way in {False, transposed}:
+                self.matrix(bottom, transposed=way)
             if not job.numbers.size:
                 job.shared_tables(self.arithmetic, bottom)
             elif factors is None:
@@ -194,13 +220,12 @@ class ChainRun:
 
     def matrix(self, bottom: bool, *, transposed: bool) -> Floats:
         """Matrices of the bottom network or of the template."""
-        key = (bottom, transposed)
-        if key not in self._matrices:
+        def make() -> Floats:
             weights = self.arithmetic.weights(self.job.program, bottom).mix_part
-            self._matrices[key] = self.chain.matrix(
-                weights, transposed=transposed, padding=self.padding
-            )
-        return self._matrices[key]
+            return self.chain.matrix(weights, transposed=transposed, padding=self.padding)
+
+        key = ("matrix", self.arithmetic.is_linear, bottom, transposed)
+        return self.job.program.kept(key, make)
 
     def given(self, block: Block, segment: Segment) -> ChainGiven:
         """Coefficients for one segment of one block: those of all distinct slices, or of its places."""
@@ -284,7 +309,7 @@ class ChainAscent:
 
     def _new_store(self, segment: Segment) -> Floats:
         rows = -(-self.block.width // VECTOR) * VECTOR
-        return np.empty((segment.length + 1, rows, self.run.chain.shape.width))
+        return np.zeros((segment.length + 1, rows, self.run.chain.shape.width))
 
     def from_the_top(self) -> Iterator[tuple[Segment, ChainGiven, Floats]]:
         """Segments from the topmost down, each with its coefficients and the vectors around its positions."""

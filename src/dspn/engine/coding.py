@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Floats, Ints
+from dspn._arrays import Bools, Floats, Ints
 from dspn.sequences import Kind, Sequences
 
 _MOST_COUNTS: Final = 4096  # more distinct counts than this are evaluated slice by slice
@@ -52,6 +52,14 @@ class Coding:
     codes: Codes
     factor_of: tuple[int, ...]
     values: tuple[Floats, ...]
+    follows_schema: bool  # codes are those of the categories, whatever the data
+
+    @cached_property
+    def incomplete(self) -> Bools:
+        """Which slices have a missing entry; only where every variable is tabulated."""
+        last = np.array([values.size - 1 for values in self.values])
+        seen: Bools = (self.codes[self.distinct.rows] == last).any(axis=1)[self.distinct.numbers]
+        return seen
 
     @property
     def is_complete(self) -> bool:
@@ -143,7 +151,8 @@ def encode(data: Sequences, *, counts: bool = True) -> Coding:
     codes = np.empty((data.values.shape[0], len(columns)), dtype=np.int32)
     for number, own in enumerate(columns):
         codes[:, number] = own
-    return Coding(codes, tuple(factor_of), tuple(values))
+    counted = [v.kind == Kind.COUNT and f >= 0 for v, f in zip(data.schema, factor_of, strict=True)]
+    return Coding(codes, tuple(factor_of), tuple(values), not any(counted))
 
 
 # Data are immutable, so their codes are a fact about them; keeping it saves more than a pass at few interfaces.

@@ -5,9 +5,9 @@ work. A batch is cut into a fixed number of shards whatever the number of thread
 so the result does not depend on how the work was spread.
 """
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import reduce
 from typing import Final, NamedTuple, final
 
 import numpy as np
@@ -39,6 +39,7 @@ class NetworkFlows:
     leaves: tuple[Floats, ...]
 
     def __add__(self, other: "NetworkFlows") -> "NetworkFlows":
+        """Flows of two shards together."""
         leaves = tuple(a + b for a, b in zip(self.leaves, other.leaves, strict=True))
         return NetworkFlows(self.weights + other.weights, leaves)
 
@@ -53,6 +54,7 @@ class ExpectedFlows:
     bottom: NetworkFlows | None
 
     def __add__(self, other: "ExpectedFlows") -> "ExpectedFlows":
+        """Flows of two shards together."""
         bottom = None
         if self.bottom is not None and other.bottom is not None:
             bottom = self.bottom + other.bottom
@@ -77,7 +79,9 @@ class _Sums:
         self.mix_op = np.zeros(template.mix_part.weights.num_op_weights)
         self.mix = np.zeros(template.mix_part.weights.num_mix_weights)
         self.slice_op = np.zeros(template.slice_part.weights.num_op_weights)
-        count = job.coding.distinct.rows.size if job.numbers.size else 0
+        # A chain keeps the sums of its distinct slices in columns of its own.
+        by_slice = job.numbers.size and not is_chain(program)
+        count = job.coding.distinct.rows.size if by_slice else 0
         self.coefficient = np.zeros(count * program.num_coefficients)
         self.leaves = [
             np.zeros((len(bank.nodes), bank.family.num_statistics))
@@ -149,20 +153,19 @@ class _ShardSums:
 
     def add_top(self, arithmetic: Arithmetic, rows: Floats, weight: Floats) -> None:
         """Adds the flows of the top network's sums: w D v / root."""
-        part, weights = self.job.program.top.part, self.job.program.top_weights.op
-        derivatives = arithmetic.top_row_derivatives(self.job.program, rows)
-        ops = part.operations
-        parents = np.repeat(ops.op_row, np.diff(ops.op_start))
-        flow = np.zeros(ops.op_child.size)
-        for place in part.weights.op_position.tolist():
-            parent, child = int(parents[place]), int(ops.op_child[place])
-            root = rows[self.job.program.top.root_row]
-            if arithmetic.is_linear:
-                term = derivatives[parent] * rows[child] / root
-            else:
-                term = np.exp(derivatives[parent] + rows[child] - root)
-            flow[place] = float(weight @ term) * weights[place]
-        self.top[part.weights.op_edge] += flow[part.weights.op_position]
+        program = self.job.program
+        part, ops = program.top.part, program.top.part.operations
+        places = part.weights.op_position
+        if not places.size:
+            return
+        derivatives = arithmetic.top_row_derivatives(program, rows)
+        parents = np.repeat(ops.op_row, np.diff(ops.op_start))[places]
+        children, root = ops.op_child[places], rows[program.top.root_row]
+        if arithmetic.is_linear:
+            used = (derivatives[parents] * rows[children]) @ (weight / root)
+        else:
+            used = np.exp(derivatives[parents] + rows[children] - root) @ weight
+        self.top[part.weights.op_edge] += used * program.top_weights.op[places]
 
 
 def _add_general(
@@ -388,6 +391,28 @@ class _Imprecise(Exception):
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class _Shard:
+    """What one shard has added up."""
+
+    sums: _ShardSums
+    chains: dict[bool, _ChainSums]
+
+    def add(self, other: "_Shard") -> None:
+        """Adds another shard's sums to these."""
+        for mine, theirs in zip(self._arrays(), other._arrays(), strict=True):
+            mine += theirs
+
+    def _arrays(self) -> Iterator[Floats]:
+        for sums in (self.sums.template, self.sums.bottom):
+            if sums is not None:
+                yield from (sums.mix_op, sums.mix, sums.slice_op, sums.coefficient, *sums.leaves)
+        for bottom in sorted(self.chains):
+            yield from (self.chains[bottom].matrix, self.chains[bottom].coefficient)
+        yield self.sums.top
+
+
+@final
 class _Worker:
     """Adds up the flows of shards of one batch."""
 
@@ -399,34 +424,40 @@ class _Worker:
         if self.run is None:
             self.job.prepare(Linear())
         else:
-            self.run.prepare()
-            for bottom in {False, program.untied}:
-                self.run.matrix(bottom, transposed=True)
+            self.run.prepare(transposed=True)
 
-    def shard(self, own: list[Block], log_values: Floats) -> ExpectedFlows:
-        """Flows of some blocks; writes their log-likelihoods."""
+    def shard(self, own: list[Block], log_values: Floats) -> "_Shard":
+        """Sums over some blocks; writes their log-likelihoods."""
         try:
             return self._shard(own, log_values, careful=False)
         except _Imprecise:
             return self._shard(own, log_values, careful=True)
 
-    def _shard(self, own: list[Block], log_values: Floats, *, careful: bool) -> ExpectedFlows:
-        program = self.job.program
+    def _shard(self, own: list[Block], log_values: Floats, *, careful: bool) -> "_Shard":
         shard = _ShardSums(self.job)
         totals: dict[bool, _ChainSums] = {}
         if self.run is not None:
-            totals = {bottom: _ChainSums(self.run) for bottom in {False, program.untied}}
+            bottoms = {False, self.job.program.untied}
+            totals = {bottom: _ChainSums(self.run) for bottom in bottoms}
         for block in own:
             log_values[block.members] = self._block(shard, totals, block, careful)
-        for bottom, total in totals.items():
-            sums = shard.bottom if bottom and shard.bottom is not None else shard.template
-            total.finish(sums, bottom)
+        return _Shard(shard, totals)
+
+    def finish(self, shards: list["_Shard"]) -> ExpectedFlows:
+        """Adds up shards in their order and carries what belongs to distinct slices down to the leaves."""
+        total = shards[0]
+        for shard in shards[1:]:
+            total.add(shard)
+        sums = total.sums
+        for bottom, chain in total.chains.items():
+            own = sums.bottom if bottom and sums.bottom is not None else sums.template
+            chain.finish(own, bottom)
         if self.run is None and self.job.numbers.size:
             count = self.job.coding.distinct.rows.size
-            _finish_seeds(shard.template, shard.template.coefficient.reshape(count, -1), False)
-            if shard.bottom is not None:
-                _finish_seeds(shard.bottom, shard.bottom.coefficient.reshape(count, -1), True)
-        return shard.expected()
+            _finish_seeds(sums.template, sums.template.coefficient.reshape(count, -1), False)
+            if sums.bottom is not None:
+                _finish_seeds(sums.bottom, sums.bottom.coefficient.reshape(count, -1), True)
+        return sums.expected()
 
     def _block(
         self, shard: _ShardSums, totals: dict[bool, _ChainSums], block: Block, careful: bool
@@ -503,4 +534,4 @@ def expected_flows(
     else:
         with ThreadPoolExecutor(threads) as pool:
             found = list(pool.map(lambda shard: worker.shard(shard, log_values), shards))
-    return FlowsAndLikelihood(reduce(lambda a, b: a + b, found), log_values)
+    return FlowsAndLikelihood(worker.finish(found), log_values)

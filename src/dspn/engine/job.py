@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, TypeVar, final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
+from dspn._arrays import Bools, Floats, Ints
 from dspn.engine.arithmetic import Arithmetic
 from dspn.engine.blocks import LANES, Block, Segment, blocks, segments
 from dspn.engine.coding import Codes, coding_of, encode
@@ -86,10 +86,16 @@ class Job:
     def shared_tables(self, arithmetic: Arithmetic, bottom: bool) -> tuple[LeafTables, bool]:
         """Leaf tables of the tabulated variables, and whether one lost an entry."""
         key = (arithmetic.is_linear, bottom)
-        if key not in self._tables:
-            self._tables[key] = tabulate(
+
+        def make() -> tuple[LeafTables, bool]:
+            return tabulate(
                 self.program, self.coding, bottom=bottom, linear=arithmetic.is_linear, best=self.best
             )
+
+        if self.coding.follows_schema:
+            return self.program.kept(("leaf tables", self.coding.factor_of, self.best, *key), make)
+        if key not in self._tables:
+            self._tables[key] = make()
         return self._tables[key]
 
     def shared_given(self, arithmetic: Arithmetic, bottom: bool) -> Given:
@@ -131,6 +137,13 @@ class Job:
             self.program, segment.bottom, tables.tables, self.coding.codes, rows, out
         )
         return Given(out, tables.lossy or lost)
+
+    @property
+    def has_missing(self) -> Bools:
+        """Which slices have a missing entry."""
+        if self.coding.is_complete:
+            return self.coding.incomplete
+        return np.isnan(self.data.values).any(axis=1)
 
     def log_divisors(self, tables: DenseTables, variable: int, rows: Ints) -> Floats:
         """Logarithms by which a variable's densities were divided at the slices `rows`."""

@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from dspn._arrays import Bools, Floats, Ints
 from dspn.engine.arithmetic import Arithmetic, Linear, Logarithmic, new_flows
 from dspn.engine.blocks import LANES, Block, Segment
-from dspn.engine.chain import ChainRun, is_chain
+from dspn.engine.chain import ChainAscent, ChainRun, is_chain
 from dspn.engine.job import Given, Job
 from dspn.engine.kernels import descent
+from dspn.engine.kernels.chain import LEAST_MASS, chain_best_descend
 from dspn.engine.program import Program
 from dspn.engine.records import Choices, Flows, State
 from dspn.sequences import Sequences
 
 _FLOOR: Final = 1e-300
 _AGREEMENT: Final = 1e-12
-_LEAST_MASS: Final = 1e-250
 _NO_STORE: Final = np.empty((0, 0, 0))
 
 
@@ -222,7 +222,7 @@ def _block_flows(
         )
         rows, active = block.rows(segment.p0, segment.p1)
         if arithmetic.is_linear:
-            doubtful |= (~(flows.mass >= _LEAST_MASS) & active[:, None, :]).any(axis=(0, 1))
+            doubtful |= (~(flows.mass >= LEAST_MASS) & active[:, None, :]).any(axis=(0, 1))
         consume(SegmentFlows(job, arithmetic, rows, active, flows, given, segment.bottom))
     return ascent.log_values, doubtful
 
@@ -322,8 +322,71 @@ def _new_choices(program: Program, data: Sequences) -> Choices:
     )
 
 
+def _chain_best(run: ChainRun, block: Block, out: Choices) -> Floats:
+    """The best path of every lane through a chain; returns its log density."""
+    program, chain = run.job.program, run.chain
+    ascent = ChainAscent(run, block)
+    chosen = np.empty((program.num_groups, block.width), dtype=np.int64)
+    descent.top_descend(
+        program.top.part.operations,
+        program.top_weights.logarithms.op,
+        ascent.top_values,
+        program.top.root_row,
+        descent.LOG_BEST,
+        np.zeros(block.width, dtype=np.uint64),
+        program.input_group,
+        chosen,
+    )
+    columns = chain.columns[chosen]
+    for segment, _, store in ascent.from_the_top():
+        chain_best_descend(
+            chain.shape,
+            run.matrix(segment.bottom, transposed=True),
+            block.batch(run.job.numbers),
+            segment.p0,
+            segment.p1,
+            store,
+            columns,
+            out.interfaces,
+        )
+    return ascent.log_values
+
+
+def _chain_best_choices(program: Program, data: Sequences) -> tuple[Choices, Floats]:
+    """Best paths of a chain whose coefficients are products of leaves; leaves follow from the interface nodes."""
+    job = Job(program, data, best=True)
+    run = ChainRun(job, Logarithmic(maximise=True))
+    run.prepare(transposed=True)
+    total = data.values.shape[0]
+    interfaces = np.empty((total, program.num_groups), dtype=np.int64)
+    columns = Choices(interfaces, np.empty((0, 0), dtype=np.int64))
+    log_values = np.empty(data.num_sequences)
+
+    def work(block: Block) -> tuple[Block, Floats]:
+        return block, _chain_best(run, block, columns)
+
+    for block, values in job.over_blocks(work, lanes=Climber(job).lanes):
+        log_values[block.members] = values
+    row_of = np.zeros(run.chain.shape.width, dtype=np.int64)
+    row_of[run.chain.columns] = np.arange(program.num_interfaces)
+    interfaces = row_of[interfaces]
+    factors = program.template.factors
+    assert factors is not None
+    loads = np.full((total, len(program.network.schema)), -1, dtype=np.int64)
+    incomplete = np.flatnonzero(job.has_missing)
+    for group in range(program.num_groups):
+        own = factors[run.chain.loads[interfaces[incomplete, group]]]
+        loads[incomplete] = np.where(own >= 0, own, loads[incomplete])
+    return Choices(interfaces, loads), log_values
+
+
 def best_choices(program: Program, data: Sequences) -> tuple[Choices, Floats]:
-    """The induced tree and missing values of the greatest joint density, and the log of that density."""
+    """The induced tree and missing values of the greatest joint density, and the log of that density.
+
+    Leaves are named for slices with missing entries; elsewhere they may be left out (-1).
+    """
+    if is_chain(program) and program.template.factors is not None:
+        return _chain_best_choices(program, data)
     job = Job(program, data, best=True)
     arithmetic = Logarithmic(maximise=True)
     job.prepare(arithmetic)

@@ -1,8 +1,9 @@
 """A DSPN compiled for the kernels: layouts of its structure, bound to the arrays of its parameters."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import final
+from typing import TypeVar, cast, final
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from dspn._arrays import Floats, Ints
 from dspn.engine.layout import TemplateLayout, TopLayout, WeightMap, lay_out
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.parameters import NetworkParameters
+
+
+Kept = TypeVar("Kept")
 
 
 @final
@@ -59,6 +63,19 @@ class Program:
     network: DynamicNetwork
     template: TemplateLayout
     top: TopLayout
+    _kept: dict[Hashable, object] = field(default_factory=dict, repr=False)
+
+    def kept(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
+        """make(), computed once: for arrays that follow from the network alone."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return cast(Kept, self._kept[key])
+
+    def rebound(self, network: DynamicNetwork) -> "Program":
+        """The same layouts with another network of the same structure, as learning makes them."""
+        assert network.template is self.network.template
+        assert network.top is self.network.top
+        return Program(network, self.template, self.top)
 
     @property
     def untied(self) -> bool:

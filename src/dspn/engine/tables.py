@@ -29,9 +29,7 @@ def _log_densities(program: Program, bank: int, values: Floats, *, bottom: bool,
     log_values = family.log_prob(parameters, values)
     missing = np.isnan(values)
     if best and missing.any():
-        modes = family.mode(parameters)
-        at_mode = [family.log_prob(row[None], mode[None])[0, 0] for row, mode in zip(parameters, modes, strict=True)]
-        log_values[missing] = np.array(at_mode)
+        log_values[missing] = np.diagonal(family.log_prob(parameters, family.mode(parameters)))
     return log_values
 
 

@@ -54,11 +54,21 @@ def interface_positions(program: Program, choices: Choices) -> Ints:
 
 def complete(program: Program, data: Sequences) -> Completion:
     """Argmax over missing entries and latent choices of their joint density with the evidence."""
-    require_possible(data, likelihood(program, data))
     choices, log_values = best_choices(program, data)
+    if np.any(log_values == -np.inf):
+        require_possible(data, likelihood(program, data))
+    return Completion(
+        _filled(program, data, choices), log_values, interface_positions(program, choices)
+    )
+
+
+def _filled(program: Program, data: Sequences, choices: Choices) -> Sequences:
+    """The data with every missing entry at the mode of its chosen leaf."""
+    if not np.isnan(data.values).any():
+        return data
     values = data.values.copy()
     for variable, bank in enumerate(program.network.template.banks):
         slices, rows = chosen_parameters(program, data, choices, variable)
         if slices.size:
             values[slices, variable] = bank.family.mode(rows)
-    return Completion(data.with_values(values), log_values, interface_positions(program, choices))
+    return data.with_values(values)

@@ -1,6 +1,6 @@
 """A DSPN: template, top and parameters that have passed every check, and where the root sits."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import final
@@ -66,5 +66,10 @@ class DynamicNetwork:
         return group_sources(self.template)
 
     def with_parameters(self, parameters: Parameters) -> "DynamicNetwork":
-        """The same structure with other parameters."""
-        return replace(self, parameters=parameters)
+        """The same structure, which is known to be valid, with other parameters."""
+        check_parameters(self.template, self.top, parameters)
+        other = object.__new__(DynamicNetwork)
+        for name, value in self.__dict__.items():
+            object.__setattr__(other, name, value)
+        object.__setattr__(other, "parameters", parameters)
+        return other

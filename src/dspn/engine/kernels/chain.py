@@ -12,61 +12,132 @@ from dspn._arrays import Floats, Ints
 from dspn.engine.kernels._options import OPTIONS, REDUCING
 from dspn.engine.kernels.tile import (
     add_eight_rows,
-    eight_rows,
-    max_eight_rows,
-    max_one_row,
-    one_row,
+    best_eight_lanes,
+    best_one_lane,
+    eight_lanes,
+    one_lane,
 )
 from dspn.engine.kernels.upward import active_lanes, number_slices
 from dspn.engine.records import Batch, ChainFlows, ChainShape, ChainState
 
 LEAST_MASS = 1e-250  # below this a mass may lack what underflowed; see `engine.passes`
-_RESCALE_EVERY = 4
+_RESCALE_EVERY = 8
 _FEW = 4  # a rest of fewer lanes than this is run lane by lane, a larger one as a full tile
 
 _MAXIMUM = REDUCING | {"fastmath": {"contract", "reassoc", "nsz", "nnan"}}
 
 
 @njit(**OPTIONS)
-def _mix(
-    matrix: Floats, start: int, size: int, v: Floats, out: Floats, column: int, width: int, n: int, floor: float
+def _advance(
+    shape: ChainShape,
+    matrix: Floats,
+    v: Floats,
+    out: Floats,
+    coefficients: Floats,
+    numbers: Ints,
+    n: int,
+    floor: float,
 ) -> None:
-    """out[l, column ..] = floor + v[l, column ..] matrix, for one group; matrix is size x size."""
-    lane = 0
-    while n - lane >= _FEW:
-        at = lane * width + column
-        for i in range(0, size, 8):
-            eight_rows(
-                matrix, start + i, size, v, at, width, 1, size, out, at + i, width, floor
-            )
-        lane += 8
-    while lane < n:
-        at = lane * width + column
-        for i in range(0, size, 8):
-            one_row(matrix, start + i, size, v, at, width, 1, size, out, at + i, width, floor)
-        lane += 1
+    """out[l] = coefficients of lane l's slice times v[l] matrix, group by group."""
+    width = shape.width
+    for group in range(shape.column.size - 1):
+        first, start = shape.column[group], shape.start[group]
+        size = shape.column[group + 1] - first
+        lane = 0
+        while n - lane >= _FEW:
+            at = lane * width + first
+            for i in range(0, size, 8):
+                eight_lanes(
+                    matrix,
+                    start + i,
+                    size,
+                    v,
+                    at,
+                    width,
+                    out,
+                    at + i,
+                    coefficients,
+                    numbers,
+                    lane,
+                    first + i,
+                    floor,
+                )
+            lane += 8
+        while lane < n:
+            at = lane * width + first
+            for i in range(0, size, 8):
+                one_lane(
+                    matrix,
+                    start + i,
+                    size,
+                    v,
+                    at,
+                    width,
+                    out,
+                    at + i,
+                    coefficients,
+                    numbers,
+                    lane,
+                    first + i,
+                    floor,
+                )
+            lane += 1
 
 
 @njit(**OPTIONS)
-def _mix_best(
-    matrix: Floats, start: int, size: int, v: Floats, out: Floats, column: int, width: int, n: int
+def _advance_best(
+    shape: ChainShape,
+    matrix: Floats,
+    v: Floats,
+    out: Floats,
+    coefficients: Floats,
+    numbers: Ints,
+    n: int,
 ) -> None:
-    """out[l, i] = max_j matrix[j, i] + v[l, j], for one group."""
-    lane = 0
-    while n - lane >= _FEW:
-        at = lane * width + column
-        for i in range(0, size, 8):
-            max_eight_rows(
-                matrix, start + i, size, v, at, width, 1, size, out, at + i, width, -np.inf
-            )
-        lane += 8
-    while lane < n:
-        at = lane * width + column
-        for i in range(0, size, 8):
-            max_one_row(
-                matrix, start + i, size, v, at, width, 1, size, out, at + i, width, -np.inf
-            )
-        lane += 1
+    """out[l, i] = log coefficient + max_j matrix[j, i] + v[l, j], group by group."""
+    width = shape.width
+    for group in range(shape.column.size - 1):
+        first, start = shape.column[group], shape.start[group]
+        size = shape.column[group + 1] - first
+        lane = 0
+        while n - lane >= _FEW:
+            at = lane * width + first
+            for i in range(0, size, 8):
+                best_eight_lanes(
+                    matrix,
+                    start + i,
+                    size,
+                    v,
+                    at,
+                    width,
+                    out,
+                    at + i,
+                    coefficients,
+                    numbers,
+                    lane,
+                    first + i,
+                    -np.inf,
+                )
+            lane += 8
+        while lane < n:
+            at = lane * width + first
+            for i in range(0, size, 8):
+                best_one_lane(
+                    matrix,
+                    start + i,
+                    size,
+                    v,
+                    at,
+                    width,
+                    out,
+                    at + i,
+                    coefficients,
+                    numbers,
+                    lane,
+                    first + i,
+                    -np.inf,
+                )
+            lane += 1
 
 
 @njit(**_MAXIMUM)
@@ -127,41 +198,38 @@ def chain_upward(
     With a non-empty store, the vectors below position p0 + s are kept in its part s, and those above the last position
     in the part after; a lane that ends keeps its last vector there.
     """
-    lanes, padded, width = batch.lengths.size, state.v.shape[0], shape.width
-    v = state.v.copy()
-    out = np.zeros((padded, width))
-    numbers = np.empty(lanes, dtype=np.int64)
+    lanes, padded = batch.lengths.size, state.v.shape[0]
+    keep = store.size > 0
+    v = store[0] if keep else state.v.copy()
+    out = store[1] if keep else np.zeros((padded, shape.width))
+    numbers = np.zeros(padded, dtype=np.int64)
     work = np.empty(1)
     n = active_lanes(batch.lengths, p0)
-    _clear(v, n, lanes)
-    if store.size:
-        _copy(v, store[0], 0, n)
+    if keep:
+        _copy(state.v, v, 0, n)
+    _clear(v, n, padded)
     for position in range(p0, p1):
         now = active_lanes(batch.lengths, position)
-        if now < n:  # lanes that have ended keep their last vector and are cleared for the tiles
+        if now < n:  # lanes that have ended keep their last vector; the tiles see zeros in their place
             _copy(v, state.v, now, n)
-            _clear(v, now, n)
-            _clear(out, now, n)
+            if not keep:
+                _clear(v, now, n)
             n = now
         if n == 0:
             break
         number_slices(batch, position, p0, numbers, n)
-        for group in range(shape.column.size - 1):
-            column = shape.column[group]
-            size = shape.column[group + 1] - column
-            _mix(matrix, shape.start[group], size, v, out, column, width, n, floor)
+        _advance(shape, matrix, v, out, coefficients, numbers, n, floor)
+        _clear(out, n, min(padded, n + 7))
         for lane in range(n):
-            row = coefficients[numbers[lane]]
-            for i in range(width):
-                out[lane, i] = out[lane, i] * row[i] + floor
             state.scale[lane] += scale[numbers[lane]]
-        if floor > 0.0:
-            _clear(out, n, padded)
         if position % _RESCALE_EVERY == _RESCALE_EVERY - 1:
             _rescale(shape, out, state.exponents, work, n)
-        v, out = out, v
-        if store.size:
-            _copy(v, store[position - p0 + 1], 0, n)
+        if keep:
+            v = out
+            if position + 1 < p1:
+                out = store[position - p0 + 2]
+        else:
+            v, out = out, v
     _copy(v, state.v, 0, n)
 
 
@@ -177,13 +245,14 @@ def chain_best_upward(
     store: Floats,
 ) -> None:
     """The max pass: logarithms throughout; padding is -inf. The store is as in `chain_upward`."""
-    lanes, width = batch.lengths.size, shape.width
-    v = state.v.copy()
-    out = np.full(v.shape, -np.inf)
-    numbers = np.empty(lanes, dtype=np.int64)
+    width, padded = shape.width, state.v.shape[0]
+    keep = store.size > 0
+    v = store[0] if keep else state.v.copy()
+    out = store[1] if keep else np.zeros((padded, width))
+    numbers = np.zeros(padded, dtype=np.int64)
     n = active_lanes(batch.lengths, p0)
-    if store.size:
-        _copy(v, store[0], 0, n)
+    if keep:
+        _copy(state.v, v, 0, n)
     for position in range(p0, p1):
         now = active_lanes(batch.lengths, position)
         if now < n:
@@ -192,26 +261,49 @@ def chain_best_upward(
         if n == 0:
             break
         number_slices(batch, position, p0, numbers, n)
-        for group in range(shape.column.size - 1):
-            column = shape.column[group]
-            size = shape.column[group + 1] - column
-            _mix_best(matrix, shape.start[group], size, v, out, column, width, n)
         if position == 0:  # the bottom network has no inputs to choose from
-            _clear(out, 0, n)
-        for lane in range(n):
-            row = coefficients[numbers[lane]]
-            for i in range(width):
-                out[lane, i] += row[i]
-        v, out = out, v
-        if store.size:
-            _copy(v, store[position - p0 + 1], 0, n)
+            for lane in range(n):
+                row = coefficients[numbers[lane]]
+                for i in range(width):
+                    out[lane, i] = row[i]
+        else:
+            _advance_best(shape, matrix, v, out, coefficients, numbers, n)
+        if keep:
+            v = out
+            if position + 1 < p1:
+                out = store[position - p0 + 2]
+        else:
+            v, out = out, v
     _copy(v, state.v, 0, n)
+
+
+@njit(**_MAXIMUM)
+def _largest_sum(a: Floats, b: Floats) -> float:
+    largest = -np.inf
+    for j in range(a.size):
+        largest = max(largest, a[j] + b[j])
+    return largest
+
+
+@njit(**OPTIONS)
+def _best_place(a: Floats, b: Floats) -> int:
+    """The first j with the largest a[j] + b[j]: found in one go, or by its value where there are many."""
+    if a.size > 16:
+        largest = _largest_sum(a, b)
+        for j in range(a.size):
+            if a[j] + b[j] >= largest:
+                return j
+    best, place = a[0] + b[0], 0
+    for j in range(1, a.size):
+        if a[j] + b[j] > best:
+            best, place = a[j] + b[j], j
+    return place
 
 
 @njit(**OPTIONS)
 def chain_best_descend(
     shape: ChainShape,
-    matrix: Floats,
+    transposed: Floats,
     batch: Batch,
     p0: int,
     p1: int,
@@ -221,25 +313,25 @@ def chain_best_descend(
 ) -> None:
     """Follows the best path down: `chosen[g, lane]` is the column of group g's node at the position above.
 
-    No back-pointers were kept: the best input is found again at each step of the path.
+    No back-pointers were kept: the best input is found again at each step of the path. Eight lanes at a time, so that
+    both the vectors read and the slices written are neighbours.
     """
-    for position in range(p1 - 1, p0 - 1, -1):
-        n = active_lanes(batch.lengths, position)
-        for lane in range(n):
-            row = batch.base[lane] + batch.stride * position
-            for group in range(shape.column.size - 1):
-                column = shape.column[group]
-                size = shape.column[group + 1] - column
-                i = chosen[group, lane]
-                interfaces[row, group] = i
-                best, place = -np.inf, 0
-                v = store[position - p0, lane]
-                first = shape.start[group] + i - column
-                for j in range(size):
-                    term = matrix[first + j * size] + v[column + j]
-                    if term > best:
-                        best, place = term, j
-                chosen[group, lane] = column + place
+    for first_lane in range(0, batch.lengths.size, 8):
+        last_lane = min(first_lane + 8, batch.lengths.size)
+        for position in range(min(p1, batch.lengths[first_lane]) - 1, p0 - 1, -1):
+            for lane in range(first_lane, last_lane):
+                if batch.lengths[lane] <= position:
+                    break
+                row = batch.base[lane] + batch.stride * position
+                for group in range(shape.column.size - 1):
+                    first, last = shape.column[group], shape.column[group + 1]
+                    i = chosen[group, lane]
+                    interfaces[row, group] = i
+                    if position > 0:
+                        start = shape.start[group] + (i - first) * (last - first)
+                        weights = transposed[start : start + last - first]
+                        v = store[position - p0, lane, first:last]
+                        chosen[group, lane] = first + _best_place(weights, v)
 
 
 @njit(**REDUCING)
@@ -258,36 +350,65 @@ def _outer(
     for i in range(0, size, 8):
         for j in range(0, size, 8):
             to = start + i * size + j
-            add_eight_rows(v, column + j, width, e, column + i, 1, width, n, out, to, size, 0.0)
+            add_eight_rows(v, column + j, width, e, column + i, 1, width, n, out, to, size)
 
 
 @njit(**OPTIONS)
-def _add_posteriors(
-    shape: ChainShape, above: Floats, d: Floats, numbers: Ints, weight: Floats, sums: Floats, n: int
+def _weigh(
+    shape: ChainShape,
+    above: Floats,
+    d: Floats,
+    coefficients: Floats,
+    numbers: Ints,
+    weight: Floats,
+    sums: Floats,
+    e: Floats,
+    mass: Floats,
+    n: int,
 ) -> None:
-    """Adds the posterior of every output to the sums of its slice."""
-    for lane in range(n):
-        for group in range(shape.column.size - 1):
-            first, last = shape.column[group], shape.column[group + 1]
+    """Adds the posterior of every output to the sums of its slice; e = derivatives at the mixes over mass.
+
+    The mass of a group is sum_i v_i d_i over its outputs: the root's value up to a scale.
+    """
+    for group in range(shape.column.size - 1):
+        first, last = shape.column[group], shape.column[group + 1]
+        for lane in range(n):
             v, own = above[lane, first:last], d[lane, first:last]
-            mass = _dot(v, own)
-            factor = weight[lane] / mass if mass > LEAST_MASS else 0.0
+            mass[group, lane] = _dot(v, own)
+            factor = weight[lane] / mass[group, lane] if mass[group, lane] > LEAST_MASS else 0.0
             total = sums[numbers[lane], first:last]
-            for i in range(total.size):
-                total[i] += v[i] * own[i] * factor
+            given = coefficients[numbers[lane], first:last]
+            to = e[lane, first:last]
+            for i in range(v.size):
+                part = own[i] * factor
+                total[i] += v[i] * part
+                to[i] = part * given[i]
 
 
 @njit(**OPTIONS)
-def _divide_by_mass(
-    shape: ChainShape, v: Floats, below: Floats, e: Floats, weight: Floats, least: Floats, n: int
+def _hand_down(
+    shape: ChainShape, below: Floats, mass: Floats, weight: Floats, d: Floats, n: int
 ) -> None:
-    """e = e * weight / mass, the mass of a group being sum_j v_j d_j over its inputs."""
-    for lane in range(n):
-        for group in range(shape.column.size - 1):
-            first, last = shape.column[group], shape.column[group + 1]
+    """d = derivatives at the inputs, no longer over mass."""
+    for group in range(shape.column.size - 1):
+        first, last = shape.column[group], shape.column[group + 1]
+        for lane in range(n):
+            factor = mass[group, lane] / weight[lane]
+            to, own = d[lane, first:last], below[lane, first:last]
+            for i in range(to.size):
+                to[i] = own[i] * factor
+
+
+@njit(**OPTIONS)
+def _undo_rescaling(
+    shape: ChainShape, v: Floats, below: Floats, weight: Floats, e: Floats, n: int
+) -> None:
+    """Where the vectors above were rescaled, so was the mass; the same sum over the inputs tells by how much."""
+    for group in range(shape.column.size - 1):
+        first, last = shape.column[group], shape.column[group + 1]
+        for lane in range(n):
             mass = _dot(v[lane, first:last], below[lane, first:last])
-            least[lane] = min(least[lane], mass)
-            factor = weight[lane] / mass if mass > LEAST_MASS else 0.0
+            factor = weight[lane] / mass if mass > 0.0 else 0.0
             row = e[lane, first:last]
             for i in range(row.size):
                 row[i] *= factor
@@ -311,11 +432,14 @@ def chain_downward(
     `state.v` holds derivatives at the outputs of position p1 - 1, for a lane that ends below those at its own top.
     `flows.least` receives the smallest mass that a lane's sums were divided by.
     """
-    lanes, padded, width = batch.lengths.size, state.v.shape[0], shape.width
+    padded, width = state.v.shape[0], shape.width
     d = state.v
     e = np.zeros((padded, width))
     below = np.zeros((padded, width))
-    numbers = np.empty(lanes, dtype=np.int64)
+    mass = np.empty((shape.column.size - 1, padded))
+    ones = np.ones((1, width))
+    zeros = np.zeros(padded, dtype=np.int64)
+    numbers = np.zeros(padded, dtype=np.int64)
     work = np.empty(1)
     for position in range(p1 - 1, p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
@@ -323,21 +447,21 @@ def chain_downward(
             continue
         v, above = store[position - p0], store[position - p0 + 1]
         number_slices(batch, position, p0, numbers, n)
-        _add_posteriors(shape, above, d, numbers, weight, flows.coefficient, n)
-        for lane in range(n):
-            row = coefficients[numbers[lane]]
-            for i in range(width):
-                e[lane, i] = d[lane, i] * row[i]
-        for group in range(shape.column.size - 1):
-            column = shape.column[group]
-            size = shape.column[group + 1] - column
-            _mix(transposed, shape.start[group], size, e, below, column, width, n, 0.0)
-        _divide_by_mass(shape, v, below, e, weight, flows.least, n)
+        _weigh(
+            shape, above, d, coefficients, numbers, weight, flows.coefficient, e, mass, n
+        )
+        for group in range(mass.shape[0]):
+            for lane in range(n):
+                flows.least[lane] = min(flows.least[lane], mass[group, lane])
+        # The coefficients are in e already: row 0 of `ones` stands for all of them.
+        _advance(shape, transposed, e, below, ones, zeros, n, 0.0)
+        if position % _RESCALE_EVERY == _RESCALE_EVERY - 1:
+            _undo_rescaling(shape, v, below, weight, e, n)
         if position > 0:
             for group in range(shape.column.size - 1):
                 column = shape.column[group]
                 size = shape.column[group + 1] - column
                 _outer(e, v, column, size, width, n, flows.matrix, shape.start[group])
-        _copy(below, d, 0, n)
+        _hand_down(shape, below, mass, weight, d, n)
         if position % _RESCALE_EVERY == 0:
             _rescale(shape, d, state.exponents, work, n)

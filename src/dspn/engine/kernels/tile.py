@@ -81,7 +81,36 @@ def _loop(
     return result
 
 
-def _tile(rows: int, combine: _Combine, *, accumulate: bool) -> Any:
+def _data(context: Any, builder: ir.IRBuilder, kind: Any, array: ir.Value) -> ir.Value:
+    return context.make_array(kind)(context, builder, array).data
+
+
+def _store_pack(builder: ir.IRBuilder, data: ir.Value, index: ir.Value, pack: ir.Value) -> None:
+    stored = builder.store(pack, _pack_pointer(builder, data, index))
+    stored.align = 8
+
+
+def _sum_rows(
+    builder: ir.IRBuilder, combine: _Combine, start: list[ir.Value], packs: tuple[ir.Value, ...], scalars: tuple[ir.Value, ...], count: ir.Value
+) -> list[ir.Value]:
+    """The accumulators after `count` steps; packs = (data, start, step), scalars = (data, start, row, step)."""
+    pack_data, pack_start, pack_step = packs
+    scalar_data, scalar_start, scalar_row, scalar_step = scalars
+
+    def body(j: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
+        pack = _load_pack(builder, pack_data, builder.add(pack_start, builder.mul(j, pack_step)))
+        base = builder.add(scalar_start, builder.mul(j, scalar_step))
+        after = []
+        for row, total in enumerate(totals):
+            place = builder.add(base, builder.mul(scalar_row, _number(row)))
+            scalar = _spread(builder, builder.load(builder.gep(scalar_data, [place])))
+            after.append(combine(builder, pack, scalar, total))
+        return after
+
+    return _loop(builder, count, start, body)
+
+
+def _outer_tile(rows: int) -> Any:
     @intrinsic
     def tile(
         typing_context: Any,
@@ -96,51 +125,23 @@ def _tile(rows: int, combine: _Combine, *, accumulate: bool) -> Any:
         out: Any,
         out_start: Any,
         out_row: Any,
-        first: Any,
     ) -> Any:
-        number = types.int64
-        signature = types.void(
-            packs,
-            number,
-            number,
-            scalars,
-            number,
-            number,
-            number,
-            number,
-            out,
-            number,
-            number,
-            types.float64,
-        )
+        n = types.int64
+        signature = types.void(packs, n, n, scalars, n, n, n, n, out, n, n)
 
         def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-            def data(position: int) -> ir.Value:
-                kind = signature.args[position]
-                return context.make_array(kind)(context, builder, args[position]).data
-
-            pack_data, scalar_data, out_data = data(0), data(3), data(8)
+            packs, scalars, out = (
+                _data(context, builder, signature.args[i], args[i]) for i in (0, 3, 8)
+            )
             places = [
                 builder.add(args[9], builder.mul(args[10], _number(row))) for row in range(rows)
             ]
-            if accumulate:
-                start = [_load_pack(builder, out_data, place) for place in places]
-            else:
-                start = [_spread(builder, args[11])] * rows
-
-            def body(j: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
-                pack = _load_pack(builder, pack_data, builder.add(args[1], builder.mul(j, args[2])))
-                base = builder.add(args[4], builder.mul(j, args[6]))
-                after = []
-                for row, total in enumerate(totals):
-                    place = builder.add(base, builder.mul(args[5], _number(row)))
-                    scalar = _spread(builder, builder.load(builder.gep(scalar_data, [place])))
-                    after.append(combine(builder, pack, scalar, total))
-                return after
-
-            for place, total in zip(places, _loop(builder, args[7], start, body), strict=True):
-                stored = builder.store(total, _pack_pointer(builder, out_data, place))
-                stored.align = 8
+            start = [_load_pack(builder, out, place) for place in places]
+            totals = _sum_rows(
+                builder, _multiply_add, start, (packs, *args[1:3]), (scalars, *args[4:7]), args[7]
+            )
+            for place, total in zip(places, totals, strict=True):
+                _store_pack(builder, out, place, total)
             return context.get_dummy_value()
 
         return signature, generate
@@ -148,12 +149,72 @@ def _tile(rows: int, combine: _Combine, *, accumulate: bool) -> Any:
     return tile
 
 
-# Each takes (packs, pack_start, pack_step, scalars, scalar_start, scalar_row, scalar_step, count, out, out_start,
-# out_row, first), all arrays flat, and computes for r = 0 .. rows - 1 the eight numbers at out_start + r * out_row:
-#     first + sum_j packs[pack_start + j * pack_step + 0..7] * scalars[scalar_start + r * scalar_row + j * scalar_step]
-# (`max_*`: the largest of the sums instead of the sum of the products; `add_*`: added to what stands in `out`).
-eight_rows = _tile(8, _multiply_add, accumulate=False)
-one_row = _tile(1, _multiply_add, accumulate=False)
-max_eight_rows = _tile(8, _add_maximise, accumulate=False)
-max_one_row = _tile(1, _add_maximise, accumulate=False)
-add_eight_rows = _tile(8, _multiply_add, accumulate=True)
+def _slice_tile(rows: int, combine: _Combine, finish: _Combine) -> Any:
+    @intrinsic
+    def tile(
+        typing_context: Any,
+        matrix: Any,
+        matrix_start: Any,
+        size: Any,
+        v: Any,
+        v_start: Any,
+        width: Any,
+        out: Any,
+        out_start: Any,
+        coefficients: Any,
+        numbers: Any,
+        number_start: Any,
+        column: Any,
+        first: Any,
+    ) -> Any:
+        n = types.int64
+        signature = types.void(
+            matrix, n, n, v, n, n, out, n, coefficients, numbers, n, n, types.float64
+        )
+
+        def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+            matrix, v, out, coefficients, numbers = (
+                _data(context, builder, signature.args[i], args[i]) for i in (0, 3, 6, 8, 9)
+            )
+            size, width, initial = args[2], args[5], _spread(builder, args[12])
+            totals = _sum_rows(
+                builder,
+                combine,
+                [initial] * rows,
+                (matrix, args[1], size),
+                (v, args[4], width, _number(1)),
+                size,
+            )
+            for row, total in enumerate(totals):
+                number = builder.load(builder.gep(numbers, [builder.add(args[10], _number(row))]))
+                place = builder.add(builder.mul(number, width), args[11])
+                pack = _load_pack(builder, coefficients, place)
+                index = builder.add(args[7], builder.mul(width, _number(row)))
+                _store_pack(builder, out, index, finish(builder, pack, total, initial))
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return tile
+
+
+def _add_coefficient(
+    builder: ir.IRBuilder, pack: ir.Value, total: ir.Value, initial: ir.Value
+) -> ir.Value:
+    return builder.fadd(pack, total)
+
+
+# (packs, pack_start, pack_step, scalars, scalar_start, scalar_row, scalar_step, count, out, out_start, out_row):
+#     out[out_start + r * out_row + 0..7] +=
+#         sum_j packs[pack_start + j * pack_step + 0..7] * scalars[scalar_start + r * scalar_row + j * scalar_step]
+add_eight_rows = _outer_tile(8)
+
+# (matrix, matrix_start, size, v, v_start, width, out, out_start, coefficients, numbers, number_start, column, first):
+# eight entries of one slice for r = 0 .. rows - 1 neighbouring lanes, whose vectors are `width` apart:
+#     out[out_start + r * width + 0..7] = first + coefficients[numbers[number_start + r] * width + column + 0..7]
+#         * (first + sum_j matrix[matrix_start + j * size + 0..7] * v[v_start + r * width + j])
+# `best_*`: logarithms, the coefficient plus the largest of the sums.
+eight_lanes = _slice_tile(8, _multiply_add, _multiply_add)
+one_lane = _slice_tile(1, _multiply_add, _multiply_add)
+best_eight_lanes = _slice_tile(8, _add_maximise, _add_coefficient)
+best_one_lane = _slice_tile(1, _add_maximise, _add_coefficient)

@@ -1,0 +1,1 @@
+"""One competitor in each file; each is imported in the environment of its own only."""
