@@ -1,1 +1,1 @@
-"""Measures dspn against hmmlearn, pomegranate and dynamax, and against the limits of the machine."""
+"""Measures dspn against hmmlearn, pomegranate, dynamax and the limits of the machine."""

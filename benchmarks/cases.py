@@ -101,7 +101,7 @@ def buckets(offsets: NDArray[np.int64]) -> list[Bucket]:
 
 
 def stacked_by_length(arrays: list[NDArray[np.generic]]) -> list[NDArray[np.generic]]:
-    """The arrays of equal length as one (N_T, T, n) array each: what a one-shot caller has to do."""
+    """The arrays of equal length as one (N, T, n) array each, as a one-shot caller must."""
     by_length: dict[int, list[NDArray[np.generic]]] = {}
     for array in arrays:
         by_length.setdefault(len(array), []).append(array)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
@@ -33,10 +33,17 @@ class Competitor:
     threads: int = 1
 
 
+class Entry(NamedTuple):
+    """A task that a competitor is timed at."""
+
+    competitor: str
+    task: str
+
+
 @final
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: rounds for each competitor, and seconds after which it may stop early."""
+    """How long to measure: rounds for each entry, and seconds after which it may stop early."""
 
     rounds: int = 12
     least_rounds: int = 3
@@ -52,10 +59,11 @@ class Effort:
 @final
 @dataclass
 class Measurement:
-    """What one competitor needed for one task; `difference` is that of its result from the reference's.
+    """What one entry needed for a task, and how far its result is from that of the reference.
 
-    `first_s` is the first call, compilation included. `processor_s` belongs to the fastest run: less than
-    the wall time says that the machine was busy with something else.
+    `first_s` is the first call, compilation included. `peak_mib` is over the memory after the data
+    were loaded, `working_mib` over that just before the runs. Processor time below wall time says
+    that the machine was busy with something else.
     """
 
     label: str
@@ -63,6 +71,7 @@ class Measurement:
     processor: list[float] = field(default_factory=list)
     first_s: float | None = None
     peak_mib: float | None = None
+    working_mib: float | None = None
     difference: float | None = None
     error: str | None = None
 
@@ -82,6 +91,7 @@ class Measurement:
             "processor_s": self.processor,
             "first_s": self.first_s,
             "peak_mib": self.peak_mib,
+            "working_mib": self.working_mib,
             "difference": self.difference,
             "agrees": self.agrees,
             "error": self.error,
@@ -99,7 +109,7 @@ class Worker:
     def __init__(self, competitor: Competitor, folder: Path, limit_s: float) -> None:
         self.competitor = competitor
         self._limit_s = limit_s
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             [competitor.python, "-m", "benchmarks.worker", competitor.peer, str(folder)],
             stdin=subprocess.PIPE,
@@ -199,46 +209,54 @@ class Contest:
         for worker in self.workers.values():
             worker.close()
 
-    def run(self, task: str, peer_task: Mapping[str, str] | None = None) -> list[Measurement]:
-        """Every competitor's times for a task, the first one's result being the reference."""
-        names = {label: (peer_task or {}).get(label, task) for label in self.workers}
-        found = {label: Measurement(label, error=why) for label, why in self.failed.items()}
-        found |= {label: self._first(label, names[label]) for label in self.workers}
-        self._rounds(found, names)
+    def run(self, entries: Mapping[str, Entry]) -> dict[str, Measurement]:
+        """The times of every entry by its label; the first entry's result is the reference."""
+        found: dict[str, Measurement] = {}
+        for label, entry in entries.items():
+            why = self.failed.get(entry.competitor)
+            found[label] = (
+                self._first(label, entry) if why is None else Measurement(label, error=why)
+            )
+        self._rounds(found, entries)
         self._compare(found)
-        return list(found.values())
+        return found
 
     def _result_file(self, label: str) -> Path:
         return self.folder / f"result-{label}.npz"
 
-    def _first(self, label: str, task: str) -> Measurement:
+    def _first(self, label: str, entry: Entry) -> Measurement:
         file = self._result_file(label)
         file.unlink(missing_ok=True)
         try:
-            answer = self.workers[label].ask(do="once", task=task, out=str(file))
+            answer = self.workers[entry.competitor].ask(do="once", task=entry.task, out=str(file))
         except WorkerError as error:
             return Measurement(label, error=str(error))
         return Measurement(label, first_s=answer["seconds"])
 
-    def _rounds(self, found: dict[str, Measurement], names: dict[str, str]) -> None:
-        """A, B, C, A, B, C, ... until every competitor has had its rounds or used its time."""
+    def _rounds(self, found: dict[str, Measurement], entries: Mapping[str, Entry]) -> None:
+        """A, B, C, A, B, C, ... until every entry has had its rounds or used its time."""
         effort = self.effort
-        spent_s = dict.fromkeys(names, 0.0)
+        spent_s = dict.fromkeys(entries, 0.0)
         for turn in range(effort.rounds):
-            for label, task in names.items():
-                spent = turn >= effort.least_rounds and spent_s[label] > effort.budget_s
-                if found[label].error is not None or spent:
+            for label, entry in entries.items():
+                done = turn >= effort.least_rounds and spent_s[label] > effort.budget_s
+                if found[label].error is not None or done:
                     continue
-                clock = time.perf_counter()
-                try:
-                    answer = self.workers[label].ask(do="time", task=task, enough_s=effort.enough_s)
-                except WorkerError as error:
-                    found[label].error = str(error)
-                    continue
-                spent_s[label] += time.perf_counter() - clock
-                found[label].seconds += answer["seconds"]
-                found[label].processor += answer["processor_s"]
-                found[label].peak_mib = max(found[label].peak_mib or 0.0, answer["peak_mib"])
+                begun = time.perf_counter()
+                self._time(found[label], entry)
+                spent_s[label] += time.perf_counter() - begun
+
+    def _time(self, found: Measurement, entry: Entry) -> None:
+        worker, enough_s = self.workers[entry.competitor], self.effort.enough_s
+        try:
+            answer = worker.ask(do="time", task=entry.task, enough_s=enough_s)
+        except WorkerError as error:
+            found.error = str(error)
+            return
+        found.seconds += answer["seconds"]
+        found.processor += answer["processor_s"]
+        found.peak_mib = max(found.peak_mib or 0.0, answer["peak_mib"])
+        found.working_mib = max(found.working_mib or 0.0, answer["working_mib"])
 
     def _compare(self, found: dict[str, Measurement]) -> None:
         reference: Mapping[str, Any] | None = None

@@ -31,8 +31,6 @@ TASK_NAMES: Final = {
     "viterbi": "Viterbi (Model.complete)",
     "viterbi_engine": "Viterbi (engine only)",
 }
-# What ours does for a task is compared with what peers do for this one.
-PEER_TASK: Final = {"viterbi_engine": "viterbi"}
 
 
 @final
@@ -65,7 +63,7 @@ class Scale:
         return rng.integers(20, 61, size=self.num_sequences)
 
     def long_lengths(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """About 3,000, in eleven different lengths, so that peers that need equal ones find some."""
+        """About 3,000, in eleven different lengths, for peers that need several of equal length."""
         step = self.long_slices // 50
         return self.long_slices + step * rng.integers(-5, 6, size=self.num_long)
 

@@ -28,7 +28,7 @@ class Census:
 
 @final
 class _Grower:
-    """Grows one output after another: splits of what holds the interface, blocks of leaves beside it."""
+    """Grows output after output: splits of what holds the interface, blocks of leaves beside it."""
 
     def __init__(self, schema: dspn.Schema, rng: np.random.Generator) -> None:
         self.builder = NetworkBuilder(schema)
@@ -48,10 +48,10 @@ class _Grower:
         return self.builder.sum(children, self.rng.dirichlet(np.ones(len(children))))
 
     def part(self, variables: list[int], splits: int, blocks: int) -> int:
-        """A distribution over the variables and the interface with `splits` two-child sums on its path.
+        """A distribution over the variables and the interface, with `splits` two-child sums.
 
-        A split shares a few variables among both sides where there are many; without one, `blocks` pairs
-        of variables are each a sum of two leaf products, the other variables one leaf product.
+        A split shares a few variables among both sides where there are many; without one, `blocks`
+        pairs of variables are each a sum of two leaf products, the others one leaf product.
         """
         mixed = [int(v) for v in self.rng.permutation(variables)]
         if splits:
@@ -75,8 +75,10 @@ class _Grower:
 def irregular_network(
     schema: dspn.Schema, scale: float, *, rng: np.random.Generator
 ) -> dspn.DynamicNetwork:
-    """16 interface nodes over binary variables; scale 1 has about 60 interface sums, 145 leaf products
-    and 85 two-child sums, and other scales that many times as many.
+    """A template of 16 interface nodes over binary variables.
+
+    Scale 1 has about 60 interface sums, 145 leaf products and 85 two-child sums, other scales that
+    many times as many.
     """
     even = np.full(NUM_INTERFACES, 1.0 / NUM_INTERFACES)
     splits = rng.multinomial(round(_SPLITS * scale), even)

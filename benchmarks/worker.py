@@ -8,6 +8,7 @@ Reads requests from standard input and answers on standard output, one JSON obje
 Anything that a library prints goes to standard error.
 """
 
+import contextlib
 import gc
 import importlib
 import json
@@ -53,16 +54,14 @@ def _resident_mib() -> float:
 
 
 def _reset_highest() -> None:
-    try:
+    # Where that file is missing, the highest value of the whole life of the process stands.
+    with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        pass  # Elsewhere the highest value of the whole life of the process stands.
 
 
 def _timed(task: Any) -> tuple[Any, float, float]:
     """The value of one run, its wall time and its processor time."""
     argument = task.prepare()
-    gc.collect()
     gc.disable()
     processor, wall = time.process_time(), time.perf_counter()
     value = task.run(argument)
@@ -81,6 +80,8 @@ def _once(task: Any, out: str) -> dict[str, Any]:
 
 def _repeatedly(task: Any, enough_s: float, baseline: float) -> dict[str, Any]:
     _reset_highest()
+    gc.collect()
+    before = _resident_mib()
     seconds, processor = [], []
     while not seconds or (sum(seconds) < enough_s and len(seconds) < _MOST_REPEATS):
         _, wall, used = _timed(task)
@@ -90,6 +91,7 @@ def _repeatedly(task: Any, enough_s: float, baseline: float) -> dict[str, Any]:
         "seconds": seconds,
         "processor_s": processor,
         "peak_mib": max(0.0, _highest_mib() - baseline),
+        "working_mib": max(0.0, _highest_mib() - before),
     }
 
 

@@ -1,4 +1,4 @@
-"""What a competitor has to offer: tasks to be timed, each with what is done before and after the clock."""
+"""What a competitor offers: tasks to be timed, with what is done before and after the clock."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -17,8 +17,8 @@ class NotAvailable(Exception):  # noqa: N818
 class Task(NamedTuple):
     """`run(prepare())` is timed without `prepare`; `result` turns its value into named arrays.
 
-    Results are `log_likelihood` (the sum over sequences), `states` (one for each slice), or `start`,
-    `transition` and `emissions` as a `Case` has them.
+    Results are `log_likelihood` (the sum over sequences), `states` (one for each slice), or
+    `start`, `transition` and `emissions` as a `Case` has them.
     """
 
     run: Callable[[Any], Any]

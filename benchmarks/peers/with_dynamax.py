@@ -1,7 +1,7 @@
-"""dynamax on the CPU in double precision: a vmap over the sequences of each length, compiled by jit.
+"""dynamax on the CPU in double precision: a vmap over the sequences of each length, under jit.
 
-Concentrations of 1 make its M step the maximum of the likelihood, as in the other libraries. What the
-sequences of one length expect is summed inside the compiled E step.
+Concentrations of 1 make its M step the maximum of the likelihood, as in the other libraries. What
+the sequences of one length expect is summed inside the compiled E step.
 """
 
 from collections.abc import Mapping

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Final, final
 from weakref import WeakKeyDictionary
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn.engine.kernels.coding import number_distinct, number_keys
 from dspn.sequences import Kind, Sequences
 
 _MOST_COUNTS: Final = 4096  # more distinct counts than this are evaluated slice by slice
@@ -22,10 +24,11 @@ Codes = NDArray[np.int32]
 @final
 @dataclass(frozen=True, eq=False)
 class Distinct:
-    """`numbers[r]` is the number of the distinct slice at row r, `rows[u]` a row at which slice u stands."""
+    """`numbers[r]` is the number of the distinct slice at row r; slice u stands at row `rows[u]` and has `codes[u]`."""
 
     numbers: Codes
     rows: Ints
+    codes: Codes
 
 
 @final
@@ -43,23 +46,33 @@ class Chunks:
 @final
 @dataclass(frozen=True, eq=False)
 class Coding:
-    """Codes (slices, factors) of the tabulated variables, and what each code stands for.
+    """Codes of the tabulated variables of a batch, and what each code stands for.
 
     `factor_of[v]` is the column of variable v, -1 where it is not tabulated. `values[f]` lists the values of factor f by
-    code; the last one is NaN, the code of a missing entry.
+    code; the last one is NaN, the code of a missing entry. `follows_schema`: codes are those of the categories, whatever
+    the data.
     """
 
-    codes: Codes
+    data: Floats
     factor_of: tuple[int, ...]
     values: tuple[Floats, ...]
-    follows_schema: bool  # codes are those of the categories, whatever the data
+    follows_schema: bool
 
     @cached_property
-    def incomplete(self) -> Bools:
-        """Which slices have a missing entry; only where every variable is tabulated."""
-        last = np.array([values.size - 1 for values in self.values])
-        seen: Bools = (self.codes[self.distinct.rows] == last).any(axis=1)[self.distinct.numbers]
-        return seen
+    def codes(self) -> Codes:
+        """Codes (slices, factors)."""
+        codes = np.empty((len(self.data), len(self.values)), dtype=np.int32)
+        for variable, factor in enumerate(self.factor_of):
+            if factor < 0:
+                continue
+            column, known = self.data[:, variable], self.values[factor]
+            observed = ~np.isnan(column)
+            codes[:, factor] = known.size - 1
+            if self.follows_schema:
+                codes[observed, factor] = column[observed]
+            else:
+                codes[observed, factor] = np.searchsorted(known[:-1], column[observed])
+        return codes
 
     @property
     def is_complete(self) -> bool:
@@ -67,22 +80,56 @@ class Coding:
         return min(self.factor_of) >= 0
 
     @cached_property
+    def incomplete(self) -> Bools:
+        """Which slices have a missing entry; only where every variable is tabulated."""
+        last = np.array([values.size - 1 for values in self.values])
+        seen: Bools = (self.distinct.codes == last).any(axis=1)[self.distinct.numbers]
+        return seen
+
+    @cached_property
     def distinct(self) -> Distinct:
         """The distinct slices of the data; only where every variable is tabulated."""
         assert self.is_complete
+        keys, possible = self._category_keys() if self.follows_schema else (None, 0)
+        if keys is None:
+            keys, possible = self._keys_of_codes()
+        numbers, rows = _numbered(keys, possible)
+        return Distinct(numbers, rows, self._codes_at(rows))
+
+    def _codes_at(self, rows: Ints) -> Codes:
+        if not self.follows_schema:
+            return self.codes[rows]
+        found = self.data[rows]
+        last = np.array([values.size - 1 for values in self.values], dtype=np.float64)
+        return np.where(np.isnan(found), last, found).astype(np.int32)
+
+    def _category_keys(self) -> tuple[Ints | None, int]:
+        """Keys straight from the data, with digits for missing entries only where there are any."""
+        sizes = np.array([values.size - 1 for values in self.values], dtype=np.int64)
+        keys = np.empty(len(self.data), dtype=np.int64)
+        missing = np.zeros(sizes.size, dtype=np.bool_)
+        widths = sizes
+        while True:
+            possible = prod(widths.tolist())
+            if possible > _LARGEST_KEY:
+                return None, 0
+            number_keys(self.data, sizes, widths, keys, missing)
+            needed = sizes + missing
+            if np.array_equal(needed, widths):
+                return keys, possible
+            widths = needed
+
+    def _keys_of_codes(self) -> tuple[Ints, int]:
         keys = np.zeros(len(self.codes), dtype=np.int64)
         possible = 1
         for column, values in zip(self.codes.T, self.values, strict=True):
-            # A column without missing entries does not need the code that stands for them.
-            width = values.size if (column == values.size - 1).any() else max(values.size - 1, 1)
-            if possible * width > _LARGEST_KEY:
+            if possible * values.size > _LARGEST_KEY:
                 seen, keys = np.unique(keys, return_inverse=True)
                 possible = seen.size
-            keys *= width
+            keys *= values.size
             keys += column
-            possible *= width
-        return _numbered(keys, possible)
-
+            possible *= values.size
+        return keys, possible
 
     @cached_property
     def chunks(self) -> Chunks:
@@ -96,7 +143,7 @@ class Coding:
                 size = 1
             chunks[-1].append(factor)
             size *= width
-        codes = self.codes[self.distinct.rows]
+        codes = self.distinct.codes
         numbers = np.zeros((len(codes), len(chunks)), dtype=np.int32)
         for chunk, factors in enumerate(chunks):
             for factor in factors:
@@ -104,55 +151,40 @@ class Coding:
         return Chunks(tuple(map(tuple, chunks)), numbers)
 
 
-def _numbered(keys: Ints, possible: int) -> Distinct:
+def _numbered(keys: Ints, possible: int) -> tuple[Codes, Ints]:
+    """The number of the distinct key at every row, and a row for each distinct key."""
     if possible > max(_DIRECT_KEYS, 4 * keys.size):
         _, rows, numbers = np.unique(keys, return_index=True, return_inverse=True)
-        return Distinct(numbers.astype(np.int32), rows.astype(np.int64))
-    place = np.full(possible, -1, dtype=np.int64)
-    place[keys] = np.arange(keys.size)
-    rows = place[place >= 0]
-    number = np.empty(possible, dtype=np.int32)
-    number[keys[rows]] = np.arange(rows.size)
-    return Distinct(number[keys], rows)
+        return numbers.astype(np.int32), rows.astype(np.int64)
+    place = np.full(possible, -1, dtype=np.int32)
+    numbers = np.empty(keys.size, dtype=np.int32)
+    rows = np.empty(min(keys.size, possible), dtype=np.int64)
+    count = number_distinct(keys, place, numbers, rows)
+    return numbers, rows[:count].copy()
 
 
-def _category_codes(column: Floats, num_categories: int) -> tuple[Codes, Floats]:
-    missing = np.isnan(column)
-    codes = np.where(missing, float(num_categories), column).astype(np.int32)
-    return codes, np.append(np.arange(num_categories, dtype=np.float64), np.nan)
-
-
-def _count_codes(column: Floats) -> tuple[Codes, Floats] | None:
-    missing = np.isnan(column)
-    distinct, inverse = np.unique(column[~missing], return_inverse=True)
-    if distinct.size > _MOST_COUNTS:
-        return None
-    codes = np.full(column.size, distinct.size, dtype=np.int32)
-    codes[~missing] = inverse
-    return codes, np.append(distinct, np.nan)
+def _count_values(column: Floats) -> Floats | None:
+    """The distinct counts and NaN; None where they are too many to be tabulated."""
+    distinct = np.unique(column[~np.isnan(column)])
+    return None if distinct.size > _MOST_COUNTS else np.append(distinct, np.nan)
 
 
 def encode(data: Sequences, *, counts: bool = True) -> Coding:
     """Codes of all categorical variables, and (unless told not to) of counts with few distinct values."""
-    columns: list[Codes] = []
     values: list[Floats] = []
     factor_of: list[int] = []
+    follows_schema = True
     for number, variable in enumerate(data.schema):
-        column = data.values[:, number]
-        coded = None
+        known: Floats | None = None
         if variable.kind == Kind.CATEGORICAL:
-            coded = _category_codes(column, variable.num_categories)
+            known = np.append(np.arange(variable.num_categories, dtype=np.float64), np.nan)
         elif variable.kind == Kind.COUNT and counts:
-            coded = _count_codes(column)
-        factor_of.append(-1 if coded is None else len(columns))
-        if coded is not None:
-            columns.append(coded[0])
-            values.append(coded[1])
-    codes = np.empty((data.values.shape[0], len(columns)), dtype=np.int32)
-    for number, own in enumerate(columns):
-        codes[:, number] = own
-    counted = [v.kind == Kind.COUNT and f >= 0 for v, f in zip(data.schema, factor_of, strict=True)]
-    return Coding(codes, tuple(factor_of), tuple(values), not any(counted))
+            known = _count_values(data.values[:, number])
+            follows_schema = follows_schema and known is None
+        factor_of.append(-1 if known is None else len(values))
+        if known is not None:
+            values.append(known)
+    return Coding(data.values, tuple(factor_of), tuple(values), follows_schema)
 
 
 # Data are immutable, so their codes are a fact about them; keeping it saves more than a pass at few interfaces.

@@ -68,6 +68,13 @@ class FlowsAndLikelihood(NamedTuple):
     log_likelihood: Floats
 
 
+def _times_weight(use: Floats, weight: Floats) -> Floats:
+    """Expected use of each edge; one of weight zero is never used, however large its derivative."""
+    out = np.zeros(use.shape)
+    np.multiply(use, weight, out=out, where=weight > 0)
+    return out
+
+
 @final
 class _Sums:
     """Flows of the template's (or bottom network's) two parts while they are being summed."""
@@ -125,9 +132,9 @@ class _Sums:
             (template.mix_part, own.mix_part, self.mix_op, self.mix),
         ):
             places = part.weights
-            weights[places.op_edge] += (op * given.op)[places.op_position]
+            weights[places.op_edge] += _times_weight(op, given.op)[places.op_position]
             if places.mix_edge.size:
-                weights[places.mix_edge] += (mix * given.mix)[places.mix_position]
+                weights[places.mix_edge] += _times_weight(mix, given.mix)[places.mix_position]
         return NetworkFlows(weights, tuple(self.leaves))
 
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeVar, final
 import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn.engine.announce import announce_compilation
 from dspn.engine.arithmetic import Arithmetic
 from dspn.engine.blocks import LANES, Block, Segment, blocks, segments
 from dspn.engine.coding import Codes, coding_of, encode
@@ -52,6 +53,7 @@ class Job:
     def __init__(
         self, program: Program, data: Sequences, *, best: bool = False, tabulate_counts: bool = True
     ) -> None:
+        announce_compilation()
         self.program = program
         self.data = data
         self.best = best
@@ -63,7 +65,7 @@ class Job:
             self.numbers = self.coding.distinct.numbers
 
     def _repeats(self) -> bool:
-        total = len(self.coding.codes)
+        total = len(self.data.values)
         if not self.coding.is_complete or total < 2:
             return False
         count = self.coding.distinct.rows.size

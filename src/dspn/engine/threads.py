@@ -16,7 +16,7 @@ def num_threads() -> int:
             if hasattr(os, "sched_getaffinity")
             else os.cpu_count() or 1
         )
-    if not given.isdigit() or int(given) < 1:
+    if not (given.isascii() and given.isdigit()) or int(given) < 1:
         raise DspnError(
             f"the environment variable {_VARIABLE} must be a whole number of at least 1, not {given!r}."
         )

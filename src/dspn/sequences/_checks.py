@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dspn._checks import float_array, whole_numbers
 from dspn.errors import DataError
 from dspn.sequences.schema import LARGEST_WHOLE, Kind, Schema, Variable
 
@@ -20,13 +21,19 @@ _BLOCK = 4096
 @final
 @dataclass(frozen=True)
 class Ragged:
-    """Where sequences begin and end in a contiguous array, and what they are called."""
+    """Where sequences begin and end in a contiguous array, and what they are called.
+
+    `only` is what the one slice is called where there is a single one that belongs to a stream.
+    """
 
     offsets: NDArray[np.int64]
     ids: Ids | None
+    only: str | None = None
 
     def place(self, row: int) -> str:
         """Sequence and slice that hold a row, in words."""
+        if self.only is not None:
+            return self.only
         sequence = int(np.searchsorted(self.offsets, row, side="right")) - 1
         position = row - int(self.offsets[sequence])
         return f"{sequence_in_words(sequence, self.ids)}, slice {position} (counted from 0)"
@@ -63,27 +70,12 @@ def checked_ids(ids: Iterable[Hashable] | None, num_sequences: int) -> Ids | Non
 
 def checked_lengths(lengths: Any, *, ids: Iterable[Hashable] | None = None) -> NDArray[np.int64]:
     """Positive whole numbers, at least one."""
-    try:
-        array = np.asarray(lengths)
-    except (ValueError, TypeError):
-        array = np.empty((0, 0))
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iuf"):
-        raise DataError(
-            "`lengths` must be a one-dimensional list of positive whole numbers, found "
-            f"{type(lengths).__name__} of shape {array.shape} and type {array.dtype}."
-        )
-    if array.size == 0:
+    result = whole_numbers(lengths, "lengths", DataError, least=0)
+    if result.size == 0:
         raise DataError("`lengths` must hold at least one sequence, found none.")
-    whole = np.isfinite(array) & (array == np.floor(array)) & (array >= 0)
-    if not whole.all():
-        index = int(np.argmin(whole))
-        raise DataError(
-            f"`lengths` must be positive whole numbers, but length {index} is {array[index]}."
-        )
-    result = array.astype(np.int64)
     if not result.all():
         index = int(np.argmin(result != 0))
-        named = sequence_in_words(index, checked_ids(ids, array.size))
+        named = sequence_in_words(index, checked_ids(ids, result.size))
         raise DataError(
             f"every sequence must have at least one slice, but {named} has none; leave it out."
         )
@@ -113,22 +105,21 @@ def checked_offsets(
             f"`offsets` must begin at 0 and end at {total_slices}, the number of rows of `values`, "
             f"but run from {result[0]} to {result[-1]}."
         )
-    checked_lengths(np.diff(result), ids=ids)
+    lengths = np.diff(result)
+    if (lengths < 0).any():
+        index = int(np.argmax(lengths < 0))
+        raise DataError(
+            f"`offsets` must rise from sequence to sequence, but offset {index + 1} is "
+            f"{result[index + 1]} after {result[index]}."
+        )
+    checked_lengths(lengths, ids=ids)
     return result
 
 
 def coded_matrix(values: Any, num_variables: int) -> NDArray[np.float64]:
     """C-contiguous float64 copy of a matrix of numbers with this many columns."""
-    try:
-        given = np.asarray(values)
-        if given.dtype.kind not in "biufO":
-            raise TypeError(f"its type is {given.dtype}")
-        array = np.array(given, dtype=np.float64, order="C")
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(
-            "`values` must be a matrix of numbers (category codes for categorical variables), "
-            f"but cannot be read as one: {error}."
-        ) from None
+    remedy = "categories are given by their codes here, and as they are to `Sequences.from_arrays`"
+    array = np.array(float_array(values, "values", DataError, remedy=remedy), order="C")
     if array.ndim != 2 or array.shape[1] != num_variables:
         raise DataError(
             f"`values` must have one row for each slice and {num_variables} columns, one for each "
@@ -173,6 +164,13 @@ def _broken_value(value: float, variable: Variable, place: str) -> DataError:
     return DataError(
         f"variable {variable.name!r} {rule}, or NaN when missing, but is {value:g} in {place}."
     )
+
+
+def in_words(variable: Variable) -> str:
+    """Kind of a variable, with its categories where it has some."""
+    if not variable.categories:
+        return str(variable.kind)
+    return f"{variable.kind} ({shortened(variable.categories)})"
 
 
 def shortened(categories: tuple[Any, ...], *, most: int = 6) -> str:

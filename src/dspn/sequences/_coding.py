@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dspn._checks import require_type
 from dspn.errors import DataError
 from dspn.sequences._checks import Ragged, check_values, shortened
 from dspn.sequences._columns import RawBlock, Reading
@@ -17,26 +18,31 @@ from dspn.sequences.schema import Kind, Schema, Variable
 Coded = tuple[NDArray[np.float64], Schema, tuple[str, ...]]
 
 
-def column_names(width: int, schema: Schema | None, names: Iterable[str] | None) -> tuple[str, ...]:
+def column_names(
+    width: int, schema: Schema | None, names: Iterable[str] | None, argument: str
+) -> tuple[str, ...]:
     """Names of the columns: those of the schema, those given, or x0, x1, ..."""
     if isinstance(names, str):
         raise DataError(f"`names` must be a list of names; write [{names!r}].")
     given = None if names is None else tuple(names)
     if schema is not None:
-        if not isinstance(schema, Schema):
-            raise DataError(f"`schema` must be a Schema, found {type(schema).__name__}.")
+        require_type(schema, Schema, "schema", DataError)
         if given is not None and given != schema.names:
             raise DataError(
                 f"`names` must be those of `schema`, {list(schema.names)}, when both are given, "
                 f"found {list(given)}; leave `names` out."
             )
-        given = schema.names
+        if len(schema) != width:
+            raise DataError(
+                f"`{argument}` must have a column for each variable of the schema, but has {width} "
+                f"columns where the schema names {len(schema)}: {', '.join(schema.names)}."
+            )
+        return schema.names
     if given is None:
         return tuple(f"x{column}" for column in range(width))
     if len(given) != width:
-        source = "names" if schema is None else "schema"
         raise DataError(
-            f"`{source}` must name one variable for each of the {width} columns of the data, "
+            f"`names` must name one variable for each of the {width} columns of `{argument}`, "
             f"but names {len(given)}: {', '.join(map(str, given))}."
         )
     return given
@@ -73,10 +79,13 @@ def _encode(
                 f"{column[row]:g} in {ragged.place(row)}; data that hold the codes of categories "
                 "are read by `Sequences.from_codes`."
             )
-    elif variable.categories and tuple(variable.categories) != tuple(
-        range(len(variable.categories))
-    ):
+    elif not codes_are_values(variable):
         _encode_numbers(column, variable, ragged)
+
+
+def codes_are_values(variable: Variable) -> bool:
+    """Whether the values of a variable stand for themselves: numbers, or categories 0, 1, 2, ..."""
+    return variable.categories == tuple(range(variable.num_categories))
 
 
 def _expected(variable: Variable) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn.sequences._checks import shortened
+from dspn.sequences._checks import in_words
 from dspn.sequences._columns import RawBlock, Reading
 from dspn.sequences.schema import LARGEST_WHOLE, Category, Schema, Variable
 
@@ -35,15 +35,9 @@ def inferred_schema(block: RawBlock, names: tuple[str, ...]) -> tuple[Schema, tu
         for column, name in enumerate(names)
     ]
     return Schema(tuple(variable for variable, _ in found)), tuple(
-        f"{variable.name}: {_in_words(variable)}, inferred from {reason}"
+        f"{variable.name}: {in_words(variable)}, inferred from {reason}"
         for variable, reason in found
     )
-
-
-def _in_words(variable: Variable) -> str:
-    if not variable.categories:
-        return str(variable.kind)
-    return f"{variable.kind} ({shortened(variable.categories)})"
 
 
 def _inferred_variable(

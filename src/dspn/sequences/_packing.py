@@ -20,15 +20,15 @@ _OBJECT = "OUT"
 Packed = tuple[NDArray[Any], NDArray[np.int64]]
 
 
-def pack_arrays(arrays: Any, ids: Iterable[Hashable] | None) -> Packed:
+def pack_arrays(arrays: Any, ids: Iterable[Hashable] | None, argument: str) -> Packed:
     """Matrix of a list of (T_i, n) arrays, one below the other."""
-    given = _listed(arrays)
+    given = _listed(arrays, argument)
     if not given:
-        raise DataError("`arrays` must hold at least one sequence, found an empty list.")
+        raise DataError(f"`{argument}` must hold at least one sequence, found an empty list.")
     matrices = [
         item
         if type(item) is np.ndarray and item.ndim == 2 and item.dtype.kind in _NUMERIC
-        else _matrix(item, f"sequence {index} of `arrays`")
+        else _matrix(item, f"sequence {index} of `{argument}`")
         for index, item in enumerate(given)
     ]
     lengths = checked_lengths(np.fromiter(map(len, matrices), np.int64, len(matrices)), ids=ids)
@@ -37,10 +37,19 @@ def pack_arrays(arrays: Any, ids: Iterable[Hashable] | None) -> Packed:
         odd = int(np.argmax(widths != widths[0]))
         named = sequence_in_words(odd, checked_ids(ids, len(matrices)))
         raise DataError(
-            f"`arrays` must all have the same number of columns, one for each variable, but "
+            f"`{argument}` must all have the same number of columns, one for each variable, but "
             f"sequence 0 has {widths[0]} and {named} has {widths[odd]}."
         )
-    return _stacked(matrices), lengths
+    if any(matrix.dtype == object for matrix in matrices):
+        matrices = list(map(_with_booleans, given, matrices))
+    return stacked(matrices), lengths
+
+
+def _with_booleans(item: Any, matrix: NDArray[Any]) -> NDArray[Any]:
+    # numpy turns the booleans of [[True, 1.0]] into numbers, which other sequences have as objects.
+    if hasattr(item, "dtype"):
+        return matrix
+    return np.asarray(item, dtype=object).reshape(matrix.shape)
 
 
 def pack_concatenated(x: Any, lengths: Any, ids: Iterable[Hashable] | None) -> Packed:
@@ -52,12 +61,12 @@ def pack_concatenated(x: Any, lengths: Any, ids: Iterable[Hashable] | None) -> P
             f"`lengths` must sum to the number of rows of `x`, {len(matrix)}, but sum to "
             f"{sizes.sum()}."
         )
-    return _stacked([matrix]), sizes
+    return stacked([matrix]), sizes
 
 
 def pack_padded(array: Any, lengths: Any, ids: Iterable[Hashable] | None) -> Packed:
     """Matrix of the first `lengths[i]` slices of each (T, n) layer; all T without lengths."""
-    padded = _array(array, "`array`")
+    padded = readable_array(array, "`array`")
     if padded.ndim == 2:
         padded = padded[:, :, np.newaxis]
     if padded.ndim != 3:
@@ -80,26 +89,27 @@ def pack_padded(array: Any, lengths: Any, ids: Iterable[Hashable] | None) -> Pac
             f"`lengths` must not exceed the {num_slices} slices of `array`, but length {longest} "
             f"is {sizes[longest]}."
         )
-    return _stacked([padded[np.arange(num_slices) < sizes[:, np.newaxis]]]), sizes
+    return stacked([padded[np.arange(num_slices) < sizes[:, np.newaxis]]]), sizes
 
 
-def _listed(arrays: Any) -> list[Any]:
+def _listed(arrays: Any, argument: str) -> list[Any]:
     if isinstance(arrays, np.ndarray) and arrays.ndim == 2:
         raise DataError(
-            f"`arrays` must be a list of sequences, found one array of shape {arrays.shape}; "
-            "write [array] for a single sequence, or use `from_concatenated` with lengths."
+            f"`{argument}` must be a list of sequences, found one array of shape {arrays.shape}; "
+            "write [array] for a single sequence, or use `Sequences.from_concatenated` with "
+            "lengths."
         )
     is_table = hasattr(arrays, "columns")
     if is_table or isinstance(arrays, str | bytes | Mapping) or not isinstance(arrays, Iterable):
-        remedy = "; use `from_table` for a table" if is_table else ""
+        remedy = "; use `Sequences.from_table` for a table" if is_table else ""
         raise DataError(
-            f"`arrays` must be a list of (T, n) arrays, found {type(arrays).__name__}{remedy}."
+            f"`{argument}` must be a list of (T, n) arrays, found {type(arrays).__name__}{remedy}."
         )
     return list(arrays)
 
 
 def _matrix(item: Any, named: str) -> NDArray[Any]:
-    array = _array(item, named)
+    array = readable_array(item, named)
     if array.ndim == 1:
         array = array[:, np.newaxis]
     if array.ndim != 2:
@@ -110,8 +120,8 @@ def _matrix(item: Any, named: str) -> NDArray[Any]:
     return array
 
 
-def _array(item: Any, named: str) -> NDArray[Any]:
-    # An array of a kind that can be read: numbers and booleans, or objects.
+def readable_array(item: Any, named: str) -> NDArray[Any]:
+    """An array of a kind that can be read: numbers and booleans, or objects."""
     if isinstance(item, np.ma.MaskedArray):
         mask, item = np.ma.getmaskarray(item), np.ma.getdata(item).astype(object)
         item[mask] = None
@@ -132,8 +142,8 @@ def _array(item: Any, named: str) -> NDArray[Any]:
     return array
 
 
-def _stacked(matrices: list[NDArray[Any]]) -> NDArray[Any]:
-    # A new C-contiguous array of objects, of booleans when there is nothing else, or of float64.
+def stacked(matrices: list[NDArray[Any]]) -> NDArray[Any]:
+    """A new C-contiguous array of objects, of booleans if there is nothing else, or of float64."""
     width = matrices[0].shape[1]
     if not width:
         raise DataError("the data must have at least one column, found none.")
@@ -141,5 +151,5 @@ def _stacked(matrices: list[NDArray[Any]]) -> NDArray[Any]:
     kind = object if "O" in kinds else np.bool_ if kinds == {"b"} else np.float64
     if kind is object:
         matrices = [matrix.astype(object) for matrix in matrices]
-    stacked: NDArray[Any] = np.empty((sum(map(len, matrices)), width), dtype=kind)
-    return np.concatenate(matrices, out=stacked)
+    joined: NDArray[Any] = np.empty((sum(map(len, matrices)), width), dtype=kind)
+    return np.concatenate(matrices, out=joined)

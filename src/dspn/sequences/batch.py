@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, final, overload
@@ -11,6 +10,7 @@ from typing import Any, final, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dspn._checks import require_type, whole_number
 from dspn.errors import DataError
 from dspn.sequences._checks import (
     Ids,
@@ -19,14 +19,15 @@ from dspn.sequences._checks import (
     checked_ids,
     checked_offsets,
     coded_matrix,
+    in_words,
     offsets_of,
-    shortened,
 )
 from dspn.sequences._coding import coded, column_names, decoded_matrix
 from dspn.sequences._columns import RawBlock, raw_block
 from dspn.sequences._packing import Packed, pack_arrays, pack_concatenated, pack_padded
+from dspn.sequences._selection import cut, many_indices, one_index, rows_of
 from dspn.sequences.keys import TableKeys
-from dspn.sequences.schema import Kind, Schema
+from dspn.sequences.schema import Schema
 from dspn.sequences.tables import long_table, read_long_table
 
 _MOST_SHOWN = 12
@@ -54,8 +55,7 @@ class Sequences:
 
     def __post_init__(self) -> None:
         """Check every rule of a batch and take read-only copies of the arrays."""
-        if not isinstance(self.schema, Schema):
-            raise DataError(f"`schema` must be a Schema, found {type(self.schema).__name__}.")
+        require_type(self.schema, Schema, "schema", DataError)
         values = coded_matrix(self.values, self.schema.num_variables)
         offsets = checked_offsets(self.offsets, len(values), self.ids)
         ids = checked_ids(self.ids, offsets.size - 1)
@@ -113,16 +113,20 @@ class Sequences:
         schema: Schema | None = None,
         ids: Iterable[Hashable] | None = None,
         names: Iterable[str] | None = None,
+        argument: str = "arrays",
     ) -> Sequences:
         """Batch of a list of (T_i, n) arrays, or of (T_i,) arrays of one variable.
 
         NaN, None and masked entries are missing. Without a schema the kind of each variable is
         inferred (see `inference_notes`) and the variables are called x0, x1, ... unless `names`
-        says otherwise.
+        says otherwise. `argument` is what messages call `arrays`.
         """
         if isinstance(arrays, Sequences):
-            raise DataError("`arrays` is a Sequences already; its arrays hold codes, use it as is.")
-        return cls._from_packed(pack_arrays(arrays, ids), schema, ids, names)
+            raise DataError(
+                f"`{argument}` is a Sequences already; its arrays hold codes, use it as is."
+            )
+        packed = pack_arrays(arrays, ids, argument)
+        return cls._from_packed(packed, schema, ids, names, argument)
 
     @classmethod
     def from_concatenated(
@@ -135,7 +139,7 @@ class Sequences:
         names: Iterable[str] | None = None,
     ) -> Sequences:
         """Batch of sequences that lie one below the other in `x`, `lengths[i]` rows each."""
-        return cls._from_packed(pack_concatenated(x, lengths, ids), schema, ids, names)
+        return cls._from_packed(pack_concatenated(x, lengths, ids), schema, ids, names, "x")
 
     @classmethod
     def from_padded(
@@ -151,7 +155,7 @@ class Sequences:
 
         Without lengths every sequence has T slices, those with all entries missing included.
         """
-        return cls._from_packed(pack_padded(array, lengths, ids), schema, ids, names)
+        return cls._from_packed(pack_padded(array, lengths, ids), schema, ids, names, "array")
 
     @classmethod
     def from_table(
@@ -179,9 +183,10 @@ class Sequences:
         schema: Schema | None,
         ids: Iterable[Hashable] | None,
         names: Iterable[str] | None,
+        argument: str,
     ) -> Sequences:
         matrix, lengths = packed
-        called = column_names(matrix.shape[1], schema, names)
+        called = column_names(matrix.shape[1], schema, names, argument)
         return cls._from_raw(raw_block(matrix, called), called, lengths, schema, ids)
 
     @classmethod
@@ -289,48 +294,35 @@ class Sequences:
         the key, and an index may be repeated.
         """
         if isinstance(key, slice):
-            return self._gathered(np.arange(self.num_sequences)[key], key.step in (None, 1))
+            return self._gathered(np.arange(self.num_sequences)[key])
         if not isinstance(key, tuple) and np.ndim(key) > 0:
-            return self._gathered(self._picked(np.asarray(key)), contiguous=False)
-        try:
-            index = operator.index(key)
-        except TypeError:
-            raise DataError(
-                "sequences are picked by a whole number, a slice, an index array or a boolean "
-                f"mask, found {key!r}."
-            ) from None
-        if not -self.num_sequences <= index < self.num_sequences:
-            raise IndexError(f"sequence {index} is out of range: there are {self.num_sequences}.")
-        index %= self.num_sequences
+            return self._gathered(many_indices(np.asarray(key), self.num_sequences))
+        index = one_index(key, self.num_sequences)
         return self.values[self.offsets[index] : self.offsets[index + 1]]
 
-    def _picked(self, key: NDArray[Any]) -> NDArray[np.int64]:
-        if key.dtype.kind == "b" and key.shape == (self.num_sequences,):
-            return np.flatnonzero(key)
-        if key.ndim != 1 or (key.size and key.dtype.kind not in "iu"):
-            raise DataError(
-                f"an index array must hold whole numbers in one dimension and a mask "
-                f"{self.num_sequences} booleans, one for each sequence, found shape {key.shape} "
-                f"and type {key.dtype}."
-            )
-        return np.arange(self.num_sequences)[key.astype(np.int64)]
-
-    def _gathered(self, picked: NDArray[np.int64], contiguous: bool) -> Sequences:
+    def _gathered(self, picked: NDArray[np.int64]) -> Sequences:
         if not picked.size:
             raise DataError("the selection must hold at least one sequence, found none.")
-        offsets = offsets_of(self.lengths[picked])
-        rows: slice | NDArray[np.int64]
-        if contiguous:
-            first = int(self.offsets[picked[0]])
-            rows = slice(first, first + int(offsets[-1]))
-        else:
-            shift = np.repeat(self.offsets[picked] - offsets[:-1], np.diff(offsets))
-            rows = np.arange(offsets[-1]) + shift
         ids = None if self.ids is None else tuple(self.ids[index] for index in picked.tolist())
+        return self._runs(self.offsets[picked], self.lengths[picked], ids)
+
+    def _runs(
+        self, starts: NDArray[np.int64], lengths: NDArray[np.int64], ids: Ids | None
+    ) -> Sequences:
+        # Sequence i has `lengths[i]` rows from row `starts[i]` on.
+        rows = rows_of(starts, lengths)
         keys = None if self.table_keys is None else self.table_keys.rows(rows)
         return Sequences._trusted(
-            self.values[rows], offsets, self.schema, ids, self.inference_notes, keys
+            self.values[rows], offsets_of(lengths), self.schema, ids, self.inference_notes, keys
         )
+
+    def slices(self, start: int | None = None, stop: int | None = None) -> Sequences:
+        """Slices `[start:stop]` of every sequence; `slices(None, -3)` leaves out the last three.
+
+        The bounds are those of a Python slice. Every sequence has to keep at least one slice.
+        """
+        starts, lengths = cut(Ragged(self.offsets, self.ids), start, stop)
+        return self._runs(starts, lengths, self.ids)
 
     # Changing
 
@@ -360,12 +352,7 @@ class Sequences:
         An order column read from a table does not tell the order of the new slices and is
         dropped; `to_table` then numbers the slices.
         """
-        try:
-            steps = operator.index(steps)
-        except TypeError:
-            raise DataError(f"`steps` must be a whole number, found {steps!r}.") from None
-        if steps < 0:
-            raise DataError(f"`steps` must not be negative, found {steps}.")
+        steps = whole_number(steps, "steps", DataError, least=0)
         offsets = self.offsets + steps * np.arange(self.num_sequences + 1)
         values = np.full((int(offsets[-1]), self.num_variables), np.nan)
         shift = steps * np.repeat(np.arange(self.num_sequences), self.lengths)
@@ -406,6 +393,4 @@ class Sequences:
         if self.inference_notes:
             return self.inference_notes[column]
         variable = self.schema[column]
-        if variable.kind is not Kind.CATEGORICAL:
-            return f"{variable.name}: {variable.kind}"
-        return f"{variable.name}: {variable.kind} ({shortened(variable.categories)})"
+        return f"{variable.name}: {in_words(variable)}"

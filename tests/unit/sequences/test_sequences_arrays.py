@@ -83,6 +83,12 @@ def test_columns_of_different_types_are_read_each_by_itself() -> None:
     )
 
 
+def test_booleans_beside_numbers_stay_booleans_in_every_sequence() -> None:
+    schema = Schema((Variable.continuous("x"), Variable.categorical("on", (False, True))))
+    batch = Sequences.from_arrays([[[0.5, False]], [[None, None], [1.5, True]]], schema=schema)
+    np.testing.assert_array_equal(batch.values, [[0.5, 0], [np.nan, np.nan], [1.5, 1]])
+
+
 def test_strings_of_numpy_are_text() -> None:
     batch = Sequences.from_arrays([np.array(["b", "a", "b"])])
     assert batch.schema[0].categories == ("a", "b")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,6 +134,33 @@ def test_extended_appends_missing_slices_to_each_sequence() -> None:
 def test_extended_by_no_whole_number_is_refused(steps: int) -> None:
     with pytest.raises(DataError, match="`steps`"):
         make_batch().extended(steps)
+
+
+@pytest.mark.parametrize(
+    ("start", "stop"), [(None, None), (1, None), (None, -1), (-2, None), (0, 99), (-99, 2), (1, -1)]
+)
+def test_slices_cuts_every_sequence_as_a_python_slice_does(
+    start: int | None, stop: int | None
+) -> None:
+    batch = make_batch()[1:].extended(2)
+    found = batch.slices(start, stop)
+    for kept, whole in zip(found, batch, strict=True):
+        np.testing.assert_array_equal(kept, whole[start:stop])
+    assert (found.ids, found.schema) == (("q", "r"), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "text"),
+    [
+        (None, -1, r"\[None:-1\] leaves nothing of sequence 0 \(id 'p'\), which has 1"),
+        (2, None, r"sequence 0 \(id 'p'\)"),
+        (1.0, None, "`start` must be a whole number"),
+        (None, "1", "`stop` must be a whole number"),
+    ],
+)
+def test_slices_that_cannot_be_cut_are_refused(start: Any, stop: Any, text: str) -> None:
+    with pytest.raises(DataError, match=text):
+        make_batch().slices(start, stop)
 
 
 def test_select_keeps_the_named_variables_in_the_order_named() -> None:

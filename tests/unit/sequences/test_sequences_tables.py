@@ -145,6 +145,12 @@ def test_order_values_follow_a_selection_and_are_dropped_by_extension() -> None:
     assert columns_of(batch[1:].extended(1).to_table())["time"] == [0, 1, 2]
 
 
+def test_order_values_follow_the_slices_that_are_kept() -> None:
+    table = pd.DataFrame({"id": [1, 1, 2, 2], "t": [5, 6, 7, 8], "x": [0, 1, 1, 0]})
+    kept = Sequences.from_table(table, sequence="id", order="t").slices(1)
+    assert kept.to_table()["t"].tolist() == [6, 8]
+
+
 def test_ordered_categories_sort_an_order_column() -> None:
     months = ["Mar", "Jan", "Feb"]
     calendar = ["Jan", "Feb", "Mar"]
@@ -337,7 +343,7 @@ def test_other_objects_are_no_tables() -> None:
     for other in ({"id": [1]}, [[1]], pd.Series([1])):
         with pytest.raises(DataError, match="`table` must be a data frame"):
             Sequences.from_table(other, sequence="id")
-    with pytest.raises(DataError, match="use `from_table`"):
+    with pytest.raises(DataError, match=r"use `Sequences\.from_table`"):
         Sequences.from_arrays(pd.DataFrame({"x": [1]}))
 
 

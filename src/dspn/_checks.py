@@ -1,0 +1,95 @@
+"""Rules that arguments of many functions share; every error names the argument that breaks one."""
+
+import operator
+import reprlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from dspn._arrays import Floats, Ints
+from dspn.errors import DspnError
+
+
+def require_type(
+    value: object, kind: type, argument: str, error: type[DspnError], *, remedy: str = ""
+) -> None:
+    """Raises unless the value is of the type; `remedy` says where to get one."""
+    if not isinstance(value, kind):
+        hint = f"; {remedy}" if remedy else ""
+        raise error(f"`{argument}` must be a {kind.__name__}, found {type(value).__name__}{hint}.")
+
+
+def checked_rng(rng: Any, error: type[DspnError]) -> np.random.Generator:
+    """The generator; a seed or a generator of NumPy's older kind is refused."""
+    require_type(
+        rng, np.random.Generator, "rng", error, remedy="give numpy.random.default_rng(seed)"
+    )
+    generator: np.random.Generator = rng
+    return generator
+
+
+def whole_number(
+    value: Any, argument: str, error: type[DspnError], *, least: int | None = 1
+) -> int:
+    """The value as an int, NumPy's integers included; a float is none, whatever its value."""
+    bound = "" if least is None else f" of at least {least}"
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise error(
+            f"`{argument}` must be a whole number{bound}, but is {reprlib.repr(value)} of type "
+            f"{type(value).__name__}; give an int."
+        ) from None
+    if least is not None and number < least:
+        raise error(
+            f"`{argument}` must be a whole number{bound}, but is {number}; give a larger one."
+        )
+    return number
+
+
+def whole_numbers(values: Any, argument: str, error: type[DspnError], *, least: int = 1) -> Ints:
+    """A one-dimensional array of whole numbers; floats without a fraction count as whole."""
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError):
+        array = np.empty((0, 0))
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iuf"):
+        raise error(
+            f"`{argument}` must be a one-dimensional list of whole numbers, found "
+            f"{type(values).__name__} of shape {array.shape} and type {array.dtype}."
+        )
+    fits = np.isfinite(array) & (array == np.floor(array)) & (array >= least)
+    if not fits.all():
+        index = int(np.argmin(fits))
+        raise error(
+            f"`{argument}` must be whole numbers of at least {least}, but entry {index} is "
+            f"{array[index]}."
+        )
+    return array.astype(np.int64)
+
+
+def indices(values: Iterable[int], argument: str, error: type[DspnError]) -> tuple[int, ...]:
+    """The values as a tuple of ints."""
+    try:
+        return tuple(map(operator.index, values))
+    except TypeError as reason:
+        raise error(
+            f"`{argument}` must be a list of whole numbers, but is {reprlib.repr(values)} "
+            f"({reason}); give ints."
+        ) from None
+
+
+def float_array(values: Any, argument: str, error: type[DspnError], *, remedy: str = "") -> Floats:
+    """The values as a float64 array; the array itself where it is one."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError(f"their type is {array.dtype}")
+        return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as reason:
+        hint = f"; {remedy}" if remedy else ""
+        raise error(
+            f"`{argument}` must be numbers, as many in every row, but cannot be read as such: "
+            f"{str(reason).rstrip('.')}{hint}."
+        ) from None
