@@ -74,7 +74,7 @@ test: $(WARMED)
 	$(call run_all,$(lint)$(newline)$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal$(newline)$(documentation))
 
 bench: $(WARMED)
-	@echo 'see benchmarks/'
+	@$(BIN)/python -m benchmarks.run $(BENCH)
 
 clean:
 	rm -rf docs/_build build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -169,17 +169,21 @@ class _Sweep:
 
 
 def growth(scale: Scale, effort: Effort, say: Say) -> Iterator[Growth]:
-    """Time against slices, sequences and edges, each doubled five times."""
-    first, count = (25, 50) if scale.quick else (125, 200)
+    """Time against slices, sequences and edges, each doubled five times.
+
+    Even the smallest chain has each distinct slice twice or more, and the irregular templates have
+    few slices that repeat: each sweep stays with one way of evaluating slices.
+    """
+    count = 200 if scale.quick else 500
     for sweep in (
         _Sweep(
-            "slices", f"{count} sequences, k = 16", lambda p, _: (_chain(count, 20 * p), 20 * p)
+            "slices", f"{count} sequences, k = 16", lambda p, _: (_chain(count, 40 * p), 40 * p)
         ),
-        _Sweep("sequences", "40 slices, k = 16", lambda p, _: (_chain(first * p, 40), first * p)),
+        _Sweep("sequences", "40 slices, k = 16", lambda p, _: (_chain(count * p, 40), count * p)),
         _Sweep(
             "edges",
-            f"{count} x 20..60, irregular",
-            lambda p, folder: _irregular_case(count, p / 2, folder, p),
+            "50 x 20..60, irregular",
+            lambda p, folder: _irregular_case(50, p / 2, folder, p),
         ),
     ):
         say(f"growth with {sweep.size}")

@@ -21,10 +21,13 @@ from benchmarks.results import Results
 _COLOURS: Final = {True: "#3a7d5d", False: "#c8553d", None: "#8a96a3"}
 _INK: Final = "#20262d"
 _ROW_INCHES: Final = 0.27
+_FEW: Final = 200
 
 
 def _label(row: Row) -> str:
-    return f"({row.group}) {TASK_NAMES[row.task]}, k = {row.num_states}"
+    label = f"({row.group}) {TASK_NAMES[row.task]}, k = {row.num_states}"
+    few = row.num_sequences <= _FEW
+    return f"{label}, {row.num_sequences} sequence{'s'[: row.num_sequences - 1]}" if few else label
 
 
 def _panel(axes: Axes, rows: list[Row], peer: str, right: float) -> None:
@@ -74,7 +77,8 @@ def save_plot(results: Results, file: Path) -> bool:
         _separate_cases(axes, rows)
     panels[0].set_yticks(range(len(rows)), [_label(row) for row in rows])
     panels[0].set_ylim(len(rows) - 0.4, -0.6)
-    figure.suptitle("Time of the peer over the time of dspn, one thread each", color=_INK)
+    small = " (quick run: small data, floors do not apply)" if results.quick else ""
+    figure.suptitle(f"Time of the peer over the time of dspn, one thread each{small}", color=_INK)
     figure.legend(
         handles=[
             Patch(color=_COLOURS[True], label="floor reached"),

@@ -287,7 +287,7 @@ def _starts(results: Results) -> Section:
         met = memory.peak_mib <= memory.ceiling_mib
         name = (
             f"peak memory of an EM iteration over process and data; {memory.setting}; data "
-            f"{memory.data_mib:.0f} MiB; {memory.kernels_mib:.0f} MiB of the peak are loaded kernels"
+            f"{memory.data_mib:.0f} MiB; {memory.kernels_mib:.0f} MiB of it are loaded kernels"
         )
         limit = f"<= {memory.ceiling_mib:g} MiB{_verdict(met)}"
         rows.append((name, f"{memory.peak_mib:.0f} MiB", limit))
@@ -324,8 +324,8 @@ def _problems(results: Results) -> list[str]:
     busy = [m for row in results.rows for m in row.measurements.values() if _was_busy(m)]
     if busy:
         found.append(
-            f"{len(busy)} of the fastest runs had less than {_BUSY:.0%} of a processor: the machine "
-            "was busy with other work, measure again when it is quiet"
+            f"{len(busy)} of the fastest runs had less than {_BUSY:.0%} of a processor: the "
+            "machine was busy with other work, measure again when it is quiet"
         )
     if results.quick:
         found.append("a quick run: smaller data, few repeats; floors are meant for the full one")

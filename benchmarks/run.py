@@ -30,6 +30,7 @@ _GROUPS: Final = {
     "memory": "peak memory of an EM iteration",
 }
 _SMOKE: Final = "smoke"
+_PLOT: Final = "ratios.png"
 
 
 def _arguments() -> argparse.Namespace:
@@ -37,6 +38,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small data and few repeats")
     parser.add_argument("--jobs", default=",".join(_GROUPS), help=f"some of {listed}")
+    parser.add_argument("--states", default="", help="only these k of the jobs a, b and d: 8,32")
     parser.add_argument("--peers", default=",".join(PEERS), help=f"some of {', '.join(PEERS)}")
     parser.add_argument(
         "--no-install",
@@ -54,12 +56,18 @@ def _arguments() -> argparse.Namespace:
     return found
 
 
-def _write(results: Results, out: Path) -> None:
-    """JSON, Markdown and the plot of what there is so far."""
+def _keep(results: Results, out: Path) -> None:
+    """What there is so far, so that an interrupted run has not been for nothing."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "results.json").write_text(json.dumps(results.to_json(), indent=1) + "\n")
-    plotted = save_plot(results, out / "ratios.png")
-    (out / "report.md").write_text(to_markdown(results, "ratios.png" if plotted else None))
+    (out / "report.md").write_text(to_markdown(results, None))
+
+
+def _finish(results: Results, out: Path) -> None:
+    """JSON, the plot, and the report that shows it."""
+    _keep(results, out)
+    plotted = save_plot(results, out / _PLOT)
+    (out / "report.md").write_text(to_markdown(results, _PLOT if plotted else None))
 
 
 def _prepared(arguments: argparse.Namespace, console: Console) -> Results:
@@ -75,14 +83,15 @@ def _prepared(arguments: argparse.Namespace, console: Console) -> Results:
 
 def _measure(arguments: argparse.Namespace, results: Results, say: Callable[[str], None]) -> None:
     wanted, out = set(arguments.jobs), arguments.out
+    states = {int(k) for k in arguments.states.split(",") if k}
     scale = jobs.Scale(arguments.quick)
     effort = Effort.quick() if arguments.quick else Effort()
     opponents = competitors(results.environments)
     for job in jobs.comparisons(scale):
-        if job.group in wanted:
+        if job.group in wanted and (not states or job.num_states in states):
             for row in compare(job, opponents, effort, say):
                 results.rows.append(row)
-                _write(results, out)
+                _keep(results, out)
     if "c" in wanted:
         results.rows.extend(alone.irregular(scale, effort, say))
     if "e" in wanted:
@@ -106,7 +115,7 @@ def main() -> None:
 
     results = _prepared(arguments, console)
     _measure(arguments, results, say)
-    _write(results, arguments.out)
+    _finish(results, arguments.out)
     show(results, console)
     console.print(f"Written to {arguments.out}", markup=False)
 

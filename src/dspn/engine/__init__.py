@@ -1,4 +1,7 @@
-"""Runs a DSPN: its template compiled to arrays, evaluated by compiled kernels over blocks of sequences."""
+"""Runs a DSPN: its template compiled to arrays.
+
+Evaluated by compiled kernels over blocks of sequences.
+"""
 
 from dspn.engine.passes import (
     Likelihood,

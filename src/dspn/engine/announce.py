@@ -1,4 +1,4 @@
-"""Tells the user, once, that kernels are being compiled and that this is not how fast things usually are."""
+"""Tells the user, once, that kernels are being compiled."""
 
 import sys
 from functools import cache

@@ -1,4 +1,7 @@
-"""The two number systems the passes run in, behind one interface: linear with exponents, and logarithms."""
+"""The two number systems the passes run in, behind one interface.
+
+Linear with exponents, and logarithms.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -61,7 +64,10 @@ def new_state(program: Program, width: int, value: float) -> State:
 
 
 class TopValues(NamedTuple):
-    """Log value of the root for each lane, values of the top network's rows, and whether something underflowed."""
+    """Log value of the root for each lane, values of the top network's rows.
+
+    And whether something underflowed.
+    """
 
     log_value: Floats
     rows: Floats
@@ -85,18 +91,33 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def slice_values(
-        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, out: Coefficients
+        self,
+        program: Program,
+        bottom: bool,
+        tables: LeafTables,
+        codes: Codes,
+        rows: Ints,
+        out: Coefficients,
     ) -> bool:
         """Coefficients of the slices `rows` of the data."""
 
     @abstractmethod
     def slice_flows(
-        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, shift: Ints, seeds: Floats,
-        edges: EdgeFlows = NO_EDGES, weight: Floats | None = None,
+        self,
+        program: Program,
+        bottom: bool,
+        tables: LeafTables,
+        codes: Codes,
+        rows: Ints,
+        shift: Ints,
+        seeds: Floats,
+        edges: EdgeFlows = NO_EDGES,
+        weight: Floats | None = None,
     ) -> LeafFlows:
         """Posteriors of the leaves of the slices `rows`, from the seeds of their coefficients.
 
-        Adds the flows of the slice part's sums to `edges`; logarithmic seeds count with the slice's `weight` there.
+        Adds the flows of the slice part's sums to `edges`; logarithmic seeds count with the slice's
+        `weight` there.
         """
 
     @abstractmethod
@@ -105,7 +126,13 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def upward(
-        self, program: Program, given: Coefficients, batch: Batch, segment: Segment, state: State, store: Floats
+        self,
+        program: Program,
+        given: Coefficients,
+        batch: Batch,
+        segment: Segment,
+        state: State,
+        store: Floats,
     ) -> bool:
         """Moves the state up through a segment; a non-empty store receives every input vector."""
 
@@ -134,7 +161,10 @@ class Arithmetic(ABC):
         weight: Floats | None = None,
         edges: EdgeFlows = NO_EDGES,
     ) -> bool:
-        """Moves derivatives down through a segment, writes its flows and adds to those of the edges."""
+        """Moves derivatives down through a segment.
+
+        Writes its flows and adds to those of the edges.
+        """
 
 
 def _new_leaf_flows(program: Program, count: int) -> LeafFlows:
@@ -159,7 +189,13 @@ class Linear(Arithmetic):
         return program.weights(bottom)
 
     def slice_values(
-        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, out: Coefficients
+        self,
+        program: Program,
+        bottom: bool,
+        tables: LeafTables,
+        codes: Codes,
+        rows: Ints,
+        out: Coefficients,
     ) -> bool:
         """See `slices.slice_values`."""
         return underflows(
@@ -176,8 +212,16 @@ class Linear(Arithmetic):
         )
 
     def slice_flows(
-        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, shift: Ints, seeds: Floats,
-        edges: EdgeFlows = NO_EDGES, weight: Floats | None = None,
+        self,
+        program: Program,
+        bottom: bool,
+        tables: LeafTables,
+        codes: Codes,
+        rows: Ints,
+        shift: Ints,
+        seeds: Floats,
+        edges: EdgeFlows = NO_EDGES,
+        weight: Floats | None = None,
     ) -> LeafFlows:
         """See `slices.slice_flows`."""
         found = _new_leaf_flows(program, rows.size)
@@ -202,7 +246,13 @@ class Linear(Arithmetic):
         return new_state(program, width, 1.0)
 
     def upward(
-        self, program: Program, given: Coefficients, batch: Batch, segment: Segment, state: State, store: Floats
+        self,
+        program: Program,
+        given: Coefficients,
+        batch: Batch,
+        segment: Segment,
+        state: State,
+        store: Floats,
     ) -> bool:
         """See `upward.upward`."""
         weights = self.weights(program, segment.bottom).mix_part
@@ -221,7 +271,7 @@ class Linear(Arithmetic):
         )
 
     def top(self, program: Program, state: State) -> TopValues:
-        """log root = log(top value) + exponents of the groups it reads + scale."""
+        """Log root = log(top value) + exponents of the groups it reads + scale."""
         operations = program.top.part.operations
         rows = np.empty((operations.num_rows, state.v.shape[1]))
         value = np.empty(state.v.shape[1])
@@ -307,7 +357,13 @@ class Logarithmic(Arithmetic):
         return program.weights(bottom).logarithms
 
     def slice_values(
-        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, out: Coefficients
+        self,
+        program: Program,
+        bottom: bool,
+        tables: LeafTables,
+        codes: Codes,
+        rows: Ints,
+        out: Coefficients,
     ) -> bool:
         """See `logarithmic.log_slice_values`."""
         logarithmic.log_slice_values(
@@ -322,8 +378,16 @@ class Logarithmic(Arithmetic):
         return False
 
     def slice_flows(
-        self, program: Program, bottom: bool, tables: LeafTables, codes: Codes, rows: Ints, shift: Ints, seeds: Floats,
-        edges: EdgeFlows = NO_EDGES, weight: Floats | None = None,
+        self,
+        program: Program,
+        bottom: bool,
+        tables: LeafTables,
+        codes: Codes,
+        rows: Ints,
+        shift: Ints,
+        seeds: Floats,
+        edges: EdgeFlows = NO_EDGES,
+        weight: Floats | None = None,
     ) -> LeafFlows:
         """See `logarithmic.log_slice_flows`."""
         found = _new_leaf_flows(program, rows.size)
@@ -346,7 +410,13 @@ class Logarithmic(Arithmetic):
         return new_state(program, width, 0.0)
 
     def upward(
-        self, program: Program, given: Coefficients, batch: Batch, segment: Segment, state: State, store: Floats
+        self,
+        program: Program,
+        given: Coefficients,
+        batch: Batch,
+        segment: Segment,
+        state: State,
+        store: Floats,
     ) -> bool:
         """See `logarithmic.log_upward`."""
         weights = self.weights(program, segment.bottom).mix_part

@@ -12,7 +12,8 @@ from dspn.sequences import Sequences
 from dspn.structure.network import Root
 
 LANES: Final = 64
-_SEGMENT_BYTES: Final = 8 << 20
+_SEGMENT_BYTES: Final = 8 << 20  # for what passes keep of a segment
+_CACHED_BYTES: Final = 1 << 20  # for what is computed for a segment and read right after
 
 
 @final
@@ -52,7 +53,10 @@ class Block:
 
 
 def blocks(data: Sequences, root: Root, lanes: int = LANES) -> list[Block]:
-    """All sequences, longest first, in blocks of `lanes`; position 0 is the slice farthest from the root."""
+    """All sequences, longest first, in blocks of `lanes`.
+
+    Position 0 is the slice farthest from the root.
+    """
     lengths = np.diff(data.offsets)
     order = np.argsort(-lengths, kind="stable")
     found = []
@@ -86,10 +90,16 @@ class Segment:
         return self.p1 - self.p0
 
 
-def segments(block: Block, floats_per_slice: int, *, untied: bool) -> list[Segment]:
-    """Cuts positions so that `floats_per_slice` numbers for every slice stay within a fixed number of bytes."""
+def segments(
+    block: Block, floats_per_slice: int, *, untied: bool, cached: bool = False
+) -> list[Segment]:
+    """Cuts positions so that `floats_per_slice` numbers.
+
+    For every slice stay within a fixed number of bytes.
+    """
     found = [Segment(0, 1, True)] if untied else []
-    step = max(1, _SEGMENT_BYTES // (8 * block.width * max(floats_per_slice, 1)))
+    most = _CACHED_BYTES if cached else _SEGMENT_BYTES
+    step = max(1, most // (8 * block.width * max(floats_per_slice, 1)))
     if floats_per_slice == 0:
         step = block.num_positions
     for p0 in range(len(found), block.num_positions, step):

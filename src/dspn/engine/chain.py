@@ -1,4 +1,7 @@
-"""Chains: templates whose mix part is a coefficient times a matrix product, run by `kernels.chain`."""
+"""Chains: templates whose mix part is a coefficient times a matrix product.
+
+Run by `kernels.chain`.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +13,7 @@ import numpy as np
 from dspn._arrays import Floats, Ints
 from dspn.engine.arithmetic import Arithmetic, Linear, new_state
 from dspn.engine.blocks import Block, Segment
+from dspn.engine.coding import Codes
 from dspn.engine.job import Given, Job
 from dspn.engine.kernels import chain, products
 from dspn.engine.kernels.tile import VECTOR
@@ -26,7 +30,10 @@ def is_chain(program: Program) -> bool:
 
 
 class ChainGiven(NamedTuple):
-    """Coefficients in padded columns, their log scale, and whether one lost an entry to the range of numbers."""
+    """Coefficients in padded columns, their log scale.
+
+    And whether one lost an entry to the range of numbers.
+    """
 
     values: Floats
     scale: Floats
@@ -34,7 +41,7 @@ class ChainGiven(NamedTuple):
 
 
 def _times(a: Floats, b: Floats) -> tuple[Floats, bool]:
-    """a * b, and whether it underflowed."""
+    """A * b, and whether it underflowed."""
     try:
         with np.errstate(under="raise"):
             return a * b, False
@@ -43,7 +50,10 @@ def _times(a: Floats, b: Floats) -> tuple[Floats, bool]:
 
 
 class _ChunkTables(NamedTuple):
-    """`values[first[q] + code]`: product of the leaves of chunk q; the sum of their log divisors beside it."""
+    """`values[first[q] + code]`: product of the leaves of chunk q.
+
+    The sum of their log divisors beside it.
+    """
 
     values: Floats
     first: Ints
@@ -54,7 +64,10 @@ class _ChunkTables(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """A program's mix part in padded columns: `columns[r]` is the column of input (and output) row r."""
+    """A program's mix part in padded columns.
+
+    `columns[r]` is the column of input (and output) row r.
+    """
 
     program: Program
 
@@ -75,7 +88,10 @@ class Chain:
     def columns(self) -> Ints:
         """Column of each input row."""
         starts = self.program.template.mix_part.operations.group_start
-        own = [self.shape.column[g] + np.arange(starts[g + 1] - starts[g]) for g in range(len(starts) - 1)]
+        own = [
+            self.shape.column[g] + np.arange(starts[g + 1] - starts[g])
+            for g in range(len(starts) - 1)
+        ]
         return np.concatenate(own)
 
     @cached_property
@@ -85,7 +101,10 @@ class Chain:
         return operations.op_child[::2] - operations.num_inputs
 
     def matrix(self, weights: Weights, *, transposed: bool, padding: float = 0.0) -> Floats:
-        """The groups' matrices, flat: rows are inputs (so that v W is a row), or outputs when transposed."""
+        """The groups' matrices, flat: rows are inputs (so that v W is a row).
+
+        Or outputs when transposed.
+        """
         operations = self.program.template.mix_part.operations
         pieces = []
         for group, size in enumerate(self.sizes):
@@ -110,14 +129,15 @@ class Chain:
         out[:, self.columns] = by_slice[:, self.loads]
         return ChainGiven(out, given.coefficients.scale, given.lossy)
 
-    def products(self, job: Job, arithmetic: Arithmetic, bottom: bool) -> ChainGiven:
-        """Coefficients of all distinct slices where they are products of leaves, chunk by chunk of variables."""
+    def products(
+        self, job: Job, arithmetic: Arithmetic, bottom: bool, numbers: Codes
+    ) -> ChainGiven:
+        """Coefficients that are products of leaves; `numbers` are the slices' joint codes by chunk."""
         if job.coding.follows_schema:
-            key = ("chunks", arithmetic, bottom, job.best)
+            key = ("chunks", arithmetic, bottom, job.best, *job.coding.widths.tolist())
             tables = self.program.kept(key, lambda: self._chunk_tables(job, arithmetic, bottom))
         else:
             tables = self._chunk_tables(job, arithmetic, bottom)
-        numbers = job.coding.chunks.numbers
         out = np.empty((len(numbers), self.shape.width))
         scale = np.zeros(len(out))
         if not isinstance(arithmetic, Linear):
@@ -137,11 +157,14 @@ class Chain:
         return ChainGiven(out, scale, lossy or tables.lossy)
 
     def _chunk_tables(self, job: Job, arithmetic: Arithmetic, bottom: bool) -> _ChunkTables:
-        """Products of the leaves of each chunk for all its joint codes, padding at zero probability."""
+        """Products of the leaves of each chunk for all its joint codes.
+
+        Padding at zero probability.
+        """
         leaf, lossy = job.shared_tables(arithmetic, bottom)
         one = 1.0 if arithmetic.is_linear else 0.0
         pieces, divisors = [], []
-        for chunk in job.coding.chunks.factors:
+        for chunk in job.coding.chunks:
             table, divisor = np.full((1, self.shape.width), one), np.zeros(1)
             for factor in chunk:
                 own = self._leaf_columns(job, leaf, factor, one)
@@ -164,12 +187,15 @@ class Chain:
         return _ChunkTables(values, first, np.concatenate(divisors), lossy)
 
     def _leaf_columns(self, job: Job, leaf: LeafTables, factor: int, one: float) -> Floats:
-        """Densities of one variable by code, in the columns of the outputs; 1 where an output lacks it."""
+        """Densities of one variable by code, in the columns of the outputs.
+
+        1 where an output lacks it.
+        """
         factors = self.program.template.factors
         assert factors is not None
         loads = factors[self.loads, job.coding.factor_of.index(factor)]
         used = loads >= 0
-        width = job.coding.values[factor].size
+        width = int(job.coding.widths[factor])
         own = np.full((width, self.shape.width), one)
         places = leaf.start[loads[used]] + np.arange(width)[:, None]
         own[:, self.columns[used]] = leaf.values[places]
@@ -205,21 +231,30 @@ class ChainRun:
         self._shared: dict[bool, ChainGiven] = {}
 
     def prepare(self, *, transposed: bool = False) -> None:
-        """Makes what all blocks share (with `transposed` for passes down too), so that threads only read it."""
+        """Makes what all blocks share (with `transposed` for passes down too).
+
+        So that threads only read it.
+        """
         job, factors = self.job, self.job.program.template.factors
         for bottom in {False, job.program.untied}:
             for way in {False, transposed}:
                 self.matrix(bottom, transposed=way)
             if not job.numbers.size:
                 job.shared_tables(self.arithmetic, bottom)
+                if job.coding.is_complete:
+                    _ = job.coding.row_chunks
             elif factors is None:
                 given = job.shared_given(self.arithmetic, bottom)
                 self._shared[bottom] = self.chain.expanded(given, self.padding)
             else:
-                self._shared[bottom] = self.chain.products(job, self.arithmetic, bottom)
+                numbers = job.coding.distinct_chunks
+                self._shared[bottom] = self.chain.products(
+                    job, self.arithmetic, bottom, numbers
+                )
 
     def matrix(self, bottom: bool, *, transposed: bool) -> Floats:
         """Matrices of the bottom network or of the template."""
+
         def make() -> Floats:
             weights = self.arithmetic.weights(self.job.program, bottom).mix_part
             return self.chain.matrix(weights, transposed=transposed, padding=self.padding)
@@ -228,10 +263,18 @@ class ChainRun:
         return self.job.program.kept(key, make)
 
     def given(self, block: Block, segment: Segment) -> ChainGiven:
-        """Coefficients for one segment of one block: those of all distinct slices, or of its places."""
-        if self.job.numbers.size:
+        """Coefficients for one segment of one block.
+
+        Those of all distinct slices, or of its places.
+        """
+        job = self.job
+        if job.numbers.size:
             return self._shared[segment.bottom]
-        return self.chain.expanded(self.job.given(self.arithmetic, block, segment), self.padding)
+        if job.coding.is_complete and job.program.template.factors is not None:
+            rows = block.rows(segment.p0, segment.p1)[0].ravel()
+            numbers = job.coding.row_chunks[rows]
+            return self.chain.products(job, self.arithmetic, segment.bottom, numbers)
+        return self.chain.expanded(job.given(self.arithmetic, block, segment), self.padding)
 
     def shared(self, bottom: bool) -> ChainGiven:
         """Coefficients of all distinct slices."""
@@ -289,7 +332,10 @@ class ChainRun:
 
 @final
 class ChainAscent:
-    """An upward pass of a chain that remembers the state below every segment, so that each can be run again."""
+    """An upward pass of a chain that remembers the state below every segment.
+
+    So that each can be run again.
+    """
 
     def __init__(self, run: ChainRun, block: Block) -> None:
         self.run = run
@@ -297,11 +343,12 @@ class ChainAscent:
         self.segments = run.job.segments(block, keep_flows=True)
         self.below: list[ChainState] = []
         self.lossy = False
-        # A single segment is kept as it is climbed; otherwise each is climbed again on the way down.
+        # A single segment is kept as it is climbed; otherwise each is climbed again on the way
+        # down.
         self._only = self._new_store(self.segments[0]) if len(self.segments) == 1 else _NO_STORE
         state = run.start(block.width)
         for segment in self.segments:
-            self.below.append(ChainState(*(array.copy() for array in state)))
+            self.below.append(state.copy())
             self.lossy = run.upward(block, segment, state, self._only) or self.lossy
         top = run.arithmetic.top(run.job.program, run.to_state(state, block.width))
         self.log_values, self.top_values = top.log_value, top.rows
@@ -312,11 +359,14 @@ class ChainAscent:
         return np.zeros((segment.length + 1, rows, self.run.chain.shape.width))
 
     def from_the_top(self) -> Iterator[tuple[Segment, ChainGiven, Floats]]:
-        """Segments from the topmost down, each with its coefficients and the vectors around its positions."""
+        """Segments from the topmost down.
+
+        Each with its coefficients and the vectors around its positions.
+        """
         for segment, below in zip(reversed(self.segments), reversed(self.below), strict=True):
             store = self._only
             if not store.size:
                 store = self._new_store(segment)
-                state = ChainState(*(array.copy() for array in below))
+                state = below.copy()
                 self.run.upward(self.block, segment, state, store)
             yield segment, self.run.given(self.block, segment), store

@@ -1,4 +1,7 @@
-"""Integer codes of the entries whose values are few enough to be tabulated, and the distinct slices among them."""
+"""Integer codes of the entries whose values are few enough to be tabulated.
+
+And the distinct slices among them.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,12 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats, Ints
-from dspn.engine.kernels.coding import number_distinct, number_keys
+from dspn.engine.kernels.coding import (
+    category_codes,
+    has_missing,
+    number_chunks,
+    number_distinct,
+    number_keys,
+)
 from dspn.sequences import Kind, Sequences
 
 _MOST_COUNTS: Final = 4096  # more distinct counts than this are evaluated slice by slice
 _LARGEST_KEY: Final = 2**62
-_DIRECT_KEYS: Final = 1 << 22  # up to this many possible slices are marked in a table instead of sorted
+_DIRECT_KEYS: Final = (
+    1 << 22
+)  # up to this many possible slices are marked in a table instead of sorted
 _CHUNK: Final = 256  # most joint values of a chunk of variables
 
 Codes = NDArray[np.int32]
@@ -24,7 +35,10 @@ Codes = NDArray[np.int32]
 @final
 @dataclass(frozen=True, eq=False)
 class Distinct:
-    """`numbers[r]` is the number of the distinct slice at row r; slice u stands at row `rows[u]` and has `codes[u]`."""
+    """`numbers[r]` is the number of the distinct slice at row r.
+
+    Slice u stands at row `rows[u]` and has `codes[u]`.
+    """
 
     numbers: Codes
     rows: Ints
@@ -33,24 +47,12 @@ class Distinct:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Chunks:
-    """Factors in chunks with few joint values: `factors[q]` of chunk q, `numbers[u, q]` its joint code at slice u.
-
-    A joint code counts through the chunk's factors with the last one running fastest.
-    """
-
-    factors: tuple[tuple[int, ...], ...]
-    numbers: Codes
-
-
-@final
-@dataclass(frozen=True, eq=False)
 class Coding:
     """Codes of the tabulated variables of a batch, and what each code stands for.
 
-    `factor_of[v]` is the column of variable v, -1 where it is not tabulated. `values[f]` lists the values of factor f by
-    code; the last one is NaN, the code of a missing entry. `follows_schema`: codes are those of the categories, whatever
-    the data.
+    `factor_of[v]` is the column of variable v, -1 where it is not tabulated. `values[f]` lists the
+    values of factor f by code; the last one is NaN, the code of a missing entry. `follows_schema`:
+    codes are those of the categories, whatever the data.
     """
 
     data: Floats
@@ -62,17 +64,27 @@ class Coding:
     def codes(self) -> Codes:
         """Codes (slices, factors)."""
         codes = np.empty((len(self.data), len(self.values)), dtype=np.int32)
+        if self.follows_schema and self.is_complete:
+            category_codes(self.data, self.sizes, codes)
+            return codes
         for variable, factor in enumerate(self.factor_of):
-            if factor < 0:
-                continue
-            column, known = self.data[:, variable], self.values[factor]
-            observed = ~np.isnan(column)
-            codes[:, factor] = known.size - 1
-            if self.follows_schema:
-                codes[observed, factor] = column[observed]
-            else:
+            if factor >= 0:
+                column, known = self.data[:, variable], self.values[factor]
+                observed = ~np.isnan(column)
+                codes[:, factor] = known.size - 1
                 codes[observed, factor] = np.searchsorted(known[:-1], column[observed])
         return codes
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Number of values of each factor, not counting the missing one."""
+        return np.array([values.size - 1 for values in self.values], dtype=np.int64)
+
+    @cached_property
+    def widths(self) -> Ints:
+        """Number of codes that each factor needs: one more where an entry is missing."""
+        missing = has_missing(self.data)
+        return self.sizes + missing[[factor >= 0 for factor in self.factor_of]]
 
     @property
     def is_complete(self) -> bool:
@@ -82,8 +94,7 @@ class Coding:
     @cached_property
     def incomplete(self) -> Bools:
         """Which slices have a missing entry; only where every variable is tabulated."""
-        last = np.array([values.size - 1 for values in self.values])
-        seen: Bools = (self.distinct.codes == last).any(axis=1)[self.distinct.numbers]
+        seen: Bools = (self.distinct.codes == self.sizes).any(axis=1)[self.distinct.numbers]
         return seen
 
     @cached_property
@@ -99,25 +110,18 @@ class Coding:
     def _codes_at(self, rows: Ints) -> Codes:
         if not self.follows_schema:
             return self.codes[rows]
-        found = self.data[rows]
-        last = np.array([values.size - 1 for values in self.values], dtype=np.float64)
-        return np.where(np.isnan(found), last, found).astype(np.int32)
+        codes = np.empty((rows.size, len(self.values)), dtype=np.int32)
+        category_codes(self.data[rows], self.sizes, codes)
+        return codes
 
     def _category_keys(self) -> tuple[Ints | None, int]:
-        """Keys straight from the data, with digits for missing entries only where there are any."""
-        sizes = np.array([values.size - 1 for values in self.values], dtype=np.int64)
+        """Keys straight from the data; None where they would be too large."""
+        possible = prod(self.widths.tolist())
+        if possible > _LARGEST_KEY:
+            return None, 0
         keys = np.empty(len(self.data), dtype=np.int64)
-        missing = np.zeros(sizes.size, dtype=np.bool_)
-        widths = sizes
-        while True:
-            possible = prod(widths.tolist())
-            if possible > _LARGEST_KEY:
-                return None, 0
-            number_keys(self.data, sizes, widths, keys, missing)
-            needed = sizes + missing
-            if np.array_equal(needed, widths):
-                return keys, possible
-            widths = needed
+        number_keys(self.data, self.sizes, self.widths, keys)
+        return keys, possible
 
     def _keys_of_codes(self) -> tuple[Ints, int]:
         keys = np.zeros(len(self.codes), dtype=np.int64)
@@ -132,30 +136,41 @@ class Coding:
         return keys, possible
 
     @cached_property
-    def chunks(self) -> Chunks:
-        """Chunks of neighbouring factors, and the joint codes of the distinct slices."""
-        widths = [values.size for values in self.values]
-        chunks: list[list[int]] = [[]]
+    def chunks(self) -> tuple[tuple[int, ...], ...]:
+        """Neighbouring factors with few joint values."""
+        found: list[list[int]] = [[]]
         size = 1
-        for factor, width in enumerate(widths):
-            if chunks[-1] and size * width > _CHUNK:
-                chunks.append([])
+        for factor, width in enumerate(self.widths.tolist()):
+            if found[-1] and size * width > _CHUNK:
+                found.append([])
                 size = 1
-            chunks[-1].append(factor)
+            found[-1].append(factor)
             size *= width
-        codes = self.distinct.codes
-        numbers = np.zeros((len(codes), len(chunks)), dtype=np.int32)
-        for chunk, factors in enumerate(chunks):
-            for factor in factors:
-                numbers[:, chunk] = numbers[:, chunk] * widths[factor] + codes[:, factor]
-        return Chunks(tuple(map(tuple, chunks)), numbers)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def distinct_chunks(self) -> Codes:
+        """Joint codes (slices, chunks) of the distinct slices."""
+        return self._chunk_numbers(self.distinct.codes)
+
+    @cached_property
+    def row_chunks(self) -> Codes:
+        """Joint codes (slices, chunks) of all slices."""
+        return self._chunk_numbers(self.codes)
+
+    def _chunk_numbers(self, codes: Codes) -> Codes:
+        """A joint code counts through the chunk's factors with the last one running fastest."""
+        chunk_of = np.repeat(np.arange(len(self.chunks)), [len(own) for own in self.chunks])
+        numbers = np.zeros((len(codes), len(self.chunks)), dtype=np.int32)
+        number_chunks(codes, self.widths, chunk_of, numbers)
+        return numbers
 
 
 def _numbered(keys: Ints, possible: int) -> tuple[Codes, Ints]:
     """The number of the distinct key at every row, and a row for each distinct key."""
     if possible > max(_DIRECT_KEYS, 4 * keys.size):
         _, rows, numbers = np.unique(keys, return_index=True, return_inverse=True)
-        return numbers.astype(np.int32), rows.astype(np.int64)
+        return np.asarray(numbers, dtype=np.int32), np.asarray(rows, dtype=np.int64)
     place = np.full(possible, -1, dtype=np.int32)
     numbers = np.empty(keys.size, dtype=np.int32)
     rows = np.empty(min(keys.size, possible), dtype=np.int64)
@@ -170,7 +185,10 @@ def _count_values(column: Floats) -> Floats | None:
 
 
 def encode(data: Sequences, *, counts: bool = True) -> Coding:
-    """Codes of all categorical variables, and (unless told not to) of counts with few distinct values."""
+    """Codes of all categorical variables.
+
+    And (unless told not to) of counts with few distinct values.
+    """
     values: list[Floats] = []
     factor_of: list[int] = []
     follows_schema = True
@@ -187,7 +205,8 @@ def encode(data: Sequences, *, counts: bool = True) -> Coding:
     return Coding(data.values, tuple(factor_of), tuple(values), follows_schema)
 
 
-# Data are immutable, so their codes are a fact about them; keeping it saves more than a pass at few interfaces.
+# Data are immutable, so their codes are a fact about them; keeping it saves more than a pass at few
+# interfaces.
 _KNOWN: WeakKeyDictionary[Sequences, Coding] = WeakKeyDictionary()
 
 

@@ -1,12 +1,12 @@
 """Expected flows: how often every edge and leaf is used under the posterior, summed over a batch.
 
-`expected_flows` is pure and its results add up over shards of the data, so threads, processes or machines can share the
-work. A batch is cut into a fixed number of shards whatever the number of threads, and sums run in the order of the shards,
-so the result does not depend on how the work was spread.
+`expected_flows` is pure and its results add up over shards of the data, so threads, processes or
+machines can share the work. A batch is cut into a fixed number of shards whatever the number of
+threads, and sums run in the order of the shards, so the result does not depend on how the work was
+spread.
 """
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
@@ -22,7 +22,7 @@ from dspn.engine.kernels.products import add_to_chunks
 from dspn.engine.passes import Ascent, Climber, doubtful_lanes
 from dspn.engine.program import Program
 from dspn.engine.records import ChainFlows, EdgeFlows, Flows
-from dspn.engine.threads import num_threads
+from dspn.engine.threads import in_threads
 from dspn.errors import EvidenceError
 from dspn.sequences import Sequences
 
@@ -33,7 +33,10 @@ _NONE: Final = np.empty(0)
 @final
 @dataclass(frozen=True, eq=False)
 class NetworkFlows:
-    """Expected counts of sum edges, in the order of the weights, and of leaves: (leaves, statistics) for each bank."""
+    """Expected counts of sum edges, in the order of the weights, and of leaves.
+
+    (leaves, statistics) for each bank.
+    """
 
     weights: Floats
     leaves: tuple[Floats, ...]
@@ -47,7 +50,10 @@ class NetworkFlows:
 @final
 @dataclass(frozen=True, eq=False)
 class ExpectedFlows:
-    """Flows of the template, of the top, and of the bottom network where it has its own parameters."""
+    """Flows of the template, of the top.
+
+    And of the bottom network where it has its own parameters.
+    """
 
     template: NetworkFlows
     top: NetworkFlows
@@ -114,7 +120,10 @@ class _Sums:
             self.leaves[variable][layout.load_member[loads]] += posterior[loads] @ statistics
 
     def add_outputs(self, variable: int, posterior: Floats, values: Floats, factors: Ints) -> None:
-        """Adds posteriors (slices, outputs) of products of leaves; `factors[o, v]` is output o's leaf of a variable."""
+        """Adds posteriors (slices, outputs) of products of leaves.
+
+        `factors[o, v]` is output o's leaf of a variable.
+        """
         layout = self.job.program.template
         used = factors[:, variable] >= 0
         if used.any():
@@ -123,7 +132,10 @@ class _Sums:
             np.add.at(self.leaves[variable], members, posterior[:, used].T @ statistics)
 
     def network_flows(self, bottom: bool) -> NetworkFlows:
-        """All sums in the order of the network's parameters; edge counts are multiplied by their weights."""
+        """All sums in the order of the network's parameters.
+
+        Edge counts are multiplied by their weights.
+        """
         template = self.job.program.template
         weights = np.zeros(self.job.program.network.template.num_weights)
         own = self.job.program.weights(bottom)
@@ -175,9 +187,7 @@ class _ShardSums:
         self.top[part.weights.op_edge] += used * program.top_weights.op[places]
 
 
-def _add_general(
-    shard: _ShardSums, ascent: Ascent, weight: Floats, *, dry: bool = False
-) -> Floats:
+def _add_general(shard: _ShardSums, ascent: Ascent, weight: Floats, *, dry: bool = False) -> Floats:
     """Adds the flows of an ascent's block (unless dry); returns the least mass of each lane."""
     job, block, arithmetic = shard.job, ascent.block, ascent.arithmetic
     least = np.full(block.width, np.inf)
@@ -243,7 +253,10 @@ def _add_places(
 
 
 def _finish_seeds(sums: _Sums, seeds: Floats, bottom: bool) -> None:
-    """Carries the summed seeds (slices, coefficients) of all distinct slices down to their leaves."""
+    """Carries the summed seeds (slices.
+
+    Coefficients) of all distinct slices down to their leaves.
+    """
     job, linear = sums.job, Linear()
     rows = job.coding.distinct.rows
     found = linear.slice_flows(
@@ -287,7 +300,10 @@ class _ChainSums:
                 self._finish_by_chunks(sums)
 
     def _finish_by_seeds(self, sums: _Sums, bottom: bool) -> None:
-        """A posterior is coefficient times seed; outputs that share a coefficient share its seed."""
+        """A posterior is coefficient times seed.
+
+        Outputs that share a coefficient share its seed.
+        """
         chain = self.run.chain
         given = self.run.shared(bottom).values
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -297,16 +313,19 @@ class _ChainSums:
         _finish_seeds(sums, seeds, bottom)
 
     def _finish_by_chunks(self, sums: _Sums) -> None:
-        """Products of leaves: posteriors are summed by joint code of a chunk, then by code of each variable."""
+        """Products of leaves: posteriors are summed by joint code of a chunk.
+
+        Then by code of each variable.
+        """
         chain, job = self.run.chain, self.run.job
         factors = job.program.template.factors
         assert factors is not None
         chunks = job.coding.chunks
-        widths = [[job.coding.values[factor].size for factor in chunk] for chunk in chunks.factors]
+        widths = [job.coding.widths[list(chunk)].tolist() for chunk in chunks]
         first = np.cumsum([0, *(int(np.prod(own)) for own in widths)])
         by_chunk = np.zeros((int(first[-1]), chain.shape.width))
-        add_to_chunks(self.coefficient, first[:-1], chunks.numbers, by_chunk)
-        for number, (chunk, own) in enumerate(zip(chunks.factors, widths, strict=True)):
+        add_to_chunks(self.coefficient, first[:-1], job.coding.distinct_chunks, by_chunk)
+        for number, (chunk, own) in enumerate(zip(chunks, widths, strict=True)):
             table = by_chunk[first[number] : first[number + 1]][:, chain.columns]
             joint = table.reshape(*own, -1)
             for axis, factor in enumerate(chunk):
@@ -314,7 +333,7 @@ class _ChainSums:
                 sums.add_outputs(
                     job.coding.factor_of.index(factor),
                     joint.sum(axis=others),
-                    job.coding.values[factor],
+                    job.coding.values[factor][: own[axis]],
                     factors[chain.loads],
                 )
 
@@ -393,7 +412,7 @@ def _add_chain_places(
     sums.add_leaves(found.posterior, own)
 
 
-class _Imprecise(Exception):
+class _ImpreciseError(Exception):
     """A mass came too near to zero after it had been added; the shard is done again with care."""
 
 
@@ -437,7 +456,7 @@ class _Worker:
         """Sums over some blocks; writes their log-likelihoods."""
         try:
             return self._shard(own, log_values, careful=False)
-        except _Imprecise:
+        except _ImpreciseError:
             return self._shard(own, log_values, careful=True)
 
     def _shard(self, own: list[Block], log_values: Floats, *, careful: bool) -> "_Shard":
@@ -451,7 +470,7 @@ class _Worker:
         return _Shard(shard, totals)
 
     def finish(self, shards: list["_Shard"]) -> ExpectedFlows:
-        """Adds up shards in their order and carries what belongs to distinct slices down to the leaves."""
+        """Adds up shards in their order and carries the sums of distinct slices to their leaves."""
         total = shards[0]
         for shard in shards[1:]:
             total.add(shard)
@@ -491,11 +510,13 @@ class _Worker:
         self._require_possible(block, values)
         least = self._add(shard, totals, ascent)
         if not careful and not np.all(least >= LEAST_MASS):
-            raise _Imprecise
+            raise _ImpreciseError
         return values
 
     def _ascent(self, block: Block) -> "Ascent | ChainAscent":
-        return Ascent(self.job, Linear(), block) if self.run is None else ChainAscent(self.run, block)
+        return (
+            Ascent(self.job, Linear(), block) if self.run is None else ChainAscent(self.run, block)
+        )
 
     def _add(
         self,
@@ -514,8 +535,8 @@ class _Worker:
         if np.any(values == -np.inf):
             index = int(block.members[np.flatnonzero(values == -np.inf)[0]])
             raise EvidenceError(
-                f"sequence {index} has probability zero under the model, so it has no expected flows. "
-                "Leave it out, or start from parameters without zeros."
+                f"sequence {index} has probability zero under the model, so it has no expected "
+                "flows. Leave it out, or start from parameters without zeros."
             )
 
 
@@ -535,10 +556,5 @@ def expected_flows(
     log_values = np.empty(data.num_sequences)
     every = blocks(data, program.network.root, worker.climb.lanes)
     shards = [every[first::_SHARDS] for first in range(min(_SHARDS, len(every)))]
-    threads = min(num_threads(), len(shards))
-    if threads <= 1:
-        found = [worker.shard(shard, log_values) for shard in shards]
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            found = list(pool.map(lambda shard: worker.shard(shard, log_values), shards))
+    found = in_threads(lambda shard: worker.shard(shard, log_values), shards)
     return FlowsAndLikelihood(worker.finish(found), log_values)

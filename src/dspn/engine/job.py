@@ -1,7 +1,6 @@
 """A program and a batch, with the tables that all blocks share."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar, final
 
 import numpy as np
@@ -14,7 +13,7 @@ from dspn.engine.coding import Codes, coding_of, encode
 from dspn.engine.program import Program
 from dspn.engine.records import Coefficients, LeafTables
 from dspn.engine.tables import DenseTables, tabulate, with_dense
-from dspn.engine.threads import num_threads
+from dspn.engine.threads import in_threads
 from dspn.sequences import Sequences
 
 Result = TypeVar("Result")
@@ -24,14 +23,20 @@ _NO_NUMBERS: Final = np.empty(0, dtype=np.int32)
 
 
 class Given(NamedTuple):
-    """Coefficients for the slices of a segment, and whether one lost an entry to the range of numbers."""
+    """Coefficients for the slices of a segment.
+
+    And whether one lost an entry to the range of numbers.
+    """
 
     coefficients: Coefficients
     lossy: bool
 
 
 def _blank(program: Program, count: int, *, by_slice: bool) -> Coefficients:
-    """Room for the coefficients of `count` slices, slice after slice or coefficient after coefficient."""
+    """Room for the coefficients of `count` slices.
+
+    Slice after slice or coefficient after coefficient.
+    """
     rows = program.num_coefficients
     return Coefficients(
         np.empty(rows * count),
@@ -47,7 +52,8 @@ def _blank(program: Program, count: int, *, by_slice: bool) -> Coefficients:
 class Job:
     """What a pass works on. With `best` a missing entry has the density of its leaf's mode.
 
-    Where all variables are tabulated and slices repeat, coefficients are computed once for every distinct slice.
+    Where all variables are tabulated and slices repeat, coefficients are computed once for every
+    distinct slice.
     """
 
     def __init__(
@@ -91,7 +97,11 @@ class Job:
 
         def make() -> tuple[LeafTables, bool]:
             return tabulate(
-                self.program, self.coding, bottom=bottom, linear=arithmetic.is_linear, best=self.best
+                self.program,
+                self.coding,
+                bottom=bottom,
+                linear=arithmetic.is_linear,
+                best=self.best,
             )
 
         if self.coding.follows_schema:
@@ -129,7 +139,10 @@ class Job:
         return dense._replace(lossy=dense.lossy or lossy)
 
     def given(self, arithmetic: Arithmetic, block: Block, segment: Segment) -> Given:
-        """Coefficients for one segment of one block: those of all distinct slices, or of its places."""
+        """Coefficients for one segment of one block.
+
+        Those of all distinct slices, or of its places.
+        """
         if self.numbers.size:
             return self.shared_given(arithmetic, segment.bottom)
         rows = block.rows(segment.p0, segment.p1)[0].ravel()
@@ -145,7 +158,7 @@ class Job:
         """Which slices have a missing entry."""
         if self.coding.is_complete:
             return self.coding.incomplete
-        return np.isnan(self.data.values).any(axis=1)
+        return np.asarray(np.isnan(self.data.values).any(axis=1))
 
     def log_divisors(self, tables: DenseTables, variable: int, rows: Ints) -> Floats:
         """Logarithms by which a variable's densities were divided at the slices `rows`."""
@@ -165,13 +178,11 @@ class Job:
             floats += program.num_coefficients
             if not self.coding.is_complete:
                 floats += program.template.slice_part.operations.num_loads
-        return segments(block, floats, untied=program.untied)
+        return segments(block, floats, untied=program.untied, cached=not keep_flows)
 
     def over_blocks(self, work: Callable[[Block], Result], *, lanes: int = LANES) -> list[Result]:
-        """work(block) for every block, in the order of the blocks whatever the number of threads."""
-        every = blocks(self.data, self.program.network.root, lanes)
-        threads = min(num_threads(), len(every))
-        if threads <= 1:
-            return [work(block) for block in every]
-        with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(work, every))
+        """work(block) for every block, in the order of the blocks whatever the number.
+
+        Of threads.
+        """
+        return in_threads(work, blocks(self.data, self.program.network.root, lanes))

@@ -1,10 +1,11 @@
 """Structure as data: a network's nodes as rows of a value matrix and the operations that fill them.
 
-A template is laid out in two parts. The *slice part* holds every node with no input below it; it depends on the slice's
-values only, so it runs for all slices (or all distinct slices) at once. What it hands over are *coefficients*: for each
-product that joins slice nodes with the interface, the product of its slice children, and outputs that begin afresh. The
-*mix part* holds the rest, and is the only one that runs slice after slice. Sums over most of a group's inputs are
-gathered into dense matrices; with one group per output a slice is then v_out = C(x) W v_in.
+A template is laid out in two parts. The *slice part* holds every node with no input below it; it
+depends on the slice's values only, so it runs for all slices (or all distinct slices) at once. What
+it hands over are *coefficients*: for each product that joins slice nodes with the interface, the
+product of its slice children, and outputs that begin afresh. The *mix part* holds the rest, and is
+the only one that runs slice after slice. Sums over most of a group's inputs are gathered into dense
+matrices; with one group per output a slice is then v_out = C(x) W v_in.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,9 @@ from dspn.structure.validity import group_sources, interface_groups, network_sco
 PRODUCT: Final = 0
 SUM: Final = 1
 
-_DENSE_SHARE = 0.5  # a sum over at least this share of a group's inputs is a row of a matrix product
+_DENSE_SHARE = (
+    0.5  # a sum over at least this share of a group's inputs is a row of a matrix product
+)
 
 
 @final
@@ -62,10 +65,11 @@ class Part:
 class TemplateLayout:
     """The two parts of a template.
 
-    `input_order[r]` is the interface position of input row r. Load i of the slice part is leaf `load_member[i]` of bank
-    `load_bank[i]`; its outputs are the coefficients, which are the loads of the mix part. `scalable[g]` says that all
-    coefficients of group g have one scope, so that they may be divided by a common number. `factors[c, v]` is the load of
-    variable v that coefficient c is a product of (-1: none), where all coefficients are products of leaves.
+    `input_order[r]` is the interface position of input row r. Load i of the slice part is leaf
+    `load_member[i]` of bank `load_bank[i]`; its outputs are the coefficients, which are the loads
+    of the mix part. `scalable[g]` says that all coefficients of group g have one scope, so that
+    they may be divided by a common number. `factors[c, v]` is the load of variable v that
+    coefficient c is a product of (-1: none), where all coefficients are products of leaves.
     """
 
     slice_part: Part
@@ -114,9 +118,7 @@ class _Assembly:
         self.row[node] = self.next_row
         self.next_row += 1
 
-    def add_mix(
-        self, group: int, rows: range, members: Sequence[int], template: Template
-    ) -> None:
+    def add_mix(self, group: int, rows: range, members: Sequence[int], template: Template) -> None:
         """A dense matrix over the input rows `rows` of a group, with a row for each sum."""
         self.mixes.append((self.next_row, len(members), group, self.num_mix_weights))
         for node in members:
@@ -213,9 +215,12 @@ def _is_diagonal(ops: Operations) -> bool:
 
 @final
 class _Split:
-    """Which of a template's used nodes belong to the slice part, and the coefficients they hand over.
+    """Which of a template's used nodes belong to the slice part.
 
-    A coefficient is a slice node, or a product of slice nodes with a key beyond the template's nodes.
+    And the coefficients they hand over.
+
+    A coefficient is a slice node, or a product of slice nodes with a key beyond the template's
+    nodes.
     """
 
     def __init__(self, template: Template, groups: Sequence[Sequence[int]]) -> None:
@@ -295,10 +300,10 @@ def _slice_part(split: _Split, group_of: dict[int, int]) -> tuple[Part, list[int
                 banks.append(number)
                 members.append(member)
     for index in split.slice_nodes:
-        node = template.nodes[index]
-        if isinstance(node, Sum | Product):
-            rows = [assembly.row[child] for child in node.children]
-            if isinstance(node, Sum):
+        inner = template.nodes[index]
+        if isinstance(inner, Sum | Product):
+            rows = [assembly.row[child] for child in inner.children]
+            if isinstance(inner, Sum):
                 assembly.add_sum(index, rows, template.edge_offsets[index])
             else:
                 assembly.add_product(index, rows)
@@ -309,7 +314,10 @@ def _slice_part(split: _Split, group_of: dict[int, int]) -> tuple[Part, list[int
 
 
 def _leaf_factors(part: Part, banks: Sequence[int], num_variables: int) -> Ints | None:
-    """The leaves that each coefficient is a product of; None where a coefficient is anything else."""
+    """The leaves that each coefficient is a product of.
+
+    None where a coefficient is anything else.
+    """
     ops = part.operations
     found = np.full((ops.output_row.size, num_variables), -1, dtype=np.int64)
     for coefficient, row in enumerate(ops.output_row.tolist()):
@@ -329,7 +337,8 @@ def _dense_sums(
 ) -> dict[int, list[int]]:
     """For each group, the sums whose children are most of the group's inputs and nothing else.
 
-    In the order of the outputs that use them, so that a plain template's matrix is in the order of its states.
+    In the order of the outputs that use them, so that a plain template's matrix is in the order of
+    its states.
     """
     found: dict[int, list[int]] = {}
     used_by_outputs = [
@@ -346,9 +355,7 @@ def _dense_sums(
     return dict(sorted(found.items()))
 
 
-def _mix_part(
-    split: _Split, groups: Sequence[Sequence[int]], group_of: dict[int, int]
-) -> Part:
+def _mix_part(split: _Split, groups: Sequence[Sequence[int]], group_of: dict[int, int]) -> Part:
     template, assembly = split.template, _Assembly()
     order = [position for group in groups for position in group]
     for position in order:
@@ -382,7 +389,10 @@ def _mix_part(
 
 
 def _outputs_last(split: _Split, outputs: Sequence[int]) -> list[int]:
-    """Mix nodes, children first; outputs that nothing else uses come last, in the order of the interface."""
+    """Mix nodes, children first; outputs that nothing else uses come last.
+
+    In the order of the interface.
+    """
     parents = {
         child
         for node in split.mix_nodes

@@ -1,12 +1,16 @@
-"""Passes over whole batches: blocks in parallel threads, segments in turn, lost precision made good.
+"""Passes over whole batches: blocks in parallel threads, segments in turn.
 
-Linear arithmetic is fast and loses values below about 1e-308 of the largest. Every pass knows when that can have
-mattered and repeats the lanes concerned in log space:
+Lost precision made good.
 
-- upward: when the processor reports an underflow, the pass is repeated with a floor of 1e-300 under every value.
-  All weights are non-negative, so that is an upper bound; where it equals the first result nothing was lost.
-- downward: given an upward pass that lost nothing, the values v and derivatives d of a slice are scaled to at most
-  1, so a mass sum_i v_i d_i of at least 1e-250 bounds what the derivatives can have lost by 1e-50 of the result.
+Linear arithmetic is fast and loses values below about 1e-308 of the largest. Every pass knows when
+that can have mattered and repeats the lanes concerned in log space:
+
+- upward: when the processor reports an underflow, the pass is repeated with a floor of 1e-300 under
+  every value. All weights are non-negative, so that is an upper bound; where it equals the first
+  result nothing was lost.
+- downward: given an upward pass that lost nothing, the values v and derivatives d of a slice are
+  scaled to at most 1, so a mass sum_i v_i d_i of at least 1e-250 bounds what the derivatives can
+  have lost by 1e-50 of the result.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,7 +39,10 @@ _NO_STORE: Final = np.empty((0, 0, 0))
 @final
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """log P of each sequence; `dead_slice` is the slice that made it impossible, -1 where it is possible."""
+    """log P of each sequence; `dead_slice` is the slice that made it impossible.
+
+    -1 where it is possible.
+    """
 
     log_likelihood: Floats
     dead_slice: Ints
@@ -43,7 +50,10 @@ class Likelihood:
 
 @final
 class Climber:
-    """Upward passes of a job that keep nothing but the last state, by the fastest kernels that apply."""
+    """Upward passes of a job that keep nothing but the last state.
+
+    By the fastest kernels that apply.
+    """
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -60,7 +70,11 @@ class Climber:
     @property
     def lanes(self) -> int:
         """Sequences to a block: more where interface vectors are short, to keep each call long."""
-        return max(LANES, 4096 // self.job.program.num_interfaces) if is_chain(self.job.program) else LANES
+        return (
+            max(LANES, 4096 // self.job.program.num_interfaces)
+            if is_chain(self.job.program)
+            else LANES
+        )
 
     def __call__(self, arithmetic: Arithmetic, block: Block) -> tuple[State, bool]:
         """The state above the topmost slice, and whether a coefficient lost an entry."""
@@ -84,7 +98,10 @@ def _climb(job: Job, arithmetic: Arithmetic, block: Block) -> tuple[State, bool]
 
 
 def doubtful_lanes(climb: Climber, block: Block, log_values: Floats) -> Bools:
-    """Lanes whose likelihood may lack what underflowed: those that a floor under every value raises."""
+    """Lanes whose likelihood may lack what underflowed.
+
+    Those that a floor under every value raises.
+    """
     bound = Linear(_FLOOR)
     highest = bound.top(climb.job.program, climb(bound, block)[0]).log_value
     with np.errstate(invalid="ignore"):
@@ -110,7 +127,7 @@ def _block_likelihood(climb: Climber, block: Block) -> tuple[Block, Floats, Ints
 
 
 def likelihood(program: Program, data: Sequences) -> Likelihood:
-    """log P(observed entries) of each sequence."""
+    """Log P(observed entries) of each sequence."""
     job = Job(program, data)
     climb = Climber(job)
     climb.prepare(Linear())
@@ -127,7 +144,10 @@ def likelihood(program: Program, data: Sequences) -> Likelihood:
 
 
 class LeafPosteriors(NamedTuple):
-    """Per leaf and slice, `posterior[i, s]`; per variable and slice, `surprise[v, s]` = -log P(entry | the others)."""
+    """Per leaf and slice, `posterior[i, s]`.
+
+    Per variable and slice, `surprise[v, s]` = -log P(entry | the others).
+    """
 
     posterior: Floats
     surprise: Floats
@@ -136,7 +156,10 @@ class LeafPosteriors(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class SegmentFlows:
-    """Flows of one segment of one block: `rows[p, l]` is the slice, `active[p, l]` whether there is one."""
+    """Flows of one segment of one block.
+
+    `rows[p, l]` is the slice, `active[p, l]` whether there is one.
+    """
 
     job: Job
     arithmetic: Arithmetic
@@ -161,7 +184,8 @@ class SegmentFlows:
             np.ascontiguousarray(self.given.coefficients.shift[:, numbers]),
             np.ascontiguousarray(self.flows.seed[at, :, lane].T),
         )
-        # P(rest) / P(all) was found with divided densities; the divisor of the entry belongs to P(all).
+        # P(rest) / P(all) was found with divided densities; the divisor of the entry belongs to
+        # P(all).
         for variable in range(len(job.program.network.schema)):
             found.leave_out[variable] -= job.log_divisors(tables, variable, rows)
         return LeafPosteriors(found.posterior, found.leave_out)
@@ -169,7 +193,10 @@ class SegmentFlows:
 
 @final
 class Ascent:
-    """An upward pass that remembers the state below every segment, so that each can be run again."""
+    """An upward pass that remembers the state below every segment.
+
+    So that each can be run again.
+    """
 
     def __init__(self, job: Job, arithmetic: Arithmetic, block: Block) -> None:
         self.job = job
@@ -191,7 +218,10 @@ class Ascent:
         self.lossy = self.lossy or lost
 
     def from_the_top(self) -> Iterator[tuple[Segment, Given, Floats]]:
-        """Segments from the topmost down, each with its coefficients and the inputs of every position."""
+        """Segments from the topmost down.
+
+        Each with its coefficients and the inputs of every position.
+        """
         shape = (self.job.program.num_interfaces, self.block.width)
         for segment, below in zip(reversed(self.segments), reversed(self.below), strict=True):
             given = self.job.given(self.arithmetic, self.block, segment)
@@ -236,8 +266,9 @@ def posterior_flows(
 ) -> Floats:
     """Both passes; hands the flows of every segment to `consume` and returns the log-likelihoods.
 
-    `consume` runs in several threads, for disjoint slices; where linear arithmetic lost something it is called
-    again for the same slices, and the later call counts. Impossible sequences have undefined flows.
+    `consume` runs in several threads, for disjoint slices; where linear arithmetic lost something
+    it is called again for the same slices, and the later call counts. Impossible sequences have
+    undefined flows.
     """
     job = Job(program, data)
     exact, linear = Logarithmic(), Linear()
@@ -261,7 +292,10 @@ def posterior_flows(
 def _block_descent(
     job: Job, ascent: Ascent, mode: int, seeds: NDArray[np.uint64], out: Choices
 ) -> Floats:
-    """Walks down from the root of every lane and writes the choices; returns the upward log values."""
+    """Walks down from the root of every lane and writes the choices.
+
+    Returns the upward log values.
+    """
     program, block, arithmetic = job.program, ascent.block, ascent.arithmetic
     own_seeds = np.ascontiguousarray(seeds[block.members])
     chosen = np.empty((program.num_groups, block.width), dtype=np.int64)
@@ -353,7 +387,10 @@ def _chain_best(run: ChainRun, block: Block, out: Choices) -> Floats:
 
 
 def _chain_best_choices(program: Program, data: Sequences) -> tuple[Choices, Floats]:
-    """Best paths of a chain whose coefficients are products of leaves; leaves follow from the interface nodes."""
+    """Best paths of a chain whose coefficients are products of leaves.
+
+    Leaves follow from the interface nodes.
+    """
     job = Job(program, data, best=True)
     run = ChainRun(job, Logarithmic(maximise=True))
     run.prepare(transposed=True)
@@ -381,7 +418,9 @@ def _chain_best_choices(program: Program, data: Sequences) -> tuple[Choices, Flo
 
 
 def best_choices(program: Program, data: Sequences) -> tuple[Choices, Floats]:
-    """The induced tree and missing values of the greatest joint density, and the log of that density.
+    """The induced tree and missing values of the greatest joint density.
+
+    And the log of that density.
 
     Leaves are named for slices with missing entries; elsewhere they may be left out (-1).
     """

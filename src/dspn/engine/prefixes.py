@@ -1,9 +1,10 @@
 """One slice at a time: P_t(x_t | x_1..x_{t-1}), where P_t is the network of t slices.
 
-With the root at the last slice the state of a stream is the interface vector v_t, and x_t enters from above. With the
-root at the first slice the state is a linear functional of the interface below: the top network is written as a sum of
-products of linear forms, one form for each group, and every slice moves each form down through the template. That
-needs each group to read exactly one group; otherwise (outputs that multiply groups) prefixes are evaluated one by one.
+With the root at the last slice the state of a stream is the interface vector v_t, and x_t enters
+from above. With the root at the first slice the state is a linear functional of the interface
+below: the top network is written as a sum of products of linear forms, one form for each group, and
+every slice moves each form down through the template. That needs each group to read exactly one
+group; otherwise (outputs that multiply groups) prefixes are evaluated one by one.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,10 @@ _Term = tuple[float, dict[int, Floats]]
 
 
 def reads_one_group_each(program: Program) -> bool:
-    """Whether every output reads the inputs of exactly one group, so that a slice is linear in each group."""
+    """Whether every output reads the inputs of exactly one group.
+
+    So that a slice is linear in each group.
+    """
     operations = program.template.mix_part.operations
     return program.every_group_is_read and bool(np.all(np.diff(operations.source_start) == 1))
 
@@ -91,8 +95,9 @@ def top_terms(program: Program) -> TopTerms:
             ]
         if len(terms[index]) > _MOST_TERMS:
             raise StructureError(
-                f"the top network multiplies out into more than {_MOST_TERMS} products of groups, too many for "
-                "a stream with its root at the first slice; use `root='last'` or a smaller top network."
+                f"the top network multiplies out into more than {_MOST_TERMS} products of groups, too "
+                "many for a stream with its root at the first slice; use `root='last'` or a smaller "
+                "top network."
             )
     found = [term for term in terms[top.root] if term[0] > 0]
     return TopTerms(
@@ -109,7 +114,10 @@ class Step(NamedTuple):
 
 
 def step_up(job: Job, arithmetic: Arithmetic, rows: Ints, v: Floats, *, bottom: bool) -> Step:
-    """The state above the slices `rows`, one lane each, from the input vectors v (interfaces, lanes)."""
+    """The state above the slices `rows`, one lane each, from the input vectors v (interfaces.
+
+    Lanes).
+    """
     block = slices_as_lanes(rows)
     segment = Segment(0, 1, bottom and job.program.untied)
     state = arithmetic.start(job.program, rows.size)._replace(v=v.copy())
@@ -130,9 +138,12 @@ def step_down(
     below: Floats | None = None,
     bottom: bool = False,
 ) -> tuple[Flows, bool]:
-    """Moves linear forms down through the slices `rows`, in place; returns the flows at their outputs.
+    """Moves linear forms down through the slices `rows`, in place.
 
-    `below` are the input vectors, all 1 where they are not given. Also says whether a value may have been lost.
+    Returns the flows at their outputs.
+
+    `below` are the input vectors, all 1 where they are not given. Also says whether a value may
+    have been lost.
     """
     block = slices_as_lanes(rows)
     segment = Segment(0, 1, bottom and job.program.untied)
@@ -140,7 +151,13 @@ def step_down(
     inputs = arithmetic.start(job.program, rows.size).v if below is None else below
     flows = new_flows(job.program, 1, rows.size, seed=seed)
     lossy = arithmetic.downward(
-        job.program, given.coefficients, block.batch(job.numbers), segment, forms, inputs[None], flows
+        job.program,
+        given.coefficients,
+        block.batch(job.numbers),
+        segment,
+        forms,
+        inputs[None],
+        flows,
     )
     return flows, lossy or given.lossy
 
@@ -148,7 +165,10 @@ def step_down(
 def leaf_posteriors(
     job: Job, arithmetic: Arithmetic, rows: Ints, flows: Flows, *, bottom: bool
 ) -> Floats:
-    """P(leaf | evidence) of the slices `rows`, from the seeds that `step_down` found; (leaves, slices)."""
+    """P(leaf | evidence) of the slices `rows`, from the seeds that `step_down` found.
+
+    (leaves, slices).
+    """
     own_parameters = bottom and job.program.untied
     given = job.given(arithmetic, slices_as_lanes(rows), Segment(0, 1, own_parameters))
     tables = job.leaf_tables(arithmetic, own_parameters, rows)
@@ -175,7 +195,10 @@ def _log_sum(values: Floats, axis: int) -> Floats:
 def paired(
     program: Program, arithmetic: Arithmetic, forms: Floats, exponents: Ints, values: State | None
 ) -> Floats:
-    """Log prod_g (form_g . v_g) for each lane; `values` None stands for v = 1 (a missing bottom slice)."""
+    """Log prod_g (form_g . v_g) for each lane.
+
+    `values` None stands for v = 1 (a missing bottom slice).
+    """
     starts = program.template.mix_part.operations.group_start
     total = np.zeros(forms.shape[1])
     for group in range(program.num_groups):
@@ -192,7 +215,10 @@ def paired(
 
 
 def starting_forms(program: Program, arithmetic: Arithmetic, terms: TopTerms, copies: int) -> State:
-    """The top network's forms as the state of a downward pass: `copies` lanes for each term, term by term."""
+    """The top network's forms as the state of a downward pass.
+
+    `copies` lanes for each term, term by term.
+    """
     state = arithmetic.start(program, terms.coefficients.size * copies)
     forms = np.repeat(terms.forms.T, copies, axis=1)
     if not arithmetic.is_linear:

@@ -1,4 +1,7 @@
-"""A DSPN compiled for the kernels: layouts of its structure, bound to the arrays of its parameters."""
+"""A DSPN compiled for the kernels.
+
+Layouts of its structure, bound to the arrays of its parameters.
+"""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -11,7 +14,6 @@ from dspn._arrays import Floats, Ints
 from dspn.engine.layout import TemplateLayout, TopLayout, WeightMap, lay_out
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.parameters import NetworkParameters
-
 
 Kept = TypeVar("Kept")
 
@@ -135,7 +137,10 @@ class Program:
 
     @cached_property
     def every_group_is_read(self) -> bool:
-        """Whether each group is part of the root at every slice, so that its mass is the likelihood."""
+        """Whether each group is part of the root at every slice.
+
+        So that its mass is the likelihood.
+        """
         everything = set(range(self.num_groups))
         sources = set(self.template.mix_part.operations.source_group.tolist())
         return set(self.top_groups) == everything and sources == everything

@@ -11,15 +11,16 @@ from dspn._arrays import Floats, Ints
 class Operations(NamedTuple):
     """One part of a network as data; every array is int64.
 
-    Rows 0 .. num_inputs - 1 of the value matrix are inputs, sorted by group, so that group g is the range
-    `group_start[g] : group_start[g + 1]`; then come `num_loads` loaded rows, then computed rows. Operation o fills row
-    `op_row[o]` from `op_child[op_start[o] : op_start[o + 1]]`. Mix m fills rows `mix_row[m] : mix_row[m] + mix_size[m]`
-    from all inputs of group `mix_group[m]` with a dense matrix that begins at `mix_start[m]`. `row_op[r]` is the
-    operation that fills row r, -1 for inputs and loads, -2 - m for rows of mix m. `load_group` is the group whose
-    outputs a loaded row lies under. Outputs of group g read the inputs of the groups
-    `source_group[source_start[g] : source_start[g + 1]]`. `op_bare[o]` is 1 when there is no leaf below, so that the
-    bottom network does not have the operation. `diagonal` is 1 when each group has one mix with a row for each output,
-    and output i is the product of one load and mix row i, in the order of the inputs.
+    Rows 0 .. num_inputs - 1 of the value matrix are inputs, sorted by group, so that group g is the
+    range `group_start[g] : group_start[g + 1]`; then come `num_loads` loaded rows, then computed
+    rows. Operation o fills row `op_row[o]` from `op_child[op_start[o] : op_start[o + 1]]`. Mix m
+    fills rows `mix_row[m] : mix_row[m] + mix_size[m]` from all inputs of group `mix_group[m]` with
+    a dense matrix that begins at `mix_start[m]`. `row_op[r]` is the operation that fills row r, -1
+    for inputs and loads, -2 - m for rows of mix m. `load_group` is the group whose outputs a loaded
+    row lies under. Outputs of group g read the inputs of the groups `source_group[source_start[g] :
+    source_start[g + 1]]`. `op_bare[o]` is 1 when there is no leaf below, so that the bottom network
+    does not have the operation. `diagonal` is 1 when each group has one mix with a row for each
+    output, and output i is the product of one load and mix row i, in the order of the inputs.
     """
 
     num_inputs: int
@@ -46,9 +47,10 @@ class Operations(NamedTuple):
 class LeafTables(NamedTuple):
     """Leaf densities: load i at a slice is `values[start[i] + code]`, or `dense[start[i] + place]`.
 
-    `factor[i]` is the column of codes that load i reads, -1 for a dense one; `variable[i]` its variable. In linear space
-    each density was divided by the largest of its variable's leaves; the logarithms of the divisors are in
-    `divisors[divisor_start[f] + code]` and, summed over the dense variables, in `dense_divisor[place]`.
+    `factor[i]` is the column of codes that load i reads, -1 for a dense one; `variable[i]` its
+    variable. In linear space each density was divided by the largest of its variable's leaves; the
+    logarithms of the divisors are in `divisors[divisor_start[f] + code]` and, summed over the dense
+    variables, in `dense_divisor[place]`.
     """
 
     start: Ints
@@ -62,10 +64,13 @@ class LeafTables(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """What the slice part hands to the mix part: coefficient c of slice s is `values[c * row_step + s * slice_step]`.
+    """What the slice part hands to the mix part.
 
-    In linear space it was divided by 2^shift[g, s] for its group g; `scale[s]` sums the logarithms of all divisors.
-    `by_place` is 1 when slices are numbered by their place in a segment, so that neighbouring lanes are neighbours here.
+    Coefficient c of slice s is `values[c * row_step + s * slice_step]`.
+
+    In linear space it was divided by 2^shift[g, s] for its group g; `scale[s]` sums the logarithms
+    of all divisors. `by_place` is 1 when slices are numbered by their place in a segment, so that
+    neighbouring lanes are neighbours here.
     """
 
     values: Floats
@@ -77,10 +82,12 @@ class Coefficients(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A block of sequences: lane l's slice at a position is row `base[l] + stride * position` of the data.
+    """A block of sequences: lane l's slice at a position is row `base[l] + stride * position`.
 
-    `numbers` gives the number of the distinct slice at a row; when it is empty, slices are numbered by their place in
-    the segment, (position - p0) * lanes + lane.
+    Of the data.
+
+    `numbers` gives the number of the distinct slice at a row; when it is empty, slices are numbered
+    by their place in the segment, (position - p0) * lanes + lane.
     """
 
     numbers: NDArray[np.int32]
@@ -92,9 +99,9 @@ class Batch(NamedTuple):
 class State(NamedTuple):
     """What a pass carries from position to position, one column for each lane.
 
-    `v` is the interface vector (upward: values, downward: derivatives); `exponents` has a row for each group and as many
-    rows of working space; `scale` sums the logarithms of divisors; `dead` is the position at which a lane's value became
-    zero, -1 while it has not.
+    `v` is the interface vector (upward: values, downward: derivatives); `exponents` has a row for
+    each group and as many rows of working space; `scale` sums the logarithms of divisors; `dead` is
+    the position at which a lane's value became zero, -1 while it has not.
     """
 
     v: Floats
@@ -110,9 +117,10 @@ class State(NamedTuple):
 class Flows(NamedTuple):
     """What the downward pass writes for the positions of one segment; empty arrays are not written.
 
-    `mass[p, g, l]`: root value through group g up to a scale, and `exponents` that of the derivatives there.
-    `interface[p, i, l]`: posterior of output i. `derivative[p, i, l]`: derivative at output i. `seed[p, c, l]`:
-    derivative at coefficient c, divided by the root's value.
+    `mass[p, g, l]`: root value through group g up to a scale, and `exponents` that of the
+    derivatives there. `interface[p, i, l]`: posterior of output i. `derivative[p, i, l]`:
+    derivative at output i. `seed[p, c, l]`: derivative at coefficient c, divided by the root's
+    value.
     """
 
     mass: Floats
@@ -125,8 +133,9 @@ class Flows(NamedTuple):
 class EdgeFlows(NamedTuple):
     """Expected flows, summed over slices and sequences; empty arrays are not written.
 
-    `op` in the order of `op_child` and `mix` in that of the dense matrices hold sum of D_parent v_child / root, to be
-    multiplied by the weight; `coefficient` holds the summed seeds of every distinct slice.
+    `op` in the order of `op_child` and `mix` in that of the dense matrices hold sum of D_parent
+    v_child / root, to be multiplied by the weight; `coefficient` holds the summed seeds of every
+    distinct slice.
     """
 
     op: Floats
@@ -135,21 +144,29 @@ class EdgeFlows(NamedTuple):
 
 
 class LeafFlows(NamedTuple):
-    """Per leaf and slice: `posterior[i, s]` of load i; per variable, `leave_out[v, s]` = P(others) / P(all)."""
+    """Per leaf and slice: `posterior[i, s]` of load i.
+
+    Per variable, `leave_out[v, s]` = P(others) / P(all).
+    """
 
     posterior: Floats
     leave_out: Floats
 
 
 class Choices(NamedTuple):
-    """For every slice, the chosen interface node of each group (as an input row) and load of each variable."""
+    """For every slice, the chosen interface node of each group (as an input row) and load.
+
+    Of each variable.
+    """
 
     interfaces: Ints
     loads: Ints
 
 
 class ChainShape(NamedTuple):
-    """Groups of a chain side by side in one row of `width` numbers, each padded to a multiple of eight.
+    """Groups of a chain side by side in one row of `width` numbers.
+
+    Each padded to a multiple of eight.
 
     Group g has columns `column[g] : column[g + 1]`; its square matrix begins at `start[g]`.
     """
@@ -160,7 +177,9 @@ class ChainShape(NamedTuple):
 
 
 class ChainState(NamedTuple):
-    """`v` has a row of `width` numbers for each lane, and zero rows up to a multiple of eight lanes.
+    """`v` has a row of `width` numbers for each lane.
+
+    And zero rows up to a multiple of eight lanes.
 
     `exponents[g, l]` and `scale[l]` are as in `State`.
     """
@@ -169,9 +188,15 @@ class ChainState(NamedTuple):
     exponents: Ints
     scale: Floats
 
+    def copy(self) -> "ChainState":
+        """The same values in arrays of their own."""
+        return ChainState(self.v.copy(), self.exponents.copy(), self.scale.copy())
+
 
 class ChainFlows(NamedTuple):
-    """Sums over slices and lanes: `coefficient` of posteriors by distinct slice, `matrix` of edge use less the weight.
+    """Sums over slices and lanes: `coefficient` of posteriors by distinct slice.
+
+    `matrix` of edge use less the weight.
 
     `least[l]` is the smallest mass of a lane.
     """

@@ -13,7 +13,10 @@ _LOST_BELOW: Final = -690.0  # exp of less than this leaves the range of normal 
 
 
 def _divided(log_values: Floats) -> tuple[Floats, Floats, Bools]:
-    """exp(log_values), each row divided by its largest; the log divisors; rows that lost an entry."""
+    """exp(log_values), each row divided by its largest; the log divisors.
+
+    Rows that lost an entry.
+    """
     peak = log_values.max(axis=1)
     peak[peak == -np.inf] = 0.0
     relative = log_values - peak[:, None]
@@ -22,7 +25,9 @@ def _divided(log_values: Floats) -> tuple[Floats, Floats, Bools]:
     return relative, peak, lost
 
 
-def _log_densities(program: Program, bank: int, values: Floats, *, bottom: bool, best: bool) -> Floats:
+def _log_densities(
+    program: Program, bank: int, values: Floats, *, bottom: bool, best: bool
+) -> Floats:
     """Log density of each value under each leaf; with `best` a missing value takes the mode's."""
     family = program.network.template.banks[bank].family
     parameters = program.leaf_parameters(bottom)[bank]
@@ -73,7 +78,10 @@ def tabulate(
 
 
 class DenseTables(NamedTuple):
-    """Tables with the values at given places; whether an entry was lost; log divisors by variable."""
+    """Tables with the values at given places; whether an entry was lost.
+
+    Log divisors by variable.
+    """
 
     tables: LeafTables
     lossy: bool
@@ -81,9 +89,19 @@ class DenseTables(NamedTuple):
 
 
 def with_dense(
-    tables: LeafTables, program: Program, coding: Coding, columns: Floats, *, bottom: bool, linear: bool, best: bool
+    tables: LeafTables,
+    program: Program,
+    coding: Coding,
+    columns: Floats,
+    *,
+    bottom: bool,
+    linear: bool,
+    best: bool,
 ) -> DenseTables:
-    """The tables with the variables that are not tabulated; `columns[v]` holds variable v's values by place."""
+    """The tables with the variables that are not tabulated.
+
+    `columns[v]` holds variable v's values by place.
+    """
     num_places = columns.shape[1]
     layout = program.template
     starts = tables.start.copy()
@@ -104,4 +122,6 @@ def with_dense(
         size += table.size
     total = sum(divisors.values(), start=np.zeros(num_places))
     dense = np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
-    return DenseTables(tables._replace(start=starts, dense=dense, dense_divisor=total), lossy, divisors)
+    return DenseTables(
+        tables._replace(start=starts, dense=dense, dense_divisor=total), lossy, divisors
+    )

@@ -1,10 +1,31 @@
 """How many threads the engine may use."""
 
 import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TypeVar
 
 from dspn.errors import DspnError
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 _VARIABLE = "DSPN_NUM_THREADS"
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads that stay, because starting them costs as much as a small pass."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="dspn")
+
+
+def in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """work(item) for every item, in their order; kernels release the lock, so threads run side by side."""
+    threads = min(num_threads(), len(items))
+    if threads <= 1:
+        return [work(item) for item in items]
+    return list(_pool(threads).map(work, items))
 
 
 def num_threads() -> int:
@@ -18,6 +39,7 @@ def num_threads() -> int:
         )
     if not (given.isascii() and given.isdigit()) or int(given) < 1:
         raise DspnError(
-            f"the environment variable {_VARIABLE} must be a whole number of at least 1, not {given!r}."
+            f"the environment variable {_VARIABLE} must be a whole number of at least 1, but is "
+            f"{given!r}."
         )
     return int(given)

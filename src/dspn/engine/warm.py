@@ -36,7 +36,9 @@ def _reversing(schema: Schema) -> DynamicNetwork:
 
 def _run(program: Program, data: Sequences) -> None:
     likelihood(program, data)
-    posterior_flows(program, data, lambda segment: segment.leaves(*np.nonzero(segment.active)) and None)
+    posterior_flows(
+        program, data, lambda segment: segment.leaves(*np.nonzero(segment.active)) and None
+    )
     best_choices(program, data)
     drawn_choices(program, data, np.random.default_rng(0))
     slice_surprises(program, data)

@@ -6,25 +6,32 @@ from typing import final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
-from dspn.engine import Choices, Program, best_choices, likelihood
-from dspn.inference.likelihood import require_possible
+from dspn.engine import Choices, Program, best_choices
+from dspn.inference.likelihood import possible_likelihood
 from dspn.sequences import Sequences
 from dspn.structure.network import Root
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Completion:
-    """The completed sequences, the log of the joint density reached, and the interface node of each group.
+    """The completed sequences, the log of the joint density reached, the interface nodes chosen.
 
-    `log_prob` is the joint of values and latent choices; `sequences` is therefore the best of that joint, not the
-    most probable values with the latent choices summed out. `interfaces[t, g]` is the position of group g's node at
-    slice t, -1 where the group is not part of the tree.
+    `log_prob` is the joint of values and latent choices; `sequences` is therefore the best of that
+    joint, not the most probable values with the latent choices summed out. `interfaces[t, g]` is
+    the position of group g's node at slice t, -1 where the group is not part of the tree.
     """
 
     sequences: Sequences
     log_prob: Floats
     interfaces: Ints
+
+    def __repr__(self) -> str:
+        total, groups = self.interfaces.shape
+        return (
+            f"Completion(num_sequences={len(self.sequences)}, total_slices={total}, "
+            f"num_groups={groups})"
+        )
 
 
 def bottom_rows(data: Sequences, root: Root) -> Ints:
@@ -56,7 +63,7 @@ def complete(program: Program, data: Sequences) -> Completion:
     """Argmax over missing entries and latent choices of their joint density with the evidence."""
     choices, log_values = best_choices(program, data)
     if np.any(log_values == -np.inf):
-        require_possible(data, likelihood(program, data))
+        possible_likelihood(program, data)
     return Completion(
         _filled(program, data, choices), log_values, interface_positions(program, choices)
     )

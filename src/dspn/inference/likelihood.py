@@ -1,55 +1,84 @@
 """Likelihood of evidence, and of a query given evidence."""
 
 import warnings
+from typing import Final
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn.engine import Likelihood, Program, likelihood
+from dspn._arrays import Floats, Ints
+from dspn.engine import Program, likelihood
 from dspn.errors import EvidenceError, ImpossibleEvidenceWarning
-from dspn.sequences import Sequences
+from dspn.sequences import Sequences, Variable
+
+_MOST_NAMED: Final = 5
 
 
-def sequence_name(data: Sequences, index: int) -> str:
+def _sequence_name(data: Sequences, index: int) -> str:
     """How a message refers to a sequence: by number, and by id where it has one."""
     return f"sequence {index}" if data.ids is None else f"sequence {index} (id {data.ids[index]!r})"
 
 
-def _where(data: Sequences, found: Likelihood) -> str:
-    impossible = np.flatnonzero(found.log_likelihood == -np.inf)
-    said = [f"{sequence_name(data, i)} at slice {found.dead_slice[i]}" for i in impossible[:5]]
-    more = f" and {impossible.size - 5} more" if impossible.size > 5 else ""
-    return ", ".join(said) + more
+def _first_impossible_slices(program: Program, data: Sequences) -> Ints:
+    """The first slice of each impossible sequence that is so together with those before it.
+
+    Found by halving: less evidence is never less probable, so as many slices as possible are taken
+    as missing from the end. The slice holds an observation, as without it the rest is possible.
+    """
+    position = np.arange(data.total_slices) - np.repeat(data.offsets[:-1], data.lengths)
+    possible, impossible = np.zeros_like(data.lengths), data.lengths
+    while (impossible - possible > 1).any():
+        middle = (possible + impossible) // 2
+        seen = position < np.repeat(middle, data.lengths)
+        part = data.with_values(np.where(seen[:, None], data.values, np.nan))
+        dead = likelihood(program, part).log_likelihood == -np.inf
+        possible, impossible = np.where(dead, possible, middle), np.where(dead, middle, impossible)
+    return impossible - 1
+
+
+def _where(program: Program, data: Sequences, impossible: Ints) -> str:
+    """Names the impossible sequences, and the slice that makes each of the first few so."""
+    named = impossible[:_MOST_NAMED]
+    slices = _first_impossible_slices(program, data[named])
+    said = [
+        f"{_sequence_name(data, index)} at slice {at}"
+        for index, at in zip(named.tolist(), slices.tolist(), strict=True)
+    ]
+    more = impossible.size - named.size
+    return ", ".join(said) + (f" and {more} more" if more else "")
 
 
 def log_likelihood(program: Program, data: Sequences) -> Floats:
     """Log P(observed entries) of each sequence; -inf, with a warning, where that is impossible.
 
-    The slice named is the one at which every interface node has become impossible, reading away from the bottom
-    network.
+    The slice named is the first that, together with those before it, has probability zero.
     """
-    found = likelihood(program, data)
-    if np.any(found.log_likelihood == -np.inf):
+    found = likelihood(program, data).log_likelihood
+    impossible = np.flatnonzero(found == -np.inf)
+    if impossible.size:
         warnings.warn(
-            f"probability zero: {_where(data, found)}.", ImpossibleEvidenceWarning, stacklevel=3
+            f"probability zero: {_where(program, data, impossible)}.",
+            ImpossibleEvidenceWarning,
+            stacklevel=3,
         )
-    return found.log_likelihood
+    return found
 
 
 def possible_likelihood(program: Program, data: Sequences) -> Floats:
     """Log P(observed entries); raises where it is zero, as nothing can be conditioned on that."""
-    found = likelihood(program, data)
-    require_possible(data, found)
-    return found.log_likelihood
-
-
-def require_possible(data: Sequences, found: Likelihood) -> None:
-    """Raises and names the sequences and slices whose probability is zero."""
-    if np.any(found.log_likelihood == -np.inf):
+    found = likelihood(program, data).log_likelihood
+    impossible = np.flatnonzero(found == -np.inf)
+    if impossible.size:
         raise EvidenceError(
-            f"the evidence has probability zero, so nothing can be conditioned on it: {_where(data, found)}. "
-            "Mark the impossible entries as missing, or use a model with smoothed parameters."
+            "the evidence has probability zero, so nothing can be conditioned on it: "
+            f"{_where(program, data, impossible)}. Mark the impossible entries as missing, or use "
+            "a model with smoothed parameters."
         )
+    return found
+
+
+def _said(value: float, variable: Variable) -> str:
+    """A coded value as it was given."""
+    return repr(variable.categories[int(value)]) if variable.categories else f"{value:g}"
 
 
 def _joined(query: Sequences, evidence: Sequences) -> Sequences:
@@ -61,13 +90,15 @@ def _joined(query: Sequences, evidence: Sequences) -> Sequences:
     both = ~np.isnan(query.values) & ~np.isnan(evidence.values)
     clash = both & (query.values != evidence.values)
     if clash.any():
-        row, variable = (int(found[0]) for found in np.nonzero(clash))
+        row, column = (int(found[0]) for found in np.nonzero(clash))
         index = int(np.searchsorted(evidence.offsets, row, side="right")) - 1
+        variable = evidence.schema[column]
         raise EvidenceError(
-            f"`query` and `evidence` contradict each other: {sequence_name(evidence, index)}, slice "
-            f"{row - evidence.offsets[index]}, variable {evidence.schema[variable].name!r} is "
-            f"{query.values[row, variable]:g} in the query and {evidence.values[row, variable]:g} in the "
-            "evidence. Leave the entry out of one of them."
+            f"`query` and `evidence` contradict each other: {_sequence_name(evidence, index)}, "
+            f"slice {row - evidence.offsets[index]}, variable {variable.name!r} is "
+            f"{_said(query.values[row, column], variable)} in the query and "
+            f"{_said(evidence.values[row, column], variable)} in the evidence. Leave the entry out "
+            "of one of them."
         )
     return evidence.with_values(np.where(np.isnan(query.values), evidence.values, query.values))
 

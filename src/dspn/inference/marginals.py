@@ -1,4 +1,4 @@
-"""Conditional distributions of all missing entries at once, from one upward and one downward pass."""
+"""Conditional distributions of all missing entries at once, from one pass up and one down."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,20 +7,22 @@ from typing import final
 import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
-from dspn.engine import Program, SegmentFlows, likelihood, posterior_flows
+from dspn._checks import float_array
+from dspn.engine import Program, SegmentFlows, posterior_flows
 from dspn.errors import EvidenceError
-from dspn.inference.likelihood import require_possible
+from dspn.inference.likelihood import possible_likelihood
 from dspn.leaves import Family
 from dspn.sequences import Kind, Schema, Sequences, Variable
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class VariableMarginals:
     """P(entry | evidence) of one variable's missing entries, each the exact mixture of its leaves.
 
-    `slices[e]` is the row of entry e in the data's `values`. A categorical variable has `probabilities` (entries,
-    categories); others have `mean`, `variance` and `quantiles` (entries, levels). What does not apply is NaN or None.
+    `slices[e]` is the row of entry e in the data's `values`. A categorical variable has
+    `probabilities` (entries, categories); others have `mean`, `variance` and `quantiles` (entries,
+    levels). What does not apply is NaN or None.
     """
 
     variable: Variable
@@ -31,17 +33,31 @@ class VariableMarginals:
     levels: tuple[float, ...]
     quantiles: Floats
 
+    def __repr__(self) -> str:
+        return f"VariableMarginals({self.described()})"
+
+    def described(self) -> str:
+        """Name, kind, number of entries and levels, in one line."""
+        levels = f", quantiles {', '.join(map(str, self.levels))}" if self.levels else ""
+        return f"{self.variable.name}: {self.variable.kind}, {self.slices.size} entries{levels}"
+
     def point(self) -> Floats:
         """The most probable category, the median of a count, the mean of a continuous variable."""
         if self.probabilities is not None:
-            return self.probabilities.argmax(axis=1).astype(np.float64)
-        if self.variable.kind == Kind.COUNT:
-            return self.quantiles[:, self.levels.index(0.5)]
-        return self.mean
+            return np.argmax(self.probabilities, axis=1).astype(np.float64)
+        if self.variable.kind != Kind.COUNT:
+            return self.mean
+        if 0.5 not in self.levels:
+            raise EvidenceError(
+                f"the point of the count {self.variable.name!r} is its median, but the levels "
+                f"asked for are {list(self.levels)}; put 0.5 among the `quantiles`."
+            )
+        median: Floats = self.quantiles[:, self.levels.index(0.5)]
+        return median
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Marginals:
     """Marginals of every variable, by name or number, and the log-likelihood of the evidence."""
 
@@ -53,10 +69,14 @@ class Marginals:
         index = self.schema.index(variable) if isinstance(variable, str) else variable
         return self.variables[index]
 
+    def __repr__(self) -> str:
+        head = f"Marginals(num_sequences={self.log_likelihood.size})"
+        return "\n  ".join([head, *(own.described() for own in self.variables)])
+
 
 @final
 class Mixer:
-    """Turns posteriors over the leaves of one variable into moments, probabilities and quantiles."""
+    """Turns posteriors over a variable's leaves into moments, probabilities and quantiles."""
 
     def __init__(
         self, variable: Variable, family: Family, levels: tuple[float, ...], count: int
@@ -64,22 +84,30 @@ class Mixer:
         self.variable = variable
         self.family = family
         self.levels = () if variable.kind == Kind.CATEGORICAL else levels
-        self.probabilities = np.zeros((count, variable.num_categories))
+        self.probabilities = np.full((count, variable.num_categories), np.nan)
         self.mean = np.full(count, np.nan)
         self.variance = np.full(count, np.nan)
         self.quantiles = np.full((count, len(self.levels)), np.nan)
 
     def put(self, entries: Ints, weights: Floats, parameters: Floats) -> None:
-        """Entry e is the mixture of the leaves `parameters` with weights `weights[e]`."""
-        weights = weights / weights.sum(axis=1, keepdims=True)
+        """Entry e is the mixture of the leaves `parameters` with weights `weights[e]`.
+
+        Weights that are no mixture are passed over: a linear pass that lost them is repeated.
+        """
+        totals = weights.sum(axis=1)
+        whole = (totals > 0) & np.isfinite(totals)
+        entries, weights = entries[whole], weights[whole] / totals[whole, None]
         if self.variable.kind == Kind.CATEGORICAL:
             self.probabilities[entries] = weights @ parameters
             return
         means = self.family.mean(parameters)
         mean = weights @ means
-        spread = (means - mean[:, None]) ** 2 + self.family.variance(parameters)
+        # The root of the weight comes first, so that a leaf without weight far away adds nothing;
+        # a variance beyond the largest number is infinite.
+        with np.errstate(over="ignore"):
+            spread = (np.sqrt(weights) * (means - mean[:, None])) ** 2
         self.mean[entries] = mean
-        self.variance[entries] = (weights * spread).sum(axis=1)
+        self.variance[entries] = spread.sum(axis=1) + weights @ self.family.variance(parameters)
         if self.levels:
             self.quantiles[entries] = self.family.mixture_quantiles(
                 parameters, weights, np.array(self.levels)
@@ -101,12 +129,13 @@ class Mixer:
 
 def checked_levels(quantiles: Sequence[float]) -> tuple[float, ...]:
     """The levels as a tuple; raises unless all lie strictly between 0 and 1."""
-    levels = tuple(float(level) for level in quantiles)
-    if not all(0 < level < 1 for level in levels):
+    levels = float_array(quantiles, "quantiles", EvidenceError)
+    if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
         raise EvidenceError(
-            f"`quantiles` must lie strictly between 0 and 1, but are {list(levels)}."
+            "`quantiles` must be a list of levels strictly between 0 and 1, but is "
+            f"{levels.tolist()}; give for example (0.05, 0.5, 0.95)."
         )
-    return levels
+    return tuple(levels.tolist())
 
 
 def leaf_rows(program: Program, variable: int) -> tuple[Ints, Ints]:
@@ -154,8 +183,7 @@ def marginals_at(
     program: Program, data: Sequences, wanted: Bools, levels: tuple[float, ...]
 ) -> Marginals:
     """P(entry | evidence) of the wanted entries, all of them missing from `data`."""
-    found = likelihood(program, data)
-    require_possible(data, found)
+    possible_likelihood(program, data)
     collector = _MarginalCollector(program, wanted, levels)
     log_values = posterior_flows(program, data, collector)
     return Marginals(
@@ -178,7 +206,7 @@ def interface_posteriors(program: Program, data: Sequences) -> Floats:
 
     Sums to 1 over the nodes of each group.
     """
-    require_possible(data, likelihood(program, data))
+    possible_likelihood(program, data)
     out = np.zeros((data.values.shape[0], program.num_interfaces))
     order = program.template.input_order
 
@@ -191,7 +219,7 @@ def interface_posteriors(program: Program, data: Sequences) -> Floats:
 
 
 def impute(program: Program, data: Sequences) -> Sequences:
-    """Missing entries replaced by the mode (categories), median (counts) or mean of their marginals."""
+    """Missing entries replaced by the mode of a category, the median of a count, or the mean."""
     found = marginals(program, data, quantiles=(0.5,))
     values = data.values.copy()
     for variable, own in enumerate(found.variables):

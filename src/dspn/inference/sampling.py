@@ -1,17 +1,22 @@
 """Exact draws: of whole sequences, and of missing entries given the observed ones."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from dspn.engine import Program, drawn_choices, likelihood
-from dspn.errors import DataError
+from dspn._arrays import Ints
+from dspn._checks import checked_rng, whole_number, whole_numbers
+from dspn.engine import Program, drawn_choices
+from dspn.errors import DataError, EvidenceError
 from dspn.inference.completion import chosen_parameters
-from dspn.inference.likelihood import require_possible
+from dspn.inference.likelihood import possible_likelihood
 from dspn.sequences import Sequences
 
 
 def sample_given(program: Program, data: Sequences, *, rng: np.random.Generator) -> Sequences:
     """Missing entries drawn jointly from P(missing | observed); observed entries stay."""
-    require_possible(data, likelihood(program, data))
+    checked_rng(rng, EvidenceError)
+    possible_likelihood(program, data)
     choices, _ = drawn_choices(program, data, rng)
     values = data.values.copy()
     for variable, bank in enumerate(program.network.template.banks):
@@ -21,20 +26,29 @@ def sample_given(program: Program, data: Sequences, *, rng: np.random.Generator)
     return data.with_values(values)
 
 
+def _lengths(num_sequences: int, length: int | Sequence[int] | Ints) -> Ints:
+    """The length of each sequence; a single number stands for all."""
+    count = whole_number(num_sequences, "num_sequences", DataError)
+    if np.ndim(length) == 0:
+        return np.full(count, whole_number(length, "length", DataError))
+    lengths = whole_numbers(length, "length", DataError)
+    if lengths.size != count:
+        raise DataError(
+            f"`length` must be one number, or one for each of the {count} sequences, but has "
+            f"{lengths.size}."
+        )
+    return lengths
+
+
 def sample(
-    program: Program, num_sequences: int, length: int | list[int], *, rng: np.random.Generator
+    program: Program,
+    num_sequences: int,
+    length: int | Sequence[int] | Ints,
+    *,
+    rng: np.random.Generator,
 ) -> Sequences:
     """Draws from P(x_1..x_T); `length` is one number, or one for each sequence."""
-    lengths = (
-        np.broadcast_to(np.asarray(length, dtype=np.int64), (num_sequences,))
-        if num_sequences > 0
-        else None
-    )
-    if lengths is None or (lengths < 1).any():
-        raise DataError(
-            f"`num_sequences` and `length` must be at least 1, but are {num_sequences} and {length}."
-        )
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    offsets = np.concatenate([[0], np.cumsum(_lengths(num_sequences, length))])
     schema = program.network.schema
     blank = Sequences.from_codes(np.full((int(offsets[-1]), len(schema)), np.nan), offsets, schema)
     return sample_given(program, blank, rng=rng)

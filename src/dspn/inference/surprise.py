@@ -12,18 +12,22 @@ from dspn.sequences import Sequences
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Surprise:
     """Surprises in nats.
 
-    `slices[t]` = -log P_t(x_t | x_1..x_{t-1}), P_t being the network of t slices; with the root at the first slice and
-    a tied bottom they add up to -log P of the sequence. An impossible slice has +inf, those after it NaN.
-    `variables[t, v]` = -log P(x_v^t | every other observed entry of the sequence), NaN where the entry is missing or the
-    sequence is impossible.
+    `slices[t]` = -log P_t(x_t | x_1..x_{t-1}), P_t being the network of t slices; with the root at
+    the first slice and a tied bottom they add up to -log P of the sequence. An impossible slice has
+    +inf, those after it NaN. `variables[t, v]` = -log P(x_v^t | every other observed entry of the
+    sequence), NaN where the entry is missing or the sequence is impossible.
     """
 
     slices: Floats
     variables: Floats
+
+    def __repr__(self) -> str:
+        total, variables = self.variables.shape
+        return f"Surprise(total_slices={total}, num_variables={variables})"
 
 
 def surprise(program: Program, data: Sequences) -> Surprise:

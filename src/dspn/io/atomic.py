@@ -7,22 +7,23 @@ import stat
 from contextlib import suppress
 
 from dspn.errors import ModelFileError
+from dspn.io.paths import path_text
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+def write_atomically(path: str | bytes | os.PathLike[str], data: bytes) -> None:
     """After it, `path` holds all of `data`; after any failure, what it held before.
 
     The bytes go to a temporary file in the same directory, reach the disk, and take the place of
     the old file in one step. A link is followed, the permissions of an old file are kept, and a
     file that may not be written is not replaced.
     """
-    target = ""
+    name, target = path_text(path), ""
     try:
-        target = os.path.realpath(path)
+        target = os.path.realpath(name)
         _replace(target, data, _mode_of_old_file(target))
     except (OSError, ValueError) as error:
         reason = _reason(error, target)
-        raise ModelFileError(f"cannot write {os.fspath(path)!r}: {reason}.") from error
+        raise ModelFileError(f"cannot write {name!r}: {reason}.") from error
 
 
 def _mode_of_old_file(target: str) -> int | None:

@@ -10,12 +10,13 @@ from dspn.io.container import check_start, pack, unpack
 from dspn.io.decode import LoadedNetwork, decode
 from dspn.io.encode import encode
 from dspn.io.json_values import JSON
+from dspn.io.paths import path_text
 from dspn.structure import DynamicNetwork
 
 
 def save_network(
     network: DynamicNetwork,
-    path: str | os.PathLike[str],
+    path: str | bytes | os.PathLike[str],
     *,
     provenance: Mapping[str, JSON] | None = None,
 ) -> None:
@@ -23,27 +24,29 @@ def save_network(
 
     A failure leaves what was at `path` as it was. `provenance` is kept beside the network, as JSON.
     """
+    name = path_text(path)
     try:
         data = pack(encode(network, provenance))
     except ModelFileError as error:
-        raise ModelFileError(f"cannot write {os.fspath(path)!r}: {error}.") from error
-    write_atomically(path, data)
+        raise ModelFileError(f"cannot write {name!r}: {error}.") from error
+    write_atomically(name, data)
 
 
-def load_network(path: str | os.PathLike[str]) -> LoadedNetwork:
+def load_network(path: str | bytes | os.PathLike[str]) -> LoadedNetwork:
     """The network that `save_network` wrote; anything else is refused with the reason.
 
     Nothing of the file is executed. Every byte is under its checksum, and a file that was made to
     fit its checksum still has to pass the checks of any network.
     """
+    name = path_text(path)
     try:
-        return decode(unpack(_read(path)))
+        return decode(unpack(_read(name)))
     except ModelFileError as error:
         reason = str(error).rstrip(".")
-        raise ModelFileError(f"cannot load {os.fspath(path)!r}: {reason}.") from error
+        raise ModelFileError(f"cannot load {name!r}: {reason}.") from error
 
 
-def _read(path: str | os.PathLike[str]) -> bytes:
+def _read(path: str) -> bytes:
     _check_is_file(path)
     try:
         with open(path, "rb") as file:
@@ -56,7 +59,7 @@ def _read(path: str | os.PathLike[str]) -> bytes:
         raise ModelFileError("it does not fit into memory") from error
 
 
-def _check_is_file(path: str | os.PathLike[str]) -> None:
+def _check_is_file(path: str) -> None:
     """Raises unless there is a regular file; a pipe would keep whoever opens it waiting."""
     try:
         mode = os.stat(path).st_mode

@@ -1,4 +1,7 @@
-"""Expectation maximisation: expected flows, then the weights and leaves that make them most likely."""
+"""Expectation maximisation: expected flows.
+
+Then the weights and leaves that make them most likely.
+"""
 
 from dataclasses import dataclass
 from typing import final
@@ -17,10 +20,16 @@ from dspn.structure.template import Template, Top
 @final
 @dataclass(frozen=True)
 class Priors:
-    """Pseudo-counts added to every sum edge, and the prior of every leaf family (None: the family's default)."""
+    """Pseudo-counts added to every sum edge, and the prior of every leaf family (None.
+
+    The family's default).
+    """
 
     sum_pseudo_count: float = 0.0
     leaf: Prior | None = None
+
+
+NO_PRIORS = Priors()
 
 
 @final
@@ -35,7 +44,10 @@ class EmStep:
 def _new_weights(
     network: Template | Top, old: Floats, flows: Floats, pseudo_count: float
 ) -> Floats:
-    """Flows plus pseudo-counts, normalised at each sum; a sum that nothing flowed through keeps its weights."""
+    """Flows plus pseudo-counts, normalised at each sum.
+
+    A sum that nothing flowed through keeps its weights.
+    """
     starts = np.array(list(network.edge_offsets.values()), dtype=np.int64)
     if not starts.size:
         return old
@@ -60,7 +72,7 @@ def _new_parameters(
 
 
 def maximise(network: DynamicNetwork, flows: ExpectedFlows, priors: Priors) -> DynamicNetwork:
-    """argmax of the expected complete log-likelihood plus the log prior."""
+    """Argmax of the expected complete log-likelihood plus the log prior."""
     old = network.parameters
     top = _new_weights(network.top, old.top.weights, flows.top.weights, priors.sum_pseudo_count)
     bottom = None
@@ -74,7 +86,7 @@ def em_step(
     network: DynamicNetwork,
     data: Sequences,
     *,
-    priors: Priors = Priors(),
+    priors: Priors = NO_PRIORS,
     weights: Floats | None = None,
     program: Program | None = None,
 ) -> EmStep:

@@ -21,6 +21,7 @@ from dspn.leaves.base import (
     require_number,
     shape_violations,
 )
+from dspn.sequences.schema import LARGEST_WHOLE
 
 # Above this count x log(rate) and log(x!) cancel too many digits to be subtracted.
 _LARGE_COUNT = 1000.0
@@ -45,7 +46,8 @@ class PoissonPrior(Prior):
 class Poisson(Family):
     """p(x) = rate^x exp(-rate) / x! for x = 0, 1, ..., with the one column rate >= 0.
 
-    Rate 0 is the leaf that is always 0. A value that is negative or no integer is impossible.
+    Rate 0 is the leaf that is always 0, and rates are below 2**53, as counts are. A value that is
+    negative or no integer is impossible.
     `reference_rate` is the rate of the default prior; `scaled_to` takes it from data.
     """
 
@@ -174,14 +176,14 @@ class Poisson(Family):
         return rates[:, None]
 
     def violations(self, parameters: FloatArray) -> list[str]:
-        """Every row whose rate is negative or not finite."""
+        """Every row whose rate is negative, not finite, or beyond what a count can be."""
         found = shape_violations(parameters, 1)
         if found:
             return found
         rates = parameters[:, 0]
-        wrong = ~(np.isfinite(rates) & (rates >= 0))
+        wrong = ~((rates >= 0) & (rates < LARGEST_WHOLE))
         return [
-            f"row {row}: rate must be finite and not negative, but is {rates[row]}"
+            f"row {row}: rate must be finite, not negative and below 2**53, but is {rates[row]}"
             for row in np.flatnonzero(wrong)
         ]
 

@@ -1,4 +1,4 @@
-"""What a DSPN is: nodes, the template and top networks, parameters, validity, and ways to build them."""
+"""What a DSPN is: nodes, template and top networks, parameters, validity, and ways to build."""
 
 from dspn.structure.build import (
     Interface,

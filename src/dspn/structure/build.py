@@ -1,7 +1,8 @@
-"""The paper's basic networks (Figure 1) and templates (Figure 2a), with random starting parameters.
+"""The paper's basic networks (Figure 1) and templates (Figure 2a), with random parameters.
 
-The input interface of a group counts as one more variable of the scope: its univariate distribution is a
-sum over the group's input nodes. A scope is therefore a sequence of variable indices and `Interface`s.
+The input interface of a group counts as one more variable of the scope: its univariate distribution
+is a sum over the group's input nodes. A scope is therefore a sequence of variable indices and
+`Interface`s.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,14 @@ from typing import final
 import numpy as np
 
 from dspn._arrays import Floats
+from dspn._checks import (
+    checked_rng,
+    float_array,
+    indices,
+    require_type,
+    whole_number,
+    whole_numbers,
+)
 from dspn.errors import StructureError
 from dspn.leaves import family_for
 from dspn.sequences import Schema
@@ -37,6 +46,7 @@ def _weights(count: int, rng: np.random.Generator) -> Floats:
 
 def univariate(builder: NetworkBuilder, item: ScopeItem, rng: np.random.Generator) -> int:
     """Figure 1a: a distribution over one variable, or over the input nodes of one group."""
+    checked_rng(rng, StructureError)
     if isinstance(item, Interface):
         return builder.sum(item.inputs, _weights(len(item.inputs), rng))
     family = family_for(builder.schema[item])
@@ -56,8 +66,9 @@ def naive_bayes(
     num_classes: int = 2,
 ) -> int:
     """Figure 1c: a sum of `num_classes` factored distributions over the scope."""
-    classes = [factored(builder, scope, rng) for _ in range(num_classes)]
-    return builder.sum(classes, _weights(num_classes, rng))
+    count = whole_number(num_classes, "num_classes", StructureError)
+    classes = [factored(builder, scope, rng) for _ in range(count)]
+    return builder.sum(classes, _weights(count, rng))
 
 
 def product_of_naive_bayes(
@@ -80,8 +91,9 @@ def product_of_naive_bayes(
 def mixture_top(schema: Schema, weights: Sequence[float] | Floats) -> tuple[Top, NetworkParameters]:
     """The paper's top network: a root sum over all interface nodes."""
     builder = NetworkBuilder(schema)
-    inputs = builder.inputs(len(weights))
-    return builder.top(builder.sum(inputs, weights))
+    own = float_array(weights, "weights", StructureError).reshape(-1)
+    inputs = builder.inputs(own.size)
+    return builder.top(builder.sum(inputs, own))
 
 
 def initial_network(
@@ -91,9 +103,11 @@ def initial_network(
     rng: np.random.Generator,
     root: Root | str = Root.FIRST,
 ) -> DynamicNetwork:
-    """Figure 2a: each of k outputs is a factored model of the slice's variables and the input interface."""
+    """Figure 2a: each of k outputs is a factored model of the variables and the input interface."""
+    require_type(schema, Schema, "schema", StructureError)
+    size = whole_number(num_interfaces, "num_interfaces", StructureError)
     every = tuple(range(len(schema)))
-    return grouped_network(schema, [every], num_interfaces, rng=rng, root=root)
+    return grouped_network(schema, [every], size, rng=rng, root=root)
 
 
 def grouped_network(
@@ -107,31 +121,47 @@ def grouped_network(
 ) -> DynamicNetwork:
     """One initial template for each group of variables; groups meet in the top network only.
 
-    The top network is a sum of `num_products` products with one factor, a sum over its interface nodes,
-    from each group; with a single group it is the paper's root sum.
+    The top network is a sum of `num_products` products with one factor, a sum over its interface
+    nodes, from each group; with a single group it is the paper's root sum.
     """
-    flat = sorted(variable for group in groups for variable in group)
-    if flat != list(range(len(schema))):
-        raise StructureError(
-            f"`groups` must hold each of the {len(schema)} variables exactly once, but holds {flat}."
-        )
-    sizes = (
-        [num_interfaces] * len(groups) if isinstance(num_interfaces, int) else list(num_interfaces)
-    )
-    if len(sizes) != len(groups) or min(sizes) < 1 or num_products < 1:
-        raise StructureError(
-            f"`num_interfaces` must be at least 1 for each of the {len(groups)} groups and "
-            f"`num_products` at least 1, but they are {num_interfaces} and {num_products}."
-        )
     builder = NetworkBuilder(schema)
+    members = _checked_groups(schema, groups)
+    sizes = _sizes(num_interfaces, len(members))
+    count = whole_number(num_products, "num_products", StructureError)
     inputs = [builder.inputs(size) for size in sizes]
     outputs = [
         factored(builder, [*group, Interface(tuple(own))], rng)
-        for group, own in zip(groups, inputs, strict=True)
+        for group, own in zip(members, inputs, strict=True)
         for _ in own
     ]
-    top = _grouped_top(schema, sizes, num_products, rng)
+    top = _grouped_top(schema, sizes, count, rng)
     return assemble(builder.template(outputs), top, root=root)
+
+
+def _checked_groups(schema: Schema, groups: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """The groups of variable indices, none of them empty, that share out the variables."""
+    require_type(groups, Sequence, "groups", StructureError, remedy="give a list of lists")
+    members = [indices(group, "groups", StructureError) for group in groups]
+    flat = sorted(variable for group in members for variable in group)
+    if flat != list(range(len(schema))) or not all(members):
+        raise StructureError(
+            f"`groups` must hold each of the {len(schema)} variables exactly once and no empty "
+            f"group, but is {members}; variables are numbered from 0."
+        )
+    return members
+
+
+def _sizes(num_interfaces: int | Sequence[int], num_groups: int) -> list[int]:
+    """The number of interface nodes of each group."""
+    if np.ndim(num_interfaces) == 0:
+        return [whole_number(num_interfaces, "num_interfaces", StructureError)] * num_groups
+    sizes: list[int] = whole_numbers(num_interfaces, "num_interfaces", StructureError).tolist()
+    if len(sizes) != num_groups:
+        raise StructureError(
+            f"`num_interfaces` must be one number, or one for each of the {num_groups} groups, but "
+            f"is {sizes}."
+        )
+    return sizes
 
 
 def _grouped_top(

@@ -6,10 +6,11 @@ from typing import final
 import numpy as np
 
 from dspn._arrays import Floats
+from dspn._checks import float_array, indices, require_type, whole_number
 from dspn.errors import StructureError
 from dspn.leaves import Family, family_for
 from dspn.sequences import Schema
-from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.network import DynamicNetwork, Root, checked_root
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
 from dspn.structure.parameters import NetworkParameters, Parameters
 from dspn.structure.template import Template, Top
@@ -17,9 +18,10 @@ from dspn.structure.template import Template, Top
 
 @final
 class NetworkBuilder:
-    """Collects nodes with their weights and leaf parameters; every method returns the new node's index."""
+    """Collects nodes with their weights and leaf parameters; methods return a new node's index."""
 
     def __init__(self, schema: Schema) -> None:
+        require_type(schema, Schema, "schema", StructureError)
         self.schema = schema
         self._nodes: list[Node] = []
         self._weights: dict[int, Floats] = {}
@@ -30,6 +32,17 @@ class NetworkBuilder:
         self._nodes.append(node)
         return len(self._nodes) - 1
 
+    def _index(self, variable: int | str) -> int:
+        """The column of a variable given by name or number."""
+        if isinstance(variable, str):
+            return self.schema.index(variable)
+        index = whole_number(variable, "variable", StructureError, least=0)
+        if index >= len(self.schema):
+            raise StructureError(
+                f"`variable` must be between 0 and {len(self.schema) - 1}, but is {index}."
+            )
+        return index
+
     def input(self) -> int:
         """The input interface node of the next position."""
         self._num_inputs += 1
@@ -37,7 +50,7 @@ class NetworkBuilder:
 
     def inputs(self, count: int) -> list[int]:
         """`count` input interface nodes."""
-        return [self.input() for _ in range(count)]
+        return [self.input() for _ in range(whole_number(count, "count", StructureError))]
 
     def leaf(
         self,
@@ -46,13 +59,11 @@ class NetworkBuilder:
         family: Family | None = None,
     ) -> int:
         """A leaf over a variable; `parameters` is one row of its family (see `dspn.leaves`)."""
-        index = self.schema.index(variable) if isinstance(variable, str) else variable
-        if not 0 <= index < len(self.schema):
-            raise StructureError(
-                f"`variable` must be between 0 and {len(self.schema) - 1}, but is {variable}."
-            )
-        family = family or family_for(self.schema[index])
-        row = np.asarray(parameters, dtype=np.float64).reshape(-1)
+        index = self._index(variable)
+        if family is None:
+            family = family_for(self.schema[index])
+        require_type(family, Family, "family", StructureError, remedy="see `dspn.leaves`")
+        row = float_array(parameters, "parameters", StructureError).reshape(-1)
         if row.shape != (family.num_parameters,):
             raise StructureError(
                 f"a {family.name} leaf of variable {self.schema[index].name!r} needs "
@@ -64,28 +75,35 @@ class NetworkBuilder:
 
     def indicator(self, variable: int | str, code: int) -> int:
         """The indicator of one category: a categorical leaf with all its mass there."""
-        index = self.schema.index(variable) if isinstance(variable, str) else variable
-        row = np.zeros(max(self.schema[index].num_categories, 1))
-        if not 0 <= code < self.schema[index].num_categories:
+        index = self._index(variable)
+        own = self.schema[index]
+        if not own.num_categories:
             raise StructureError(
-                f"`code` must be a category code of {self.schema[index].name!r} (0 to "
-                f"{self.schema[index].num_categories - 1}), but is {code}."
+                f"`variable` must be categorical to have indicators, but {own.name!r} is "
+                f"{own.kind}; use `leaf`."
             )
-        row[code] = 1.0
-        return self.leaf(index, row)
+        place = whole_number(code, "code", StructureError, least=0)
+        if place >= own.num_categories:
+            raise StructureError(
+                f"`code` must be a category code of {own.name!r} (0 to {own.num_categories - 1}), "
+                f"but is {place}."
+            )
+        return self.leaf(index, np.eye(own.num_categories)[place])
 
     def product(self, children: Sequence[int]) -> int:
         """A product of nodes with disjoint scopes."""
-        return self._append(Product(tuple(children)))
+        return self._append(Product(indices(children, "children", StructureError)))
 
     def sum(self, children: Sequence[int], weights: Sequence[float] | Floats) -> int:
         """A sum of nodes with the same scope; weights are non-negative and add up to 1."""
-        own = np.asarray(weights, dtype=np.float64).reshape(-1)
-        if own.size != len(children):
+        own = float_array(weights, "weights", StructureError).reshape(-1)
+        below = indices(children, "children", StructureError)
+        if own.size != len(below):
             raise StructureError(
-                f"`weights` must have one entry for each of the {len(children)} children, but has {own.size}."
+                f"`weights` must have one entry for each of the {len(below)} children, but has "
+                f"{own.size}."
             )
-        node = self._append(Sum(tuple(children)))
+        node = self._append(Sum(below))
         self._weights[node] = own
         return node
 
@@ -95,7 +113,8 @@ class NetworkBuilder:
 
     def template(self, outputs: Sequence[int]) -> tuple[Template, NetworkParameters]:
         """The template with `outputs[i]` = f(input i), and its parameters."""
-        template = Template(self.schema, tuple(self._nodes), tuple(outputs))
+        named = indices(outputs, "outputs", StructureError)
+        template = Template(self.schema, tuple(self._nodes), named)
         banks = tuple(
             np.stack([self._leaves[node] for node in bank.nodes]) for bank in template.banks
         )
@@ -103,9 +122,9 @@ class NetworkBuilder:
 
     def top(self, root: int) -> tuple[Top, NetworkParameters]:
         """The top network with the given root, and its parameters."""
-        return Top(self._num_inputs, tuple(self._nodes), root), NetworkParameters(
-            self._flat_weights()
-        )
+        index = whole_number(root, "root", StructureError, least=0)
+        top = Top(self._num_inputs, tuple(self._nodes), index)
+        return top, NetworkParameters(self._flat_weights())
 
 
 def assemble(
@@ -115,10 +134,13 @@ def assemble(
     bottom: NetworkParameters | None = None,
     root: Root | str = Root.FIRST,
 ) -> DynamicNetwork:
-    """A checked DSPN from what the builders gave; `bottom` unties the bottom network's parameters."""
-    return DynamicNetwork(
-        template[0],
-        top[0],
-        Parameters(template[1], top[1], bottom),
-        root,  # type: ignore[arg-type]
-    )
+    """A checked DSPN from what the builders gave; `bottom` has the bottom's own parameters."""
+    for argument, given, kind in (("template", template, Template), ("top", top, Top)):
+        fits = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], kind)
+        if not fits or not isinstance(given[1], NetworkParameters):
+            raise StructureError(
+                f"`{argument}` must be the pair ({kind.__name__}, NetworkParameters) that "
+                f"`NetworkBuilder.{argument}` gives, found {type(given).__name__}."
+            )
+    parameters = Parameters(template[1], top[1], bottom)
+    return DynamicNetwork(template[0], top[0], parameters, checked_root(root))

@@ -1,8 +1,9 @@
 """Small discrete two-slice dynamic Bayesian networks, compiled exactly into a template.
 
-The interface of the template is the joint state of the hidden nodes, so its size is the *product* of
-their sizes and the number of edges the square of that: exponential in the number of hidden nodes. That is
-the cost of exact inference in a DBN, and the reason to learn a DSPN instead of compiling one.
+The interface of the template is the joint state of the hidden nodes, so its size is the *product*
+of their sizes and the number of edges the square of that: exponential in the number of hidden
+nodes. That is the cost of exact inference in a DBN, and the reason to learn a DSPN instead of
+compiling one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +15,56 @@ from typing import final
 import numpy as np
 
 from dspn._arrays import Floats
+from dspn._checks import checked_rng, float_array, require_type, whole_number
 from dspn.errors import StructureError
 from dspn.sequences import Schema, Variable
 from dspn.structure.build import mixture_top
 from dspn.structure.builder import NetworkBuilder, assemble
 from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.parameters import check_distributions
 
 MAX_STATES = 1024
+
+_Edge = tuple[str, str]
+_Shapes = dict[str, tuple[int, ...]]
+
+
+def _checked_edges(edges: Sequence[_Edge], argument: str) -> tuple[_Edge, ...]:
+    """Pairs of names, none of them twice."""
+    require_type(edges, Sequence, argument, StructureError, remedy="give a list of pairs of names")
+    for edge in edges:
+        if isinstance(edge, str) or not isinstance(edge, Sequence) or len(edge) != 2:
+            raise StructureError(
+                f"`{argument}` must hold pairs (parent, child), but holds {edge!r}."
+            )
+    pairs = tuple((parent, child) for parent, child in edges)
+    repeated = sorted({pair for pair in pairs if pairs.count(pair) > 1})
+    if repeated:
+        raise StructureError(
+            f"`{argument}` must name an edge once, but repeats {repeated}; leave the copies out."
+        )
+    return pairs
+
+
+def _checked_sizes(sizes: Mapping[str, int]) -> dict[str, int]:
+    """How many values each node has, at least one."""
+    require_type(sizes, Mapping, "sizes", StructureError, remedy="give a dict of name and size")
+    return {
+        name: whole_number(size, f"sizes[{name!r}]", StructureError) for name, size in sizes.items()
+    }
+
+
+def _checked_names(observed: Sequence[str]) -> tuple[str, ...]:
+    """Names of observed nodes, each once and at least one."""
+    if isinstance(observed, str):
+        raise StructureError(f"`observed` must be a list of names; write [{observed!r}].")
+    require_type(observed, Sequence, "observed", StructureError, remedy="give a list of names")
+    names = tuple(observed)
+    if not names:
+        raise StructureError("`observed` is empty; a DSPN needs at least one observed variable.")
+    if len(set(names)) < len(names):
+        raise StructureError(f"`observed` must name a node once, but is {list(names)}.")
+    return names
 
 
 @final
@@ -37,17 +81,15 @@ class DbnStructure:
     between: Sequence[tuple[str, str]]
 
     def __post_init__(self) -> None:
-        known = set(self.sizes)
-        unknown = {name for edge in (*self.within, *self.between) for name in edge} | set(
-            self.observed
-        )
-        if unknown - known:
+        object.__setattr__(self, "sizes", _checked_sizes(self.sizes))
+        object.__setattr__(self, "observed", _checked_names(self.observed))
+        for edges in ("within", "between"):
+            object.__setattr__(self, edges, _checked_edges(getattr(self, edges), edges))
+        named = [*self.observed, *(name for edge in (*self.within, *self.between) for name in edge)]
+        unknown = [name for name in dict.fromkeys(named) if name not in self.sizes]
+        if unknown:
             raise StructureError(
-                f"edges or `observed` name nodes that `sizes` does not have: {sorted(unknown - known)}."
-            )
-        if not self.observed:
-            raise StructureError(
-                "`observed` is empty; a DSPN needs at least one observed variable."
+                f"edges or `observed` name nodes that `sizes` does not have: {unknown}."
             )
 
     def parents_within(self, node: str) -> tuple[str, ...]:
@@ -59,7 +101,7 @@ class DbnStructure:
         return tuple(parent for parent, child in self.between if child == node)
 
     def state_nodes(self) -> tuple[str, ...]:
-        """Nodes the interface must remember: hidden ones, and observed ones that are not plain sensors.
+        """Nodes the interface must remember: hidden ones, and observed ones that are no sensors.
 
         An observed node joins the state when it has children or a parent in the slice before.
         """
@@ -90,17 +132,26 @@ class DbnStructure:
 class DbnTables:
     """Conditional probability tables; the last axis is the node's own value.
 
-    `first[node]`: one axis for each parent within the slice. `later[node]`: parents between slices, then
-    parents within. A node without parents between slices may be left out of `later`.
+    `first[node]`: one axis for each parent within the slice. `later[node]`: parents between slices,
+    then parents within; a node without parents between slices has no table there. Nested lists
+    become arrays.
     """
 
     first: Mapping[str, Floats]
     later: Mapping[str, Floats]
 
+    def __post_init__(self) -> None:
+        for part in ("first", "later"):
+            given = getattr(self, part)
+            require_type(given, Mapping, part, StructureError, remedy="give a dict of tables")
+            arrays = {
+                node: float_array(table, f"{part}[{node!r}]", StructureError)
+                for node, table in given.items()
+            }
+            object.__setattr__(self, part, arrays)
 
-def table_shapes(
-    structure: DbnStructure,
-) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+
+def table_shapes(structure: DbnStructure) -> tuple[_Shapes, _Shapes]:
     """The shapes `DbnTables.first` and `DbnTables.later` must have."""
     size = structure.sizes
     first = {
@@ -117,7 +168,9 @@ def table_shapes(
 def random_tables(
     structure: DbnStructure, rng: np.random.Generator, *, concentration: float | None = None
 ) -> DbnTables:
-    """Random tables: uniform(0, 1) entries, normalised; or Dirichlet rows of the given concentration."""
+    """Random tables: uniform(0, 1) entries, normalised; or Dirichlet rows of a concentration."""
+    require_type(structure, DbnStructure, "structure", StructureError)
+    checked_rng(rng, StructureError)
 
     def draw(shape: tuple[int, ...]) -> Floats:
         entries = (
@@ -135,22 +188,23 @@ def random_tables(
     )
 
 
-def _check_tables(structure: DbnStructure, tables: DbnTables) -> None:
-    first, later = table_shapes(structure)
-    for name, shapes, given in (("first", first, tables.first), ("later", later, tables.later)):
-        for node, shape in shapes.items():
-            if node not in given:
-                raise StructureError(f"`{name}` has no table for node {node!r}.")
-            found = np.asarray(given[node])
-            if found.shape != shape:
-                raise StructureError(
-                    f"`{name}[{node!r}]` must have shape {shape}, but has {found.shape}."
-                )
-            if np.any(found < 0) or not np.allclose(found.sum(axis=-1), 1.0, rtol=0, atol=1e-9):
-                raise StructureError(
-                    f"`{name}[{node!r}]` must hold distributions along its last axis; "
-                    "entries are not negative and add up to 1."
-                )
+def _check_tables(given: Mapping[str, Floats], shapes: _Shapes, part: str) -> None:
+    """Raises unless each node that has a table, and no other, has one of the right shape."""
+    missing = [node for node in shapes if node not in given]
+    if missing:
+        raise StructureError(f"`{part}` has no table for node {missing[0]!r}.")
+    unknown = [node for node in given if node not in shapes]
+    if unknown:
+        raise StructureError(
+            f"`{part}` must have tables for the nodes {list(shapes)} only, but has one for "
+            f"{unknown[0]!r}; leave it out."
+        )
+    for node, shape in shapes.items():
+        if given[node].shape != shape:
+            raise StructureError(
+                f"`{part}[{node!r}]` must have shape {shape}, but has {given[node].shape}."
+            )
+        check_distributions(given[node], f"{part}[{node!r}]")
 
 
 @final
@@ -163,9 +217,10 @@ class _States:
         self.count = prod(sizes)
         if self.count > MAX_STATES:
             raise StructureError(
-                f"compiling this DBN needs one interface node for each joint state of {len(self.nodes)} "
-                f"nodes: {self.count} of them, more than the {MAX_STATES} allowed (the template has the "
-                "square of that in edges). Learn a DSPN from samples instead."
+                f"compiling this DBN needs one interface node for each joint state of "
+                f"{len(self.nodes)} nodes: {self.count} of them, more than the {MAX_STATES} "
+                "allowed (the template has the square of that in edges). Learn a DSPN from samples "
+                "instead."
             )
         grid = np.array(list(cartesian(*(range(size) for size in sizes))), dtype=np.int64)
         self.values = {node: grid[:, column] for column, node in enumerate(self.nodes)}
@@ -176,7 +231,8 @@ def _start(structure: DbnStructure, tables: DbnTables, states: _States) -> Float
     for node in states.nodes:
         index = tuple(states.values[p] for p in (*structure.parents_within(node), node))
         start *= tables.first[node][index]
-    return start / start.sum()
+    normalised: Floats = start / start.sum()
+    return normalised
 
 
 def _transition(structure: DbnStructure, tables: DbnTables, states: _States) -> Floats:
@@ -190,6 +246,18 @@ def _transition(structure: DbnStructure, tables: DbnTables, states: _States) -> 
     return normalised
 
 
+def _sensor(
+    structure: DbnStructure, tables: DbnTables, states: _States, name: str, state: int
+) -> tuple[tuple[int, ...], Floats]:
+    """What an observed node's distribution depends on at a state, and the distribution."""
+    if name in states.values:
+        value = int(states.values[name][state])
+        return (value,), np.eye(structure.sizes[name])[value]
+    parents = tuple(int(states.values[p][state]) for p in structure.parents_within(name))
+    row = tables.first[name][parents]
+    return parents, row / row.sum()
+
+
 def dbn_schema(structure: DbnStructure) -> Schema:
     """The observed nodes as categorical variables with categories 0, 1, ..."""
     return Schema(
@@ -201,35 +269,30 @@ def dbn_schema(structure: DbnStructure) -> Schema:
 
 
 def from_dbn(structure: DbnStructure, tables: DbnTables) -> DynamicNetwork:
-    """The exact marginal of the observed nodes, as a template with one interface node for each state.
+    """The exact marginal of the observed nodes: a template with an interface node for each state.
 
     Sensor leaves are shared by all states that agree on the sensor's parents. Refuses more than
     `MAX_STATES` joint states. The result has its root at the first slice.
     """
+    require_type(structure, DbnStructure, "structure", StructureError)
+    require_type(tables, DbnTables, "tables", StructureError)
     structure.topological()
-    _check_tables(structure, tables)
+    for part, shapes in zip(("first", "later"), table_shapes(structure), strict=True):
+        _check_tables(getattr(tables, part), shapes, part)
     states = _States(structure)
     schema = dbn_schema(structure)
     builder = NetworkBuilder(schema)
     inputs = builder.inputs(states.count)
-    shared: dict[tuple[str, tuple[int, ...]], int] = {}
-
-    def sensor(name: str, state: int) -> int:
-        if name in states.values:
-            key = (name, (int(states.values[name][state]),))
-            row = np.eye(structure.sizes[name])[key[1][0]]
-        else:
-            parents = structure.parents_within(name)
-            key = (name, tuple(int(states.values[parent][state]) for parent in parents))
-            row = tables.first[name][key[1]]
-        if key not in shared:
-            shared[key] = builder.leaf(name, row / row.sum())
-        return shared[key]
-
     transition = _transition(structure, tables, states)
+    shared: dict[tuple[str, tuple[int, ...]], int] = {}
     outputs = []
     for state in range(states.count):
-        emissions = [sensor(name, state) for name in structure.observed]
-        outputs.append(builder.product([*emissions, builder.sum(inputs, transition[state])]))
+        leaves = []
+        for name in structure.observed:
+            parents, row = _sensor(structure, tables, states, name, state)
+            if (name, parents) not in shared:
+                shared[name, parents] = builder.leaf(name, row)
+            leaves.append(shared[name, parents])
+        outputs.append(builder.product([*leaves, builder.sum(inputs, transition[state])]))
     start = _start(structure, tables, states)
     return assemble(builder.template(outputs), mixture_top(schema, start), root=Root.FIRST)

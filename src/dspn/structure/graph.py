@@ -7,14 +7,15 @@ from dspn.structure.nodes import Node, Product, Sum, children_of
 
 
 def check_children(nodes: Sequence[Node], network: str) -> None:
-    """Raises unless every sum and product has children, each of them a distinct node of the network."""
+    """Raises unless every sum and product has children, distinct nodes of the network."""
     for index, node in enumerate(nodes):
         if not isinstance(node, Sum | Product):
             continue
         kind = type(node).__name__.lower()
         if not node.children:
             raise StructureError(
-                f"{kind} {index} of the {network} network has no children; a {kind} needs at least one."
+                f"{kind} {index} of the {network} network has no children; a {kind} needs at least "
+                "one."
             )
         for child in node.children:
             if not 0 <= child < len(nodes):
@@ -30,7 +31,7 @@ def check_children(nodes: Sequence[Node], network: str) -> None:
 
 
 def topological_order(nodes: Sequence[Node], network: str) -> tuple[int, ...]:
-    """Node indices, children before parents; ties by index. Raises and names the nodes of a cycle."""
+    """Node indices, children before parents; ties by index. Raises on a cycle, naming its nodes."""
     state = [0] * len(nodes)  # 0 unseen, 1 on the path, 2 done
     order: list[int] = []
     for start in range(len(nodes)):

@@ -3,27 +3,59 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dspn._arrays import Floats
+from dspn._checks import float_array, require_type
 from dspn.errors import StructureError
 from dspn.sequences import Schema
 from dspn.structure.build import mixture_top
 from dspn.structure.builder import NetworkBuilder, assemble
-from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.network import DynamicNetwork, Root, checked_root
+from dspn.structure.parameters import check_distributions
 
 _STATIONARY_TOLERANCE = 1e-9
 
 
-def _check(start: Floats, transition: Floats) -> None:
-    k = start.size
-    if start.ndim != 1 or k == 0:
+def _chain(start: ArrayLike, transition: ArrayLike) -> tuple[Floats, Floats]:
+    """Start vector and transition matrix, whose rows are distributions."""
+    first = float_array(start, "start", StructureError)
+    k = first.size
+    if first.ndim != 1 or k == 0:
         raise StructureError(
-            f"`start` must be a vector of state probabilities, but has shape {start.shape}."
+            f"`start` must be a vector of state probabilities, but has shape {first.shape}."
         )
-    if transition.shape != (k, k):
+    matrix = float_array(transition, "transition", StructureError)
+    if matrix.shape != (k, k):
         raise StructureError(
-            f"`transition` must be {k} x {k}, as `start` has {k} states, but has shape {transition.shape}."
+            f"`transition` must be {k} x {k}, as `start` has {k} states, but has shape "
+            f"{matrix.shape}."
         )
+    check_distributions(first, "start")
+    check_distributions(matrix, "transition")
+    return first, matrix
+
+
+def _leaf_rows(
+    emissions: Mapping[str, ArrayLike], schema: Schema, num_states: int
+) -> dict[str, Floats]:
+    """Leaf parameters of each variable, a row for each state."""
+    require_type(emissions, Mapping, "emissions", StructureError)
+    if set(emissions) != set(schema.names):
+        raise StructureError(
+            f"`emissions` must have exactly the variables {list(schema.names)}, but has "
+            f"{list(emissions)}."
+        )
+    rows = {}
+    for name in schema.names:
+        argument = f"emissions[{name!r}]"
+        rows[name] = float_array(emissions[name], argument, StructureError)
+        if rows[name].ndim != 2 or rows[name].shape[0] != num_states:
+            raise StructureError(
+                f"`{argument}` must have a row for each of the {num_states} states, but has shape "
+                f"{rows[name].shape}."
+            )
+    return rows
 
 
 def _reversed_transition(start: Floats, transition: Floats) -> Floats:
@@ -45,7 +77,7 @@ def _reversed_transition(start: Floats, transition: Floats) -> Floats:
 def from_hmm(
     start: Sequence[float] | Floats,
     transition: Sequence[Sequence[float]] | Floats,
-    emissions: Mapping[str, Floats],
+    emissions: Mapping[str, ArrayLike],
     *,
     schema: Schema,
     root: Root | str = Root.FIRST,
@@ -55,21 +87,10 @@ def from_hmm(
     `emissions` maps each variable's name to a (states, width) array of leaf parameters: category
     probabilities, (mean, variance) or (rate,).
     """
-    first = np.asarray(start, dtype=np.float64)
-    matrix = np.asarray(transition, dtype=np.float64)
-    _check(first, matrix)
-    if set(emissions) != set(schema.names):
-        raise StructureError(
-            f"`emissions` must have exactly the variables {list(schema.names)}, but has {sorted(emissions)}."
-        )
-    rows = {name: np.asarray(emissions[name], dtype=np.float64) for name in schema.names}
-    for name, array in rows.items():
-        if array.ndim != 2 or array.shape[0] != first.size:
-            raise StructureError(
-                f"`emissions[{name!r}]` must have a row for each of the {first.size} states, "
-                f"but has shape {array.shape}."
-            )
-    if Root(root) == Root.LAST:
+    require_type(schema, Schema, "schema", StructureError)
+    first, matrix = _chain(start, transition)
+    rows = _leaf_rows(emissions, schema, first.size)
+    if checked_root(root) == Root.LAST:
         matrix = _reversed_transition(first, matrix)
     builder = NetworkBuilder(schema)
     inputs = builder.inputs(first.size)

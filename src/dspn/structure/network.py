@@ -5,8 +5,10 @@ from enum import StrEnum
 from functools import cached_property
 from typing import final
 
+from dspn._checks import require_type
 from dspn.errors import StructureError
 from dspn.sequences import Schema
+from dspn.structure.fingerprint import fingerprint
 from dspn.structure.parameters import Parameters, check_parameters
 from dspn.structure.template import Template, Top
 from dspn.structure.validity import group_sources, interface_groups, violations
@@ -17,6 +19,14 @@ class Root(StrEnum):
 
     FIRST = "first"
     LAST = "last"
+
+
+def checked_root(root: Root | str) -> Root:
+    """The root by its name."""
+    try:
+        return Root(root)
+    except ValueError:
+        raise StructureError(f"`root` must be 'first' or 'last', not {root!r}.") from None
 
 
 @final
@@ -34,10 +44,10 @@ class DynamicNetwork:
     root: Root = Root.FIRST
 
     def __post_init__(self) -> None:
-        try:
-            object.__setattr__(self, "root", Root(self.root))
-        except ValueError:
-            raise StructureError(f"`root` must be 'first' or 'last', not {self.root!r}.") from None
+        require_type(self.template, Template, "template", StructureError)
+        require_type(self.top, Top, "top", StructureError)
+        require_type(self.parameters, Parameters, "parameters", StructureError)
+        object.__setattr__(self, "root", checked_root(self.root))
         found = violations(self.template, self.top)
         if found:
             listed = "\n".join(f"  - {violation}" for violation in found[:20])
@@ -64,6 +74,11 @@ class DynamicNetwork:
     def group_sources(self) -> tuple[tuple[int, ...], ...]:
         """For each group, the groups whose inputs its outputs read."""
         return group_sources(self.template)
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """SHA-256 of structure, parameters and root; a network read from a file has the same."""
+        return fingerprint(self.template, self.top, self.parameters, self.root)
 
     def with_parameters(self, parameters: Parameters) -> "DynamicNetwork":
         """The same structure, which is known to be valid, with other parameters."""

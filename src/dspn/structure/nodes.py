@@ -9,7 +9,7 @@ from dspn.leaves import Family
 @final
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Input interface node: takes the value of the output interface node f(position) one slice below."""
+    """Input interface node: takes the value of the output node f(position) one slice below."""
 
     position: int
 
@@ -17,7 +17,7 @@ class Input:
 @final
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """Univariate distribution over one variable of the slice (an indicator is the degenerate case)."""
+    """Univariate distribution over one variable of the slice; an indicator where degenerate."""
 
     variable: int
     family: Family

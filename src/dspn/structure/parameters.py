@@ -6,6 +6,7 @@ from typing import final
 import numpy as np
 
 from dspn._arrays import Floats, read_only
+from dspn._checks import float_array, require_type
 from dspn.errors import StructureError
 from dspn.structure.nodes import Node, Sum
 from dspn.structure.template import Template, Top
@@ -22,8 +23,10 @@ class NetworkParameters:
     leaves: tuple[Floats, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", read_only(self.weights))
-        object.__setattr__(self, "leaves", tuple(read_only(array) for array in self.leaves))
+        weights = float_array(self.weights, "weights", StructureError)
+        leaves = (float_array(array, "leaves", StructureError) for array in self.leaves)
+        object.__setattr__(self, "weights", read_only(weights))
+        object.__setattr__(self, "leaves", tuple(map(read_only, leaves)))
 
 
 @final
@@ -35,10 +38,33 @@ class Parameters:
     top: NetworkParameters
     bottom: NetworkParameters | None = None
 
+    def __post_init__(self) -> None:
+        require_type(self.template, NetworkParameters, "template", StructureError)
+        require_type(self.top, NetworkParameters, "top", StructureError)
+        if self.bottom is not None:
+            require_type(self.bottom, NetworkParameters, "bottom", StructureError)
+
     @property
     def tied(self) -> bool:
         """Whether the bottom network shares the template's parameters."""
         return self.bottom is None
+
+
+def check_distributions(table: Floats, argument: str) -> None:
+    """Raises unless the entries along the last axis are not negative and add up to 1."""
+    rows = table.reshape(-1, table.shape[-1])
+    wrong = ~(np.isfinite(rows) & (rows >= 0)).all(axis=1)
+    with np.errstate(invalid="ignore"):
+        wrong |= ~(np.abs(rows.sum(axis=1) - 1.0) <= WEIGHT_TOLERANCE)
+    if wrong.any():
+        index = int(np.argmax(wrong))
+        place = f"row {index}" if table.ndim > 1 else "it"
+        found = np.array2string(rows[index], threshold=8)
+        raise StructureError(
+            f"`{argument}` must hold distributions along its last axis, finite entries that are "
+            f"not negative and add up to 1, but {place} is {found} and sums to "
+            f"{rows[index].sum():.12g}; divide by the sum."
+        )
 
 
 def _check_weights(
@@ -69,8 +95,8 @@ def _check_weights(
 def _check_leaves(template: Template, parameters: NetworkParameters, network: str) -> None:
     if len(parameters.leaves) != len(template.banks):
         raise StructureError(
-            f"the {network} network needs {len(template.banks)} arrays of leaf parameters, one for each "
-            f"variable and family, but has {len(parameters.leaves)}."
+            f"the {network} network needs {len(template.banks)} arrays of leaf parameters, one for "
+            f"each variable and family, but has {len(parameters.leaves)}."
         )
     for bank, rows in zip(template.banks, parameters.leaves, strict=True):
         name = template.schema[bank.variable].name
@@ -89,7 +115,7 @@ def _check_leaves(template: Template, parameters: NetworkParameters, network: st
 
 
 def check_parameters(template: Template, top: Top, parameters: Parameters) -> None:
-    """Raises unless all shapes fit, weights are a distribution at each sum, and leaves are allowed."""
+    """Raises unless shapes fit, weights are a distribution at each sum, and leaves are allowed."""
     _check_weights(template.nodes, template.edge_offsets, parameters.template.weights, "template")
     _check_leaves(template, parameters.template, "template")
     _check_weights(top.nodes, top.edge_offsets, parameters.top.weights, "top")

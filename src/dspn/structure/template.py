@@ -7,7 +7,7 @@ from typing import final
 
 from dspn.errors import StructureError
 from dspn.leaves import Family, family_for
-from dspn.sequences import Schema
+from dspn.sequences import Schema, Variable
 from dspn.structure.graph import check_children, topological_order
 from dspn.structure.nodes import Input, Leaf, Node, Sum
 
@@ -70,14 +70,22 @@ def _check_leaves(schema: Schema, nodes: tuple[Node, ...]) -> None:
         first, family = families.setdefault(node.variable, (index, node.family))
         if node.family != family:
             raise StructureError(
-                f"leaves {first} and {index} of variable {variable.name!r} are of different families, "
-                f"{family} and {node.family}; all leaves of a variable share one family."
+                f"leaves {first} and {index} of variable {variable.name!r} are of different "
+                f"families, {family} and {node.family}; all leaves of a variable share one family."
             )
-        if variable.num_categories and node.family != family_for(variable):
-            raise StructureError(
-                f"leaf {index} of variable {variable.name!r} is {node.family}, but the variable has "
-                f"{variable.num_categories} categories; use {family_for(variable)}."
-            )
+        if first == index:
+            _check_family(variable, family, index)
+
+
+def _check_family(variable: Variable, family: Family, index: int) -> None:
+    """Raises unless the family is that of the variable's kind; its reference values are free."""
+    usual = family_for(variable)
+    if type(family) is not type(usual) or (variable.num_categories and family != usual):
+        size = f" with {variable.num_categories} categories" if variable.num_categories else ""
+        raise StructureError(
+            f"leaf {index} of variable {variable.name!r} is {family}, but the variable is "
+            f"{variable.kind}{size}; use {usual}."
+        )
 
 
 @final
@@ -85,8 +93,8 @@ def _check_leaves(schema: Schema, nodes: tuple[Node, ...]) -> None:
 class Template:
     """The network of one slice: leaves over its variables, k inputs and k outputs.
 
-    `outputs[i]` is the output interface node f(i) of the input at position i. Nodes may stand in any
-    order; a node may have several parents.
+    `outputs[i]` is the output interface node f(i) of the input at position i. Nodes may stand in
+    any order; a node may have several parents.
     """
 
     schema: Schema
@@ -162,7 +170,8 @@ class Top:
         check_children(self.nodes, "top")
         if not 0 <= self.root < len(self.nodes):
             raise StructureError(
-                f"`root` must be a node of the top network (0 to {len(self.nodes) - 1}), not {self.root}."
+                f"`root` must be a node of the top network (0 to {len(self.nodes) - 1}), not "
+                f"{self.root}."
             )
         leaves = [index for index, node in enumerate(self.nodes) if isinstance(node, Leaf)]
         if leaves:

@@ -6,6 +6,7 @@ from typing import final
 import numpy as np
 
 from dspn._arrays import Floats
+from dspn._checks import require_type, whole_number
 from dspn.errors import StructureError
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
@@ -18,9 +19,9 @@ from dspn.structure.validity import bottom_nodes
 class StaticNetwork:
     """A sum-product network over num_slices * num_variables variables.
 
-    Variable v of slice t (counted from 0) has index t * num_variables + v. `weights[i]` holds the weights
-    of node i when it is a sum, `leaf_parameters[i]` its parameters when it is a leaf, None otherwise.
-    Children stand before their parents.
+    Variable v of slice t (counted from 0) has index t * num_variables + v. `weights[i]` holds the
+    weights of node i when it is a sum, `leaf_parameters[i]` its parameters when it is a leaf, None
+    otherwise. Children stand before their parents.
     """
 
     num_slices: int
@@ -59,7 +60,7 @@ class _Stack:
         return len(self.nodes) - 1
 
     def slice_nodes(self, position: int, first_variable: int, inputs: list[int]) -> list[int]:
-        """Lays one copy of the template (the bottom network at position 0) and returns its outputs."""
+        """Lays one copy of the template (the bottom network at position 0); returns its outputs."""
         template = self.network.template
         at_bottom = position == 0
         own = self.network.parameters.bottom if at_bottom else None
@@ -125,8 +126,8 @@ def _leaf_rows(network: DynamicNetwork, parameters: NetworkParameters) -> dict[i
 
 def unroll(network: DynamicNetwork, num_slices: int) -> StaticNetwork:
     """Stacks num_slices - 1 templates on the bottom network and caps them with the top network."""
-    if num_slices < 1:
-        raise StructureError(f"`num_slices` must be at least 1, but is {num_slices}.")
+    require_type(network, DynamicNetwork, "network", StructureError)
+    num_slices = whole_number(num_slices, "num_slices", StructureError)
     n = len(network.schema)
     stack = _Stack(network)
     interface: list[int] = []

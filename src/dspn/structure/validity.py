@@ -1,8 +1,9 @@
 """Completeness, decomposability and invariance, decided on the template without unrolling.
 
-Scopes are sets of bits: bit v is variable v of the slice at hand, bit n + v is variable v of the slices
-below. An input interface node takes the scope of its output in the bottom network (Theorem 1, c), moved
-to the bits of the slices below, so its scope excludes the slice's own variables by construction.
+Scopes are sets of bits: bit v is variable v of the slice at hand, bit n + v is variable v of the
+slices below. An input interface node takes the scope of its output in the bottom network (Theorem
+1, c), moved to the bits of the slices below, so its scope excludes the slice's own variables by
+construction.
 """
 
 from collections.abc import Iterable, Sequence
@@ -97,7 +98,8 @@ def _incomplete(
                     rule,
                     (index, first, child),
                     _names(difference, names),
-                    f"{network} sum {index}: children {first} and {child} differ in {_said(difference, names)}",
+                    f"{network} sum {index}: children {first} and {child} differ in "
+                    f"{_said(difference, names)}",
                 )
 
 
@@ -117,7 +119,8 @@ def _entangled(
                     rule,
                     (index, other, child),
                     _names(shared, names),
-                    f"{network} product {index}: children {other} and {child} share {_said(shared, names)}",
+                    f"{network} product {index}: children {other} and {child} share "
+                    f"{_said(shared, names)}",
                 )
             seen |= scopes[child]
 
@@ -200,7 +203,7 @@ def _overlaps(
 def _unlike_pairs(
     template: Template, inputs: Sequence[int], outputs: Sequence[int], names: Sequence[str]
 ) -> Iterable[Violation]:
-    """Breaches of (2) and (3), one for each pair of distinct (input scope, output scope) combinations."""
+    """Breaches of (2) and (3), one for each two distinct pairs of input and output scope."""
     first: dict[tuple[int, int], int] = {}
     for position, pair in enumerate(zip(inputs, outputs, strict=True)):
         first.setdefault(pair, position)
@@ -224,7 +227,8 @@ def _unlike_pairs(
                 Rule.DISJOINT_SCOPE,
                 nodes,
                 _names(shared, names),
-                f"interfaces {i} and {j}: the {who} have disjoint scopes, the {other} share {_said(shared, names)}",
+                f"interfaces {i} and {j}: the {who} have disjoint scopes, the {other} share "
+                f"{_said(shared, names)}",
             )
 
 
@@ -276,7 +280,8 @@ def _coverage(
                     Rule.COVERAGE,
                     (top.root,),
                     _names(missed, names),
-                    f"root {top.root} misses {_said(missed, names)} of {where}, {len(seen) - 1} slice(s) below the top",
+                    f"root {top.root} misses {_said(missed, names)} of {where}, "
+                    f"{len(seen) - 1} slice(s) below the top",
                 )
                 return
         current = frozenset(p for p, scope in enumerate(inputs) if scope & below)
@@ -287,7 +292,10 @@ def violations(template: Template, top: Top) -> tuple[Violation, ...]:
     names = template.schema.names
     n = len(names)
     if top.num_inputs != template.num_interfaces:
-        said = f"the top network has {top.num_inputs} inputs, the template {template.num_interfaces} interfaces"
+        said = (
+            f"the top network has {top.num_inputs} inputs, the template "
+            f"{template.num_interfaces} interfaces"
+        )
         return (Violation(Rule.TOP_INPUTS, top.inputs, (), said),)
     bottoms, found = _bottom_violations(template, names)
     inputs = [scope << n for scope in bottoms]

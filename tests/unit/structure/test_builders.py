@@ -107,7 +107,12 @@ def test_grouped_network_keeps_groups_apart_until_the_top(root: str) -> None:
 @pytest.mark.parametrize(
     ("groups", "sizes", "products", "message"),
     [
-        ([[0, 1], [2]], 2, 1, r"`groups`.*each of the 4 variables exactly once.*\[0, 1, 2\]"),
+        (
+            [[0, 1], [2]],
+            2,
+            1,
+            r"`groups`.*each of the 4 variables exactly once.*\[\(0, 1\), \(2,\)\]",
+        ),
         ([[0, 1], [1, 2, 3]], 2, 1, "`groups`"),
         ([[0, 1], [2, 3]], [2], 1, "`num_interfaces`"),
         ([[0, 1], [2, 3]], [2, 0], 1, "`num_interfaces`"),

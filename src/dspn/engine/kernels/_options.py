@@ -1,7 +1,8 @@
 """Compilation options shared by all kernels.
 
-`contract` allows fused multiply-add and nothing else: no reordering of sums, so a lane's result does not depend on its
-block; denormals and infinities keep their meaning. `REDUCING` kernels add up over lanes and may reorder.
+`contract` allows fused multiply-add and nothing else: no reordering of sums, so a lane's result
+does not depend on its block; denormals and infinities keep their meaning. `REDUCING` kernels add up
+over lanes and may reorder.
 """
 
 from typing import Any

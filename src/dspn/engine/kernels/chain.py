@@ -1,8 +1,8 @@
 """Passes for chains: every output is one coefficient times one sum over its own group's inputs.
 
-This is the initial template, an HMM, and any number of such groups side by side. Here a lane's interface vector is
-contiguous (each group padded with zeros to a multiple of eight), a slice is one matrix product and one row of
-coefficients, and neither needs a transpose.
+This is the initial template, an HMM, and any number of such groups side by side. Here a lane's
+interface vector is contiguous (each group padded with zeros to a multiple of eight), a slice is one
+matrix product and one row of coefficients, and neither needs a transpose.
 """
 
 import numpy as np
@@ -150,7 +150,10 @@ def _peak(row: Floats) -> float:
 
 @njit(**OPTIONS)
 def _rescale(shape: ChainShape, v: Floats, exponents: Ints, work: Floats, n: int) -> None:
-    """Divides each group of each lane by a power of two so that its largest entry is in [0.5, 1)."""
+    """Divides each group of each lane by a power of two so that its largest entry is in [0.5.
+
+    1).
+    """
     bits = work.view(np.int64)
     for lane in range(n):
         for group in range(shape.column.size - 1):
@@ -195,10 +198,10 @@ def chain_upward(
 ) -> None:
     """Positions p0 .. p1 - 1 from the bottom up.
 
-    With a non-empty store, the vectors below position p0 + s are kept in its part s, and those above the last position
-    in the part after; a lane that ends keeps its last vector there.
+    With a non-empty store, the vectors below position p0 + s are kept in its part s, and those
+    above the last position in the part after; a lane that ends keeps its last vector there.
     """
-    lanes, padded = batch.lengths.size, state.v.shape[0]
+    padded = state.v.shape[0]
     keep = store.size > 0
     v = store[0] if keep else state.v.copy()
     out = store[1] if keep else np.zeros((padded, shape.width))
@@ -210,7 +213,9 @@ def chain_upward(
     _clear(v, n, padded)
     for position in range(p0, p1):
         now = active_lanes(batch.lengths, position)
-        if now < n:  # lanes that have ended keep their last vector; the tiles see zeros in their place
+        if (
+            now < n
+        ):  # lanes that have ended keep their last vector; the tiles see zeros in their place
             _copy(v, state.v, now, n)
             if not keep:
                 _clear(v, now, n)
@@ -287,7 +292,10 @@ def _largest_sum(a: Floats, b: Floats) -> float:
 
 @njit(**OPTIONS)
 def _best_place(a: Floats, b: Floats) -> int:
-    """The first j with the largest a[j] + b[j]: found in one go, or by its value where there are many."""
+    """The first j with the largest a[j] + b[j].
+
+    Found in one go, or by its value where there are many.
+    """
     if a.size > 16:
         largest = _largest_sum(a, b)
         for j in range(a.size):
@@ -311,10 +319,12 @@ def chain_best_descend(
     chosen: Ints,
     interfaces: Ints,
 ) -> None:
-    """Follows the best path down: `chosen[g, lane]` is the column of group g's node at the position above.
+    """Follows the best path down: `chosen[g.
 
-    No back-pointers were kept: the best input is found again at each step of the path. Eight lanes at a time, so that
-    both the vectors read and the slices written are neighbours.
+    Lane]` is the column of group g's node at the position above.
+
+    No back-pointers were kept: the best input is found again at each step of the path. Eight lanes
+    at a time, so that both the vectors read and the slices written are neighbours.
     """
     for first_lane in range(0, batch.lengths.size, 8):
         last_lane = min(first_lane + 8, batch.lengths.size)
@@ -346,7 +356,10 @@ def _dot(a: Floats, b: Floats) -> float:
 def _outer(
     e: Floats, v: Floats, column: int, size: int, width: int, n: int, out: Floats, start: int
 ) -> None:
-    """out[i, j] += sum_l e[l, i] v[l, j] for one group: expected use of every edge, less its weight."""
+    """out[i, j] += sum_l e[l, i] v[l, j] for one group.
+
+    Expected use of every edge, less its weight.
+    """
     for i in range(0, size, 8):
         for j in range(0, size, 8):
             to = start + i * size + j
@@ -366,7 +379,9 @@ def _weigh(
     mass: Floats,
     n: int,
 ) -> None:
-    """Adds the posterior of every output to the sums of its slice; e = derivatives at the mixes over mass.
+    """Adds the posterior of every output to the sums of its slice.
+
+    E = derivatives at the mixes over mass.
 
     The mass of a group is sum_i v_i d_i over its outputs: the root's value up to a scale.
     """
@@ -389,7 +404,7 @@ def _weigh(
 def _hand_down(
     shape: ChainShape, below: Floats, mass: Floats, weight: Floats, d: Floats, n: int
 ) -> None:
-    """d = derivatives at the inputs, no longer over mass."""
+    """D = derivatives at the inputs, no longer over mass."""
     for group in range(shape.column.size - 1):
         first, last = shape.column[group], shape.column[group + 1]
         for lane in range(n):
@@ -403,7 +418,10 @@ def _hand_down(
 def _undo_rescaling(
     shape: ChainShape, v: Floats, below: Floats, weight: Floats, e: Floats, n: int
 ) -> None:
-    """Where the vectors above were rescaled, so was the mass; the same sum over the inputs tells by how much."""
+    """Where the vectors above were rescaled, so was the mass.
+
+    The same sum over the inputs tells by how much.
+    """
     for group in range(shape.column.size - 1):
         first, last = shape.column[group], shape.column[group + 1]
         for lane in range(n):
@@ -427,10 +445,12 @@ def chain_downward(
     weight: Floats,
     flows: ChainFlows,
 ) -> None:
-    """Positions p1 - 1 .. p0 from the top down; adds every lane's expected flows, times its weight, to `flows`.
+    """Positions p1 - 1 .. p0 from the top down.
 
-    `state.v` holds derivatives at the outputs of position p1 - 1, for a lane that ends below those at its own top.
-    `flows.least` receives the smallest mass that a lane's sums were divided by.
+    Adds every lane's expected flows, times its weight, to `flows`.
+
+    `state.v` holds derivatives at the outputs of position p1 - 1, for a lane that ends below those
+    at its own top. `flows.least` receives the smallest mass that a lane's sums were divided by.
     """
     padded, width = state.v.shape[0], shape.width
     d = state.v
@@ -447,9 +467,7 @@ def chain_downward(
             continue
         v, above = store[position - p0], store[position - p0 + 1]
         number_slices(batch, position, p0, numbers, n)
-        _weigh(
-            shape, above, d, coefficients, numbers, weight, flows.coefficient, e, mass, n
-        )
+        _weigh(shape, above, d, coefficients, numbers, weight, flows.coefficient, e, mass, n)
         for group in range(mass.shape[0]):
             for lane in range(n):
                 flows.least[lane] = min(flows.least[lane], mass[group, lane])

@@ -1,4 +1,7 @@
-"""Choices from the root down: draws from the posterior over induced trees, or the best induced tree."""
+"""Choices from the root down: draws from the posterior over induced trees.
+
+Or the best induced tree.
+"""
 
 import numpy as np
 from numba import njit
@@ -24,13 +27,14 @@ Seeds = NDArray[np.uint64]
 
 
 @njit(**OPTIONS)
-def _next(seeds: Seeds, lane: int) -> int:
+def _next(seeds: Seeds, lane: int) -> np.uint64:
     """The lane's next 64 random bits: splitmix64, so draws do not depend on blocks or threads."""
     seeds[lane] += _GOLDEN
     z = seeds[lane]
     z = (z ^ (z >> np.uint64(30))) * _MIX_ONE
     z = (z ^ (z >> np.uint64(27))) * _MIX_TWO
-    return z ^ (z >> np.uint64(31))
+    bits: np.uint64 = z ^ (z >> np.uint64(31))
+    return bits
 
 
 @njit(**OPTIONS)
@@ -136,7 +140,10 @@ def top_descend(
     input_group: Ints,
     chosen: Ints,
 ) -> None:
-    """For every lane, the interface node (input row) of each group under the chosen tree; -1: none."""
+    """For every lane, the interface node (input row) of each group under the chosen tree.
+
+    -1: none.
+    """
     stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)
     own = np.empty(chosen.shape[0], dtype=np.int64)
     for lane in range(chosen.shape[1]):
@@ -169,8 +176,9 @@ def descend(
 ) -> None:
     """Positions p1 - 1 .. p0 from the top down through the mix part.
 
-    `chosen[g, lane]` is the output (as an input row) that group g's tree goes through; `marks[place, c]` receives which
-    coefficients the tree ends in at each place, and `slice_seeds[place]` a seed for the choices below them.
+    `chosen[g, lane]` is the output (as an input row) that group g's tree goes through;
+    `marks[place, c]` receives which coefficients the tree ends in at each place, and
+    `slice_seeds[place]` a seed for the choices below them.
     """
     width = batch.lengths.size
     num_groups = ops.group_start.size - 1
@@ -190,9 +198,7 @@ def descend(
             fill(ops, op_weight, mix_weight, given, numbers, V, n, 0.0)
         else:
             load_coefficients(ops, given, numbers, V, n)
-            log_compute(
-                ops, op_weight, mix_weight, V, work, n, mode == LOG_BEST, position == 0
-            )
+            log_compute(ops, op_weight, mix_weight, V, work, n, mode == LOG_BEST, position == 0)
         for lane in range(n):
             place = (position - p0) * width + lane
             depth = 0

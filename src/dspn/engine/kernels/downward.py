@@ -1,4 +1,7 @@
-"""The downward pass over a block of sequences: derivatives, posteriors and expected flows, in linear space."""
+"""The downward pass over a block of sequences.
+
+Derivatives, posteriors and expected flows, in linear space.
+"""
 
 import numpy as np
 from numba import njit
@@ -24,7 +27,10 @@ def _weigh(ops: Operations, V: Floats, d: Floats, mass: Floats, n: int) -> None:
 
 @njit(**OPTIONS)
 def _normalise(ops: Operations, d: Floats, mass: Floats, weight: Floats, n: int) -> None:
-    """Divides the derivatives at the outputs by the root's value, group by group, times the lane's weight."""
+    """Divides the derivatives at the outputs by the root's value, group by group.
+
+    Times the lane's weight.
+    """
     for group in range(ops.group_start.size - 1):
         for lane in range(n):
             mass[group, lane] = weight[lane] / mass[group, lane]
@@ -45,9 +51,7 @@ def _seed(ops: Operations, d: Floats, D: Floats, n: int) -> None:
 
 
 @njit(**OPTIONS)
-def _hand_down(
-    ops: Operations, D: Floats, state: State, peak: Floats, shift: Ints, n: int
-) -> None:
+def _hand_down(ops: Operations, D: Floats, state: State, peak: Floats, shift: Ints, n: int) -> None:
     """state.v = derivatives at the inputs, scaled by a power of two for each group."""
     num_groups = ops.group_start.size - 1
     for group in range(num_groups):
@@ -77,7 +81,14 @@ def _hand_down(
 
 @njit(**OPTIONS)
 def _write(
-    ops: Operations, V: Floats, d: Floats, mass: Floats, exponents: Ints, out: Flows, at: int, n: int
+    ops: Operations,
+    V: Floats,
+    d: Floats,
+    mass: Floats,
+    exponents: Ints,
+    out: Flows,
+    at: int,
+    n: int,
 ) -> None:
     """Mass, posteriors and derivatives at the outputs of one position."""
     for group in range(ops.group_start.size - 1):
@@ -176,9 +187,9 @@ def downward(
 ) -> None:
     """Positions p1 - 1 .. p0 from the top down, given the input vectors that `upward` stored.
 
-    `state.v` holds the derivatives at the outputs of position p1 - 1 (for a lane that ends below, those at its own
-    top). Writes `out` position by position, and adds to `flows` where its arrays are not empty; seeds and flows count a
-    lane with its weight.
+    `state.v` holds the derivatives at the outputs of position p1 - 1 (for a lane that ends below,
+    those at its own top). Writes `out` position by position, and adds to `flows` where its arrays
+    are not empty; seeds and flows count a lane with its weight.
     """
     width = batch.lengths.size
     num_groups = ops.group_start.size - 1
@@ -225,7 +236,10 @@ def downward(
 def top_downward(
     ops: Operations, op_weight: Floats, V: Floats, root_row: int, widest: int, D: Floats
 ) -> None:
-    """D = derivatives of the root at every row, given V of `top_upward`; D comes filled with zeros."""
+    """D = derivatives of the root at every row, given V of `top_upward`.
+
+    D comes filled with zeros.
+    """
     n = D.shape[1]
     before = np.empty((widest + 1, n))
     for lane in range(n):

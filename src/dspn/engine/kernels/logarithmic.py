@@ -1,7 +1,8 @@
 """The passes in log space: slower, and right where linear space loses small values.
 
-The same layout of lanes and rows; V and D hold logarithms, tables hold undivided log densities. With `maximise` a sum takes
-the largest of its weighted children instead of adding them: the max pass.
+The same layout of lanes and rows; V and D hold logarithms, tables hold undivided log densities.
+With `maximise` a sum takes the largest of its weighted children instead of adding them: the max
+pass.
 """
 
 import numpy as np
@@ -36,7 +37,10 @@ def _log_sum(
     n: int,
     maximise: bool,
 ) -> None:
-    """V[row] = log sum_j exp(log w_j + V[c_j]), or the largest term; c_j = rows[j], or first + j."""
+    """V[row] = log sum_j exp(log w_j + V[c_j]), or the largest term.
+
+    C_j = rows[j], or first + j.
+    """
     for lane in range(n):
         work[0, lane] = -np.inf
     for j in range(count):
@@ -76,7 +80,8 @@ def log_compute(
 ) -> None:
     """Fills the computed rows of a part from its inputs and loads.
 
-    The bottom network has no sums without a leaf below: there is nothing to choose, they count as 1.
+    The bottom network has no sums without a leaf below: there is nothing to choose, they count as
+    1.
     """
     none = ops.op_child[:0]
     for number in range(ops.mix_row.size):
@@ -186,9 +191,7 @@ def _log_add(D: Floats, row: int, lane: int, term: float) -> None:
 
 
 @njit(**OPTIONS)
-def _log_unmultiply(
-    children: Ints, row: int, V: Floats, D: Floats, before: Floats, n: int
-) -> None:
+def _log_unmultiply(children: Ints, row: int, V: Floats, D: Floats, before: Floats, n: int) -> None:
     count = children.size
     for lane in range(n):
         before[0, lane] = D[row, lane]
@@ -241,7 +244,7 @@ def log_uncompute(
 
 @njit(**OPTIONS)
 def _log_weigh(ops: Operations, V: Floats, d: Floats, mass: Floats, n: int) -> None:
-    """log sum_i exp(v_i + d_i) over the outputs of each group."""
+    """Log sum_i exp(v_i + d_i) over the outputs of each group."""
     for group in range(ops.group_start.size - 1):
         first, last = ops.group_start[group], ops.group_start[group + 1]
         for lane in range(n):
@@ -276,9 +279,20 @@ def _write(
 
 @njit(**OPTIONS)
 def _add_flow(
-    flows: Floats, place: int, D: Floats, row: int, V: Floats, child: int, root: Floats, weight: Floats, n: int
+    flows: Floats,
+    place: int,
+    D: Floats,
+    row: int,
+    V: Floats,
+    child: int,
+    root: Floats,
+    weight: Floats,
+    n: int,
 ) -> None:
-    """Adds the lanes' weighted exp(D_parent + v_child - root): expected use of an edge, less its own weight."""
+    """Adds the lanes' weighted exp(D_parent + v_child - root).
+
+    Expected use of an edge, less its own weight.
+    """
     for lane in range(n):
         term = D[row, lane] + V[child, lane]
         if term > -np.inf:
@@ -389,7 +403,10 @@ def log_slice_flows(
     leaf: LeafFlows,
     flows: EdgeFlows,
 ) -> None:
-    """Carries log seeds (coefficients, slices) down to the leaves; `leaf.leave_out` is a logarithm."""
+    """Carries log seeds (coefficients, slices) down to the leaves.
+
+    `leaf.leave_out` is a logarithm.
+    """
     V = np.empty((ops.num_rows, LANES))
     D = np.empty((ops.num_rows, LANES))
     before = np.empty((widest + 1, LANES))
@@ -420,7 +437,13 @@ def log_slice_flows(
 
 @njit(**OPTIONS)
 def log_top_upward(
-    ops: Operations, op_weight: Floats, v: Floats, V: Floats, root_row: int, value: Floats, maximise: bool
+    ops: Operations,
+    op_weight: Floats,
+    v: Floats,
+    V: Floats,
+    root_row: int,
+    value: Floats,
+    maximise: bool,
 ) -> None:
     """Log root value of the top network for every lane, from the log interface vectors v."""
     n = v.shape[1]
@@ -437,7 +460,10 @@ def log_top_upward(
 def log_top_downward(
     ops: Operations, op_weight: Floats, V: Floats, root_row: int, widest: int, D: Floats
 ) -> None:
-    """Log derivatives of the root at every row, given V of `log_top_upward`; D comes filled with -inf."""
+    """Log derivatives of the root at every row, given V of `log_top_upward`.
+
+    D comes filled with -inf.
+    """
     n = D.shape[1]
     before = np.empty((widest + 1, n))
     for lane in range(n):

@@ -1,4 +1,7 @@
-"""The slice part in linear space: coefficients of many slices at once, and flows back to their leaves."""
+"""The slice part in linear space.
+
+Coefficients of many slices at once, and flows back to their leaves.
+"""
 
 import numpy as np
 from numba import njit
@@ -14,9 +17,19 @@ LANES = 128
 
 @njit(**OPTIONS)
 def load_leaves(
-    ops: Operations, tables: LeafTables, codes: Ints, rows: Ints, first: int, V: Floats, n: int, floor: float
+    ops: Operations,
+    tables: LeafTables,
+    codes: Ints,
+    rows: Ints,
+    first: int,
+    V: Floats,
+    n: int,
+    floor: float,
 ) -> None:
-    """Densities of all leaves at slices rows[first .. first + n - 1]; places count from 0 with `rows`."""
+    """Densities of all leaves at slices rows[first .. first + n - 1].
+
+    Places count from 0 with `rows`.
+    """
     for load in range(ops.num_loads):
         start, factor = tables.start[load], tables.factor[load]
         if factor < 0:
@@ -32,7 +45,7 @@ def load_leaves(
 def _add_divisors(
     tables: LeafTables, codes: Ints, rows: Ints, first: int, scale: Floats, n: int
 ) -> None:
-    """scale = sum of the logarithms by which each slice's densities were divided."""
+    """Scale = sum of the logarithms by which each slice's densities were divided."""
     for lane in range(n):
         scale[first + lane] = 0.0
     for factor in range(tables.divisor_start.size):
@@ -46,7 +59,13 @@ def _add_divisors(
 
 @njit(**OPTIONS)
 def _shift_groups(
-    ops: Operations, load_group: Ints, scalable: Ints, V: Floats, out: Coefficients, first: int, n: int
+    ops: Operations,
+    load_group: Ints,
+    scalable: Ints,
+    V: Floats,
+    out: Coefficients,
+    first: int,
+    n: int,
 ) -> None:
     """Divides the coefficients of each scalable group by a power of two near their largest."""
     peak = np.empty(n)

@@ -1,8 +1,9 @@
 """A register tile of a matrix product, written in vector instructions.
 
-LLVM's loop vectoriser keeps the accumulators of a small matrix product in memory. These intrinsics build the loop
-with vectors of eight float64, so that a tile of eight rows stays in registers and runs near the processor's peak, for
-matrices as small as 8 x 8. A processor with shorter vectors gets several instructions for each.
+LLVM's loop vectoriser keeps the accumulators of a small matrix product in memory. These intrinsics
+build the loop with vectors of eight float64, so that a tile of eight rows stays in registers and
+runs near the processor's peak, for matrices as small as 8 x 8. A processor with shorter vectors
+gets several instructions for each.
 """
 
 from collections.abc import Callable
@@ -37,15 +38,21 @@ def _load_pack(builder: ir.IRBuilder, data: ir.Value, index: ir.Value) -> ir.Val
 def _spread(builder: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
     none = ir.Constant(_PACK, ir.Undefined)
     first = builder.insert_element(none, scalar, ir.Constant(_LANE, 0))
-    return builder.shuffle_vector(first, none, ir.Constant(ir.VectorType(_LANE, VECTOR), [0] * VECTOR))
+    return builder.shuffle_vector(
+        first, none, ir.Constant(ir.VectorType(_LANE, VECTOR), [0] * VECTOR)
+    )
 
 
-def _multiply_add(builder: ir.IRBuilder, pack: ir.Value, scalar: ir.Value, total: ir.Value) -> ir.Value:
+def _multiply_add(
+    builder: ir.IRBuilder, pack: ir.Value, scalar: ir.Value, total: ir.Value
+) -> ir.Value:
     product = builder.fmul(pack, scalar, flags=("contract",))
     return builder.fadd(product, total, flags=("contract",))
 
 
-def _add_maximise(builder: ir.IRBuilder, pack: ir.Value, scalar: ir.Value, total: ir.Value) -> ir.Value:
+def _add_maximise(
+    builder: ir.IRBuilder, pack: ir.Value, scalar: ir.Value, total: ir.Value
+) -> ir.Value:
     term = builder.fadd(pack, scalar)
     return builder.select(builder.fcmp_ordered(">", term, total), term, total)
 
@@ -54,7 +61,10 @@ _Combine = Callable[[ir.IRBuilder, ir.Value, ir.Value, ir.Value], ir.Value]
 
 
 def _loop(
-    builder: ir.IRBuilder, count: ir.Value, start: list[ir.Value], body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]]
+    builder: ir.IRBuilder,
+    count: ir.Value,
+    start: list[ir.Value],
+    body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]],
 ) -> list[ir.Value]:
     """Runs body(j, accumulators) for j = 0 .. count - 1 and returns the last accumulators."""
     entry = builder.block
@@ -91,9 +101,17 @@ def _store_pack(builder: ir.IRBuilder, data: ir.Value, index: ir.Value, pack: ir
 
 
 def _sum_rows(
-    builder: ir.IRBuilder, combine: _Combine, start: list[ir.Value], packs: tuple[ir.Value, ...], scalars: tuple[ir.Value, ...], count: ir.Value
+    builder: ir.IRBuilder,
+    combine: _Combine,
+    start: list[ir.Value],
+    packs: tuple[ir.Value, ...],
+    scalars: tuple[ir.Value, ...],
+    count: ir.Value,
 ) -> list[ir.Value]:
-    """The accumulators after `count` steps; packs = (data, start, step), scalars = (data, start, row, step)."""
+    """The accumulators after `count` steps.
+
+    Packs = (data, start, step), scalars = (data, start, row, step).
+    """
     pack_data, pack_start, pack_step = packs
     scalar_data, scalar_start, scalar_row, scalar_step = scalars
 
@@ -204,14 +222,17 @@ def _add_coefficient(
     return builder.fadd(pack, total)
 
 
-# (packs, pack_start, pack_step, scalars, scalar_start, scalar_row, scalar_step, count, out, out_start, out_row):
-#     out[out_start + r * out_row + 0..7] +=
-#         sum_j packs[pack_start + j * pack_step + 0..7] * scalars[scalar_start + r * scalar_row + j * scalar_step]
+# (packs, pack_start, pack_step, scalars, scalar_start, scalar_row, scalar_step, count, out,
+# out_start, out_row):
+#     out[out_start + r * out_row + 0..7] += sum_j packs[pack_start + j * pack_step + 0..7]
+#         * scalars[scalar_start + r * scalar_row + j * scalar_step]
 add_eight_rows = _outer_tile(8)
 
-# (matrix, matrix_start, size, v, v_start, width, out, out_start, coefficients, numbers, number_start, column, first):
-# eight entries of one slice for r = 0 .. rows - 1 neighbouring lanes, whose vectors are `width` apart:
-#     out[out_start + r * width + 0..7] = first + coefficients[numbers[number_start + r] * width + column + 0..7]
+# (matrix, matrix_start, size, v, v_start, width, out, out_start, coefficients, numbers,
+# number_start, column, first): eight entries of one slice for r = 0 .. rows - 1 neighbouring lanes,
+# whose vectors are `width` apart:
+#     out[out_start + r * width + 0..7] = first
+#         + coefficients[numbers[number_start + r] * width + column + 0..7]
 #         * (first + sum_j matrix[matrix_start + j * size + 0..7] * v[v_start + r * width + j])
 # `best_*`: logarithms, the coefficient plus the largest of the sums.
 eight_lanes = _slice_tile(8, _multiply_add, _multiply_add)

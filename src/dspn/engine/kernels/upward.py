@@ -1,8 +1,9 @@
 """The upward pass over a block of sequences, slice after slice, in linear space.
 
-A block holds B sequences (lanes) sorted by falling length. Position 0 is the bottom slice; lane l takes part at positions
-0 .. lengths[l] - 1, so the lanes that take part form a prefix. Interface vectors are kept with the largest entry of each
-group in [0.5, 1) and their power-of-two exponents apart, which is exact.
+A block holds B sequences (lanes) sorted by falling length. Position 0 is the bottom slice; lane l
+takes part at positions 0 .. lengths[l] - 1, so the lanes that take part form a prefix. Interface
+vectors are kept with the largest entry of each group in [0.5, 1) and their power-of-two exponents
+apart, which is exact.
 """
 
 import numpy as np
@@ -29,7 +30,10 @@ def active_lanes(lengths: Ints, position: int) -> int:
 
 @njit(**OPTIONS)
 def number_slices(batch: Batch, position: int, p0: int, numbers: Ints, n: int) -> None:
-    """The number of each lane's slice at a position: of the distinct slice, or by place in the segment."""
+    """The number of each lane's slice at a position.
+
+    Of the distinct slice, or by place in the segment.
+    """
     if batch.numbers.size:
         for lane in range(n):
             numbers[lane] = batch.numbers[batch.base[lane] + batch.stride * position]
@@ -58,7 +62,7 @@ def load_coefficients(
 
 @njit(**OPTIONS)
 def to_powers(peak: Floats, shift: Ints, n: int) -> None:
-    """shift = e with 2^(e-1) <= peak < 2^e, and peak = 2^-e; by the bits of the exponent."""
+    """Shift = e with 2^(e-1) <= peak < 2^e, and peak = 2^-e; by the bits of the exponent."""
     bits = peak.view(np.int64)
     for lane in range(n):
         shift[lane] = (bits[lane] >> 52) - 1022
@@ -87,7 +91,10 @@ def _hand_up(
     position: int,
     n: int,
 ) -> None:
-    """state.v = outputs, scaled by a power of two for each group; exponents follow their sources."""
+    """state.v = outputs, scaled by a power of two for each group.
+
+    Exponents follow their sources.
+    """
     num_groups = ops.group_start.size - 1
     for group in range(num_groups):
         first, last = ops.group_start[group], ops.group_start[group + 1]
@@ -193,7 +200,13 @@ def upward(
 
 @njit(**OPTIONS)
 def top_upward(
-    ops: Operations, op_weight: Floats, v: Floats, V: Floats, root_row: int, floor: float, value: Floats
+    ops: Operations,
+    op_weight: Floats,
+    v: Floats,
+    V: Floats,
+    root_row: int,
+    floor: float,
+    value: Floats,
 ) -> None:
     """Root value of the top network for every lane, from the interface vectors v."""
     n = v.shape[1]
