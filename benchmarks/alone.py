@@ -183,7 +183,7 @@ def growth(scale: Scale, effort: Effort, say: Say) -> Iterator[Growth]:
         _Sweep(
             "edges",
             "50 x 20..60, irregular",
-            lambda p, folder: _irregular_case(50, p / 2, folder, p),
+            lambda p, folder: _irregular_case(50, p / 2, folder, 1),
         ),
     ):
         say(f"growth with {sweep.size}")

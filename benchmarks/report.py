@@ -313,8 +313,26 @@ def _limits(results: Results) -> Section:
     return Section("Limits of the machine", note, ("limit", "measured"), rows)
 
 
+def _out_of_reach(results: Results) -> list[str]:
+    """Floors that even the peak rate of multiply-adds would miss."""
+    found = []
+    for row in results.rows:
+        share = row.share_of_peak(results.limits.fma)
+        for peer, floor in row.floors.items():
+            ratio = row.ratio(peer)
+            if floor is None or ratio is None or share is None or row.task.startswith("viterbi"):
+                continue
+            if ratio / share < floor:
+                found.append(
+                    f"{row_name(row)}: at the measured peak rate ours would be {ratio / share:.1f} "
+                    f"times as fast as {peer}, so the floor of {floor:g} is out of reach here"
+                )
+    return found
+
+
 def _problems(results: Results) -> list[str]:
     found = [f"{e.name}: not measured, {e.problem}" for e in results.environments if e.problem]
+    found += _out_of_reach(results)
     for row in results.rows:
         for label, m in row.measurements.items():
             if m.error is not None:

@@ -37,8 +37,8 @@ def _em_step(network: dspn.DynamicNetwork, data: dspn.Sequences) -> Any:
     """One step to the maximum of the likelihood alone, without priors."""
     try:
         from dspn.learning import Priors, em_step
-    except ImportError:
-        raise NotAvailable("dspn.learning.em_step is not available") from None
+    except ImportError as error:
+        raise NotAvailable(f"dspn.learning.em_step is not available ({error})") from None
     return em_step(network, data, priors=Priors(0.0, CategoricalPrior(pseudo_count=0.0)))
 
 

@@ -2,13 +2,20 @@
 
 import operator
 import reprlib
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn.errors import DspnError
+
+# How messages call types whose own name does not say enough.
+_WORDS: Final[dict[type, str]] = {
+    Iterable: "list",
+    Mapping: "dict",
+    np.random.Generator: "numpy.random.Generator",
+}
 
 
 def require_type(
@@ -16,8 +23,9 @@ def require_type(
 ) -> None:
     """Raises unless the value is of the type; `remedy` says where to get one."""
     if not isinstance(value, kind):
+        name = _WORDS.get(kind, kind.__name__)
         hint = f"; {remedy}" if remedy else ""
-        raise error(f"`{argument}` must be a {kind.__name__}, found {type(value).__name__}{hint}.")
+        raise error(f"`{argument}` must be a {name}, found {type(value).__name__}{hint}.")
 
 
 def checked_rng(rng: Any, error: type[DspnError]) -> np.random.Generator:

@@ -232,14 +232,18 @@ def test_products_of_tiny_emissions_are_not_lost_beside_other_tiny_ones() -> Non
 
 def test_marginals_that_need_logarithms_are_right_and_do_not_warn() -> None:
     number, small = 56, 1e-12
-    schema = Schema(tuple(Variable.binary(f"x{v}") for v in range(number)))
+    bits = tuple(Variable.binary(f"x{v}") for v in range(number))
+    schema = Schema((*bits, Variable.continuous("level")))
     rows = np.array([[1 - small, small], [small, 1 - small]])
-    model = Model.from_hmm([0.5, 0.5], np.eye(2), dict.fromkeys(schema.names, rows), schema=schema)
-    values = np.full((2, number), NAN)
+    emissions = {**dict.fromkeys(schema.names[:-1], rows), "level": [[-2.0, 1.0], [4.0, 1.0]]}
+    model = Model.from_hmm([0.5, 0.5], np.eye(2), emissions, schema=schema)
+    values = np.full((2, number + 1), NAN)
     values[0, :28], values[0, 28:50], values[1, :6] = 0.0, 1.0, 1.0
     # 28 entries speak for each of the two states.
-    found = model.marginals([values])["x55"].probabilities
-    np.testing.assert_allclose(found, 0.5, rtol=1e-9)
+    found = model.marginals([values], quantiles=(0.5,))
+    np.testing.assert_allclose(found["x55"].probabilities, 0.5, rtol=1e-9)
+    np.testing.assert_allclose(found["level"].mean, 1.0, rtol=1e-9)
+    np.testing.assert_allclose(found["level"].quantiles, 1.0, rtol=1e-9)
 
 
 def narrow_at_the_bottom(root: str) -> Model:

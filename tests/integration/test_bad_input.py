@@ -171,26 +171,28 @@ BAD_SLICES: dict[str, Any] = {
     "nothing": None,
     "a string": "abc",
     "a number": 3.0,
-    "too few values": [0, 1.0],
-    "two dimensions": [[0, 1.0, 2]],
+    "too few values": ["red", 1.0],
+    "two dimensions": [["red", 1.0, 2]],
     "ragged": [[1], [1, 2], 3],
-    "a category instead of its code": ["red", 1.0, 2],
-    "a code outside the schema": [2, 1.0, 2],
-    "a code that is not whole": [0.5, 1.0, 2],
-    "infinity": [0, INF, 2],
-    "a negative count": [0, 1.0, -1],
-    "a dictionary": {"colour": 0},
+    "the code of a category": [0, 1.0, 2],
+    "an unknown category": ["green", 1.0, 2],
+    "text for a number": ["red", "1.0", 2],
+    "infinity": ["red", INF, 2],
+    "a negative count": ["red", 1.0, -1],
+    "a count that is not whole": ["red", 1.0, 0.5],
+    "a dictionary": {"colour": "red"},
     "objects": [{}, 1.0, 2],
-    "complex numbers": [1j, 0, 0],
+    "complex numbers": ["red", 1j, 0],
+    "nothing but complex numbers": [1j, 0, 0],
 }
 
 
 @pytest.mark.parametrize("name", BAD_SLICES)
 def test_a_refused_slice_leaves_the_stream_as_it_was(name: str) -> None:
     stream = MODEL.filter()
-    stream.update([0, 0.5, 2])
+    stream.update(["red", 0.5, 2])
     before = stream.state().to_arrays()
-    with pytest.raises(DspnError):
+    with pytest.raises(DspnError, match=r"`values`|slice 1 of this stream|variable '"):
         stream.update(BAD_SLICES[name])
     after = stream.state().to_arrays()
     assert before.keys() == after.keys()
@@ -200,7 +202,7 @@ def test_a_refused_slice_leaves_the_stream_as_it_was(name: str) -> None:
 
 def arrays_of_a_stream(**changed: Any) -> dict[str, Any]:
     stream = MODEL.filter()
-    stream.update([0, 0.5, 2])
+    stream.update(["red", 0.5, 2])
     return {**stream.state().to_arrays(), **changed}
 
 

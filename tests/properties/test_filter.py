@@ -1,11 +1,21 @@
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from dspn import Model
+from dspn import DynamicNetwork, FilterState, Model
 from dspn.errors import EvidenceError
 from oracles import log_likelihood, surprise_of_slice
 from properties.exact_mixtures import assert_marginals
 from strategies import as_sequences, random_case, random_network, random_recipe
+
+Floats = NDArray[np.float64]
+
+
+def given_rows(network: DynamicNetwork, values: Floats) -> list[Any]:
+    """Coded slices as a user gives them: categories by their names."""
+    return list(as_sequences(network.schema, [values]).to_arrays(decode=True)[0])
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -15,7 +25,7 @@ def test_filter_gives_the_surprises_of_the_batch_for_root_first_tied(seed: int) 
     batch = model.surprise(data).slices
     for number, values in enumerate(arrays):
         stream = model.filter()
-        steps = [stream.update(row) for row in values]
+        steps = [stream.update(row) for row in given_rows(network, values)]
         surprises = [step.surprise for step in steps]
         start = int(data.offsets[number])
         np.testing.assert_allclose(
@@ -37,6 +47,7 @@ def test_filter_predicts_the_next_slice(seed: int) -> None:
     network, arrays, _ = random_case(seed, root="first", tied=True)
     stream = Model(network).filter()
     values = max(arrays, key=len)
+    rows = given_rows(network, values)
     for t in range(len(values) + 1):
         batch = as_sequences(
             network.schema, [np.vstack([values[:t], np.full((1, values.shape[1]), np.nan)])]
@@ -47,7 +58,7 @@ def test_filter_predicts_the_next_slice(seed: int) -> None:
             assert len(own.slices) == 1, (t, v)
         _assert_next(network, batch, predicted, t)
         if t < len(values):
-            stream.update(values[t])
+            stream.update(rows[t])
 
 
 def _assert_next(network, batch, predicted, t: int) -> None:  # type: ignore[no-untyped-def]
@@ -68,14 +79,14 @@ def _assert_next(network, batch, predicted, t: int) -> None:  # type: ignore[no-
 def test_filter_continues_from_a_saved_state(seed: int) -> None:
     network, arrays, _ = random_case(seed, root="first", tied=True)
     model = Model(network)
-    values = max(arrays, key=len)
+    rows = given_rows(network, max(arrays, key=len))
     whole, begun = model.filter(), model.filter()
-    half = len(values) // 2
-    for row in values[:half]:
+    half = len(rows) // 2
+    for row in rows[:half]:
         whole.update(row)
         begun.update(row)
-    resumed = model.filter(begun.state())
-    for row in values[half:]:
+    resumed = model.filter(FilterState.from_arrays(begun.state().to_arrays()))
+    for row in rows[half:]:
         expected, found = whole.update(row), resumed.update(row)
         assert (found.surprise, found.log_likelihood) == (
             expected.surprise,
@@ -90,7 +101,8 @@ def test_filter_gives_the_surprise_of_the_network_of_its_length_for_any_root(see
     for values in arrays:
         expected = [surprise_of_slice(network, values, t) for t in range(len(values))]
         if np.isfinite(expected).all():
-            found = [step.surprise for step in map(model.filter().update, values)]
+            rows = given_rows(network, values)
+            found = [step.surprise for step in map(model.filter().update, rows)]
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
 
 
@@ -98,21 +110,21 @@ def test_stream_ends_at_an_impossible_slice() -> None:
     schema = random_network(random_recipe(0, kinds=("binary",))).schema
     model = Model.from_hmm([1.0], [[1.0]], {"x0": np.array([[1.0, 0.0]])}, schema=schema)
     stream = model.filter()
-    assert stream.update([0.0]).surprise == 0.0
-    step = stream.update([1.0])
+    assert stream.update(["no"]).surprise == 0.0
+    step = stream.update(["yes"])
     assert (step.surprise, step.log_likelihood) == (np.inf, -np.inf)
     with pytest.raises(EvidenceError, match="slice 1"):
-        stream.update([0.0])
+        stream.update(["no"])
 
 
 def test_filters_of_one_model_do_not_disturb_each_other() -> None:
     network, arrays, _ = random_case(1, root="first", tied=True)
     model = Model(network)
-    values = max(arrays, key=len)
-    alone = [step.surprise for step in map(model.filter().update, values)]
+    rows = given_rows(network, max(arrays, key=len))
+    alone = [step.surprise for step in map(model.filter().update, rows)]
     one, other = model.filter(), model.filter()
     mixed = []
-    for row in values:
+    for row in rows:
         mixed.append(one.update(row).surprise)
         other.update(np.full(len(row), np.nan))
     assert mixed == alone

@@ -132,7 +132,7 @@ class Chain:
     def products(
         self, job: Job, arithmetic: Arithmetic, bottom: bool, numbers: Codes
     ) -> ChainGiven:
-        """Coefficients that are products of leaves; `numbers` are the slices' joint codes by chunk."""
+        """Coefficients that are products of leaves, from the joint codes of the slices by chunk."""
         if job.coding.follows_schema:
             key = ("chunks", arithmetic, bottom, job.best, *job.coding.widths.tolist())
             tables = self.program.kept(key, lambda: self._chunk_tables(job, arithmetic, bottom))
@@ -248,9 +248,7 @@ class ChainRun:
                 self._shared[bottom] = self.chain.expanded(given, self.padding)
             else:
                 numbers = job.coding.distinct_chunks
-                self._shared[bottom] = self.chain.products(
-                    job, self.arithmetic, bottom, numbers
-                )
+                self._shared[bottom] = self.chain.products(job, self.arithmetic, bottom, numbers)
 
     def matrix(self, bottom: bool, *, transposed: bool) -> Floats:
         """Matrices of the bottom network or of the template."""

@@ -3,7 +3,7 @@
 And the distinct slices among them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Final, final
@@ -60,6 +60,10 @@ class Coding:
     values: tuple[Floats, ...]
     follows_schema: bool
 
+    def of(self, data: Floats) -> "Coding":
+        """The same coding of other data; only where it does not depend on them."""
+        return replace(self, data=data)
+
     @cached_property
     def codes(self) -> Codes:
         """Codes (slices, factors)."""
@@ -84,7 +88,8 @@ class Coding:
     def widths(self) -> Ints:
         """Number of codes that each factor needs: one more where an entry is missing."""
         missing = has_missing(self.data)
-        return self.sizes + missing[[factor >= 0 for factor in self.factor_of]]
+        widths: Ints = self.sizes + missing[[factor >= 0 for factor in self.factor_of]]
+        return widths
 
     @property
     def is_complete(self) -> bool:
@@ -172,10 +177,10 @@ def _numbered(keys: Ints, possible: int) -> tuple[Codes, Ints]:
         _, rows, numbers = np.unique(keys, return_index=True, return_inverse=True)
         return np.asarray(numbers, dtype=np.int32), np.asarray(rows, dtype=np.int64)
     place = np.full(possible, -1, dtype=np.int32)
-    numbers = np.empty(keys.size, dtype=np.int32)
-    rows = np.empty(min(keys.size, possible), dtype=np.int64)
-    count = number_distinct(keys, place, numbers, rows)
-    return numbers, rows[:count].copy()
+    numbered: Codes = np.empty(keys.size, dtype=np.int32)
+    first: Ints = np.empty(min(keys.size, possible), dtype=np.int64)
+    count = number_distinct(keys, place, numbered, first)
+    return numbered, first[:count].copy()
 
 
 def _count_values(column: Floats) -> Floats | None:

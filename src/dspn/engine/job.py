@@ -9,7 +9,7 @@ from dspn._arrays import Bools, Floats, Ints
 from dspn.engine.announce import announce_compilation
 from dspn.engine.arithmetic import Arithmetic
 from dspn.engine.blocks import LANES, Block, Segment, blocks, segments
-from dspn.engine.coding import Codes, coding_of, encode
+from dspn.engine.coding import Codes, Coding, coding_of, encode
 from dspn.engine.program import Program
 from dspn.engine.records import Coefficients, LeafTables
 from dspn.engine.tables import DenseTables, tabulate, with_dense
@@ -57,31 +57,43 @@ class Job:
     """
 
     def __init__(
-        self, program: Program, data: Sequences, *, best: bool = False, tabulate_counts: bool = True
+        self,
+        program: Program,
+        data: Sequences,
+        *,
+        best: bool = False,
+        coding: Coding | None = None,
     ) -> None:
         announce_compilation()
         self.program = program
         self.data = data
         self.best = best
-        self.coding = coding_of(data) if tabulate_counts else encode(data, counts=False)
+        self.coding = coding_of(data) if coding is None else coding
         self._tables: dict[tuple[bool, bool], tuple[LeafTables, bool]] = {}
         self._given: dict[tuple[Arithmetic, bool], Given] = {}
         self.numbers: Codes = _NO_NUMBERS
-        if tabulate_counts and self._repeats():
+        if coding is None and self._repeats():
             self.numbers = self.coding.distinct.numbers
 
+    @classmethod
+    def for_stream(cls, program: Program, data: Sequences) -> "Job":
+        """A job whose tables do not depend on the data, so that `on` can take other slices."""
+        return cls(program, data, coding=encode(data, counts=False))
+
+    def on(self, data: Sequences) -> "Job":
+        """The same job of a stream on other slices, with the same tables."""
+        other = Job(self.program, data, best=self.best, coding=self.coding.of(data.values))
+        other._tables = self._tables
+        return other
+
     def _repeats(self) -> bool:
+        """Whether slices repeat enough, and fit into a table that is not too large."""
         total = len(self.data.values)
         if not self.coding.is_complete or total < 2:
             return False
         count = self.coding.distinct.rows.size
-        return 2 * count <= total and 8 * count * self.program.num_coefficients <= _MOST_TABLE_BYTES
-
-    def on(self, data: Sequences) -> "Job":
-        """The same job on other data, with the same tables; only where counts are not tabulated."""
-        other = Job(self.program, data, best=self.best, tabulate_counts=False)
-        other._tables = self._tables
-        return other
+        width = self.program.num_coefficients + 8 * self.program.num_groups  # chains are padded
+        return 2 * count <= total and 8 * count * width <= _MOST_TABLE_BYTES
 
     def prepare(self, *arithmetics: Arithmetic) -> None:
         """Makes what all blocks share, so that threads only read it."""

@@ -95,9 +95,9 @@ def top_terms(program: Program) -> TopTerms:
             ]
         if len(terms[index]) > _MOST_TERMS:
             raise StructureError(
-                f"the top network multiplies out into more than {_MOST_TERMS} products of groups, too "
-                "many for a stream with its root at the first slice; use `root='last'` or a smaller "
-                "top network."
+                f"the top network multiplies out into more than {_MOST_TERMS} products of "
+                "groups, too many for a stream with its root at the first slice; use "
+                "`root='last'` or a smaller top network."
             )
     found = [term for term in terms[top.root] if term[0] > 0]
     return TopTerms(

@@ -21,7 +21,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 def in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """work(item) for every item, in their order; kernels release the lock, so threads run side by side."""
+    """work(item) for every item, in their order; kernels release the interpreter's lock."""
     threads = min(num_threads(), len(items))
     if threads <= 1:
         return [work(item) for item in items]

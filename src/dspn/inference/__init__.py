@@ -1,7 +1,8 @@
 """Exact answers: two passes over the slices serve every query."""
 
 from dspn.inference.completion import Completion, complete
-from dspn.inference.filtering import Filter, FilterState, Step
+from dspn.inference.filter_state import FilterState
+from dspn.inference.filtering import Filter, Step
 from dspn.inference.forecasting import Forecast, forecast, sample_futures
 from dspn.inference.likelihood import log_likelihood, log_prob
 from dspn.inference.marginals import (

@@ -1,5 +1,6 @@
 """Conditional distributions of all missing entries at once, from one pass up and one down."""
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
@@ -38,13 +39,15 @@ class VariableMarginals:
 
     def described(self) -> str:
         """Name, kind, number of entries and levels, in one line."""
+        count = f"{self.slices.size} {'entry' if self.slices.size == 1 else 'entries'}"
         levels = f", quantiles {', '.join(map(str, self.levels))}" if self.levels else ""
-        return f"{self.variable.name}: {self.variable.kind}, {self.slices.size} entries{levels}"
+        return f"{self.variable.name}: {self.variable.kind}, {count}{levels}"
 
     def point(self) -> Floats:
         """The most probable category, the median of a count, the mean of a continuous variable."""
         if self.probabilities is not None:
-            return np.argmax(self.probabilities, axis=1).astype(np.float64)
+            best: Floats = np.argmax(self.probabilities, axis=1).astype(np.float64)
+            return best
         if self.variable.kind != Kind.COUNT:
             return self.mean
         if 0.5 not in self.levels:
@@ -129,11 +132,12 @@ class Mixer:
 
 def checked_levels(quantiles: Sequence[float]) -> tuple[float, ...]:
     """The levels as a tuple; raises unless all lie strictly between 0 and 1."""
-    levels = float_array(quantiles, "quantiles", EvidenceError)
+    remedy = "give for example (0.05, 0.5, 0.95)"
+    levels = float_array(quantiles, "quantiles", EvidenceError, remedy=remedy)
     if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
         raise EvidenceError(
             "`quantiles` must be a list of levels strictly between 0 and 1, but is "
-            f"{levels.tolist()}; give for example (0.05, 0.5, 0.95)."
+            f"{reprlib.repr(quantiles)}; {remedy}."
         )
     return tuple(levels.tolist())
 

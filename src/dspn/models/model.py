@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dspn import inference
-from dspn._arrays import Floats
+from dspn._arrays import Floats, Ints
+from dspn._checks import require_type
 from dspn.engine import Program, compile_program
-from dspn.errors import DataError
+from dspn.errors import StructureError
 from dspn.inference import (
     Completion,
     Filter,
@@ -22,6 +23,7 @@ from dspn.inference import (
 )
 from dspn.io import JSON, load_network, save_network
 from dspn.sequences import Schema, Sequences
+from dspn.sequences.reading import sequences_of
 from dspn.structure import DbnStructure, DbnTables, DynamicNetwork, Root, from_dbn, from_hmm
 
 Data = Sequences | Iterable[ArrayLike]
@@ -29,15 +31,17 @@ Data = Sequences | Iterable[ArrayLike]
 
 @final
 class Model:
-    """A checked DSPN with its queries, all exact and linear in slices, sequences and template edges.
+    """A checked DSPN with its queries, exact and linear in slices, sequences and template edges.
 
-    `data` is everywhere a `Sequences` of the model's schema, or a list of (T_i, n) arrays with NaN or None for what is
-    missing. Randomness comes from the `rng` given, from nowhere else.
+    `data` is everywhere a `Sequences` of the model's schema, or a list of (T_i, n) arrays with NaN
+    or None for what is missing. Randomness comes from the `rng` given, from nowhere else.
     """
 
     def __init__(
         self, network: DynamicNetwork, *, provenance: Mapping[str, JSON] | None = None
     ) -> None:
+        remedy = "`dspn.structure` builds one, and `dspn.load` reads a model from a file"
+        require_type(network, DynamicNetwork, "network", StructureError, remedy=remedy)
         self.network = network
         self.provenance: dict[str, JSON] = dict(provenance or {})
 
@@ -46,7 +50,7 @@ class Model:
         cls,
         start: Sequence[float] | Floats,
         transition: Sequence[Sequence[float]] | Floats,
-        emissions: Mapping[str, Floats],
+        emissions: Mapping[str, ArrayLike],
         *,
         schema: Schema,
         root: Root | str = Root.FIRST,
@@ -84,17 +88,10 @@ class Model:
         )
 
     def _sequences(self, data: Data, argument: str = "data") -> Sequences:
-        if not isinstance(data, Sequences):
-            return Sequences.from_arrays(data, schema=self.schema)
-        if data.schema != self.schema:
-            raise DataError(
-                f"`{argument}` must have the model's variables {list(self.schema)}, but has "
-                f"{list(data.schema)}; give the model's schema when the data are read."
-            )
-        return data
+        return sequences_of(data, self.schema, argument)
 
     def log_likelihood(self, data: Data) -> Floats:
-        """Log P(observed entries) of each sequence; -inf, with a warning, where it is impossible."""
+        """Log P(observed entries) of each sequence; -inf, with a warning, where impossible."""
         return inference.log_likelihood(self.program, self._sequences(data))
 
     def log_prob(self, query: Data, evidence: Data) -> Floats:
@@ -120,9 +117,13 @@ class Model:
         return inference.complete(self.program, self._sequences(data))
 
     def sample(
-        self, num_sequences: int, length: int | list[int], *, rng: np.random.Generator
+        self,
+        num_sequences: int,
+        length: int | Sequence[int] | Ints,
+        *,
+        rng: np.random.Generator,
     ) -> Sequences:
-        """Draws of whole sequences."""
+        """Draws of whole sequences; `length` is one number, or one for each sequence."""
         return inference.sample(self.program, num_sequences, length, rng=rng)
 
     def sample_given(self, data: Data, *, rng: np.random.Generator) -> Sequences:
@@ -147,12 +148,12 @@ class Model:
         """How unexpected each slice is given its past, and each entry given all others."""
         return inference.surprise(self.program, self._sequences(data))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | bytes | os.PathLike[str]) -> None:
         """Writes the model to a `*.dspn` file, whole or not at all."""
         save_network(self.network, path, provenance=self.provenance)
 
 
-def load(path: str | os.PathLike[str]) -> Model:
+def load(path: str | bytes | os.PathLike[str]) -> Model:
     """The model in a `*.dspn` file."""
     found = load_network(path)
     provenance: dict[str, Any] = dict(found.provenance)

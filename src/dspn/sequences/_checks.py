@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from dspn._checks import float_array, whole_numbers
 from dspn.errors import DataError
+from dspn.sequences._kernels import first_broken
 from dspn.sequences.schema import LARGEST_WHOLE, Kind, Schema, Variable
 
 Ids = tuple[Hashable, ...]
-
-_BLOCK = 4096
 
 
 @final
@@ -133,16 +132,10 @@ def check_values(values: NDArray[np.float64], schema: Schema, ragged: Ragged) ->
     whole = np.array([variable.kind is not Kind.CONTINUOUS for variable in schema])
     upper = np.array([_upper(variable) for variable in schema])
     lower = np.where(whole, 0.0, -np.inf)
-    # Blocks of rows stay in the cache through all comparisons, which are false for NaN.
-    for start in range(0, len(values), _BLOCK):
-        block = values[start : start + _BLOCK]
-        broken = (block < lower) | (block >= upper) | np.isinf(block)
-        if whole.any():
-            broken |= (np.floor(block) < block) & whole
-        if broken.any():
-            row, column = divmod(int(np.argmax(broken)), values.shape[1])
-            value = float(block[row, column])
-            raise _broken_value(value, schema[column], ragged.place(start + row))
+    place = first_broken(values, lower, upper, whole)
+    if place >= 0:
+        row, column = divmod(place, values.shape[1])
+        raise _broken_value(float(values[row, column]), schema[column], ragged.place(row))
 
 
 def _upper(variable: Variable) -> float:

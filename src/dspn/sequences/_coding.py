@@ -76,8 +76,8 @@ def _encode(
             row = int(np.argmin(np.isnan(column)))
             raise DataError(
                 f"variable {variable.name!r} is {_expected(variable)}, but is the number "
-                f"{column[row]:g} in {ragged.place(row)}; data that hold the codes of categories "
-                "are read by `Sequences.from_codes`."
+                f"{column[row]:g} in {ragged.place(row)}; give the category itself, or read data "
+                "that hold codes by `Sequences.from_codes`."
             )
     elif not codes_are_values(variable):
         _encode_numbers(column, variable, ragged)

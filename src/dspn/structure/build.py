@@ -5,6 +5,8 @@ is a sum over the group's input nodes. A scope is therefore a sequence of variab
 `Interface`s.
 """
 
+import operator
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
@@ -15,7 +17,6 @@ from dspn._arrays import Floats
 from dspn._checks import (
     checked_rng,
     float_array,
-    indices,
     require_type,
     whole_number,
     whole_numbers,
@@ -140,8 +141,13 @@ def grouped_network(
 
 def _checked_groups(schema: Schema, groups: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
     """The groups of variable indices, none of them empty, that share out the variables."""
-    require_type(groups, Sequence, "groups", StructureError, remedy="give a list of lists")
-    members = [indices(group, "groups", StructureError) for group in groups]
+    try:
+        members = [tuple(map(operator.index, group)) for group in groups]
+    except TypeError:
+        raise StructureError(
+            "`groups` must be a list of lists of variables by number, such as [[0, 1], [2]], but is "
+            f"{reprlib.repr(groups)}."
+        ) from None
     flat = sorted(variable for group in members for variable in group)
     if flat != list(range(len(schema))) or not all(members):
         raise StructureError(

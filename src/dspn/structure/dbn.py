@@ -6,7 +6,7 @@ nodes. That is the cost of exact inference in a DBN, and the reason to learn a D
 compiling one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as cartesian
 from math import prod
@@ -29,15 +29,17 @@ _Edge = tuple[str, str]
 _Shapes = dict[str, tuple[int, ...]]
 
 
-def _checked_edges(edges: Sequence[_Edge], argument: str) -> tuple[_Edge, ...]:
+def _checked_edges(edges: Iterable[_Edge], argument: str) -> tuple[_Edge, ...]:
     """Pairs of names, none of them twice."""
-    require_type(edges, Sequence, argument, StructureError, remedy="give a list of pairs of names")
-    for edge in edges:
-        if isinstance(edge, str) or not isinstance(edge, Sequence) or len(edge) != 2:
+    require_type(edges, Iterable, argument, StructureError, remedy="give a list of pairs of names")
+    given = tuple(edges)
+    for edge in given:
+        is_pair = isinstance(edge, tuple | list) and len(edge) == 2
+        if not is_pair or not all(isinstance(name, str) for name in edge):
             raise StructureError(
-                f"`{argument}` must hold pairs (parent, child), but holds {edge!r}."
+                f"`{argument}` must hold pairs of names (parent, child), but holds {edge!r}."
             )
-    pairs = tuple((parent, child) for parent, child in edges)
+    pairs = tuple((parent, child) for parent, child in given)
     repeated = sorted({pair for pair in pairs if pairs.count(pair) > 1})
     if repeated:
         raise StructureError(
@@ -54,11 +56,11 @@ def _checked_sizes(sizes: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def _checked_names(observed: Sequence[str]) -> tuple[str, ...]:
+def _checked_names(observed: Iterable[str]) -> tuple[str, ...]:
     """Names of observed nodes, each once and at least one."""
     if isinstance(observed, str):
         raise StructureError(f"`observed` must be a list of names; write [{observed!r}].")
-    require_type(observed, Sequence, "observed", StructureError, remedy="give a list of names")
+    require_type(observed, Iterable, "observed", StructureError, remedy="give a list of names")
     names = tuple(observed)
     if not names:
         raise StructureError("`observed` is empty; a DSPN needs at least one observed variable.")

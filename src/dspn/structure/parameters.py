@@ -53,17 +53,21 @@ class Parameters:
 def check_distributions(table: Floats, argument: str) -> None:
     """Raises unless the entries along the last axis are not negative and add up to 1."""
     rows = table.reshape(-1, table.shape[-1])
-    wrong = ~(np.isfinite(rows) & (rows >= 0)).all(axis=1)
-    with np.errstate(invalid="ignore"):
-        wrong |= ~(np.abs(rows.sum(axis=1) - 1.0) <= WEIGHT_TOLERANCE)
+    allowed = np.isfinite(rows) & (rows >= 0)
+    sums = np.where(allowed, rows, 0.0).sum(axis=1)
+    wrong = ~allowed.all(axis=1) | (np.abs(sums - 1.0) > WEIGHT_TOLERANCE)
     if wrong.any():
         index = int(np.argmax(wrong))
-        place = f"row {index}" if table.ndim > 1 else "it"
-        found = np.array2string(rows[index], threshold=8)
+        what = "a distribution" if table.ndim == 1 else "distributions along its last axis"
+        place = "it" if table.ndim == 1 else f"row {index}"
+        found = (
+            f"sums to {sums[index]:.12g}; divide it by its sum"
+            if allowed[index].all()
+            else f"has the entry {rows[index][np.argmin(allowed[index])]:g}; correct it"
+        )
         raise StructureError(
-            f"`{argument}` must hold distributions along its last axis, finite entries that are "
-            f"not negative and add up to 1, but {place} is {found} and sums to "
-            f"{rows[index].sum():.12g}; divide by the sum."
+            f"`{argument}` must hold {what}, finite entries that are not negative and add up to "
+            f"1, but {place} {found}."
         )
 
 

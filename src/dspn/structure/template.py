@@ -84,7 +84,7 @@ def _check_family(variable: Variable, family: Family, index: int) -> None:
         size = f" with {variable.num_categories} categories" if variable.num_categories else ""
         raise StructureError(
             f"leaf {index} of variable {variable.name!r} is {family}, but the variable is "
-            f"{variable.kind}{size}; use {usual}."
+            f"of the kind {variable.kind}{size}; use {usual}."
         )
 
 

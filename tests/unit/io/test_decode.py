@@ -190,7 +190,7 @@ METADATA_CHANGES = {
     "names repeated": (set_value("schema", 1, "name", value="weather"), "different names"),
     "one category more": (
         set_value("schema", 0, "categories", value=["dry", "wet", "snow", "hail"]),
-        "the variable has 4 categories",
+        "the variable is of the kind categorical with 4",
     ),
     "category an object": (set_value("schema", 0, "categories", value=[{}]), "must be strings"),
     "categories text": (set_value("schema", 0, "categories", value="dry"), "must be a list"),

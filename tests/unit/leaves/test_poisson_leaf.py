@@ -44,6 +44,13 @@ def test_log_prob_is_finite_where_the_count_swallows_the_rate() -> None:
     assert_allclose(found, 1e20 - 1e20 * np.log(1e20), rtol=1e-12)
 
 
+def test_rates_beyond_what_a_count_can_be_are_violations() -> None:
+    rates = np.array([[0.0], [2.0**53 - 1], [2.0**53], [np.inf], [np.nan], [-1.0]])
+    found = Poisson().violations(rates)
+    assert [said.split(":")[0] for said in found] == ["row 2", "row 3", "row 4", "row 5"]
+    assert "below 2**53" in found[0]
+
+
 def test_rate_zero_is_always_zero() -> None:
     family = Poisson()
     rates = np.array([[0.0], [1e-300]])

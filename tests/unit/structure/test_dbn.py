@@ -110,9 +110,18 @@ def test_dbn_with_a_cycle_within_the_slice_is_refused() -> None:
         ({"within": [("h", "q")]}, r"\['q'\]"),
         ({"between": [("q", "h")]}, r"\['q'\]"),
         ({"observed": []}, "`observed` is empty"),
+        ({"observed": "s"}, r"`observed` must be a list of names; write \['s'\]"),
+        ({"observed": ["s", "s"]}, "`observed` must name a node once"),
+        ({"sizes": {"h": 0, "s": 2}}, r"`sizes\['h'\]` must be a whole number of at least 1.* 0"),
+        ({"sizes": {"h": 2.5, "s": 2}}, r"`sizes\['h'\]` must be a whole number.*2\.5"),
+        ({"sizes": None}, "`sizes` must be a dict, found NoneType"),
+        ({"within": [("h", "s", "s")]}, r"`within` must hold pairs of names .*\('h', 's', 's'\)"),
+        ({"within": ["hs"]}, "`within` must hold pairs of names .*'hs'"),
+        ({"within": [("h", "s")] * 2}, r"`within` must name an edge once, .*\('h', 's'\)"),
+        ({"between": None}, "`between` must be a list, found NoneType"),
     ],
 )
-def test_dbn_structure_with_unknown_or_no_nodes_is_refused(change, message: str) -> None:  # type: ignore[no-untyped-def]
+def test_dbn_structure_that_does_not_fit_together_is_refused(change, message: str) -> None:  # type: ignore[no-untyped-def]
     fields = {
         "sizes": {"h": 2, "s": 2},
         "observed": ["s"],
@@ -130,9 +139,13 @@ def test_dbn_tables_that_do_not_fit_are_refused() -> None:
         from_dbn(structure, DbnTables({"h": good.first["h"]}, good.later))
     with pytest.raises(StructureError, match="`later` has no table for node 'h'"):
         from_dbn(structure, DbnTables(good.first, {}))
+    with pytest.raises(StructureError, match=r"`first` .* nodes \['h', 's'\] only, .* for 'z'"):
+        from_dbn(structure, DbnTables({**good.first, "z": np.ones(1)}, good.later))
+    with pytest.raises(StructureError, match=r"`later` .* nodes \['h'\] only, .* for 's'"):
+        from_dbn(structure, DbnTables(good.first, {**good.later, "s": good.first["s"]}))
     with pytest.raises(StructureError, match=r"`first\['s'\]` must have shape \(3, 2\)"):
         from_dbn(structure, DbnTables({**good.first, "s": good.first["s"].T}, good.later))
     with pytest.raises(StructureError, match=r"`later\['h'\]` must hold distributions"):
         from_dbn(structure, DbnTables(good.first, {"h": 2 * good.later["h"]}))
-    with pytest.raises(StructureError, match=r"`first\['h'\]` must hold distributions"):
+    with pytest.raises(StructureError, match=r"`first\['h'\]` must hold a distribution.* -0\.5"):
         from_dbn(structure, DbnTables({**good.first, "h": np.array([1.5, -0.5, 0.0])}, good.later))

@@ -40,7 +40,7 @@ def number_distinct(
 def number_chunks(
     codes: NDArray[np.int32], widths: Ints, chunk_of: Ints, numbers: NDArray[np.int32]
 ) -> None:
-    """numbers[r, q] = codes of the factors of chunk q at row r, read as digits of bases `widths`."""
+    """numbers[r, q] = codes of chunk q's factors at row r, read as digits of bases `widths`."""
     for row in range(codes.shape[0]):
         for factor in range(widths.size):
             chunk = chunk_of[factor]

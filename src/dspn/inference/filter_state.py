@@ -1,0 +1,93 @@
+"""What a stream remembers, as plain arrays that can be kept anywhere and are checked on return."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+
+from dspn._arrays import Floats
+from dspn._checks import float_array
+from dspn.errors import EvidenceError
+
+# Exponents are whole numbers in float64 arrays.
+_LARGEST_EXPONENT: Final = 2.0**53
+_ARRAYS: Final = ("vectors", "exponents", "history", "fingerprint")
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class FilterState:
+    """Everything a filter remembers, as plain arrays: enough to go on elsewhere, later.
+
+    `vectors` has a column for each term of the top network (root at the first slice) or one column;
+    `history` holds the coded slices themselves for the templates that need them and is empty
+    otherwise. `fingerprint` is that of the network, byte by byte: a state serves no other model.
+    """
+
+    num_slices: int
+    log_likelihood: float
+    in_logarithms: bool
+    vectors: Floats
+    exponents: Floats
+    history: Floats
+    fingerprint: Floats
+
+    def __post_init__(self) -> None:
+        for problem in self._problems():
+            raise EvidenceError(
+                f"the state of a filter is damaged: {problem}; save it again, or start anew."
+            )
+        object.__setattr__(self, "num_slices", int(self.num_slices))
+        object.__setattr__(self, "in_logarithms", bool(self.in_logarithms))
+
+    def _problems(self) -> Iterator[str]:
+        """What no filter can have written, in words."""
+        if not (self.num_slices >= 0 and float(self.num_slices).is_integer()):
+            yield f"its number of slices must be a whole number, but is {self.num_slices}"
+        if not self.log_likelihood < np.inf:
+            yield f"its log-likelihood must be a number, but is {self.log_likelihood}"
+        if self.in_logarithms not in (0, 1):
+            yield f"its mark of logarithms must be 0 or 1, but is {self.in_logarithms}"
+        if self.log_likelihood == -np.inf or not self.vectors.size:
+            return
+        if not np.all((self.vectors >= self._zero) & (self.vectors < np.inf)):
+            yield "its vectors hold what is neither a probability nor its logarithm"
+        exponents = np.abs(self.exponents)
+        if not np.all((exponents < _LARGEST_EXPONENT) & (exponents == np.floor(exponents))):
+            yield "its exponents are not all whole numbers below 2**53"
+
+    @property
+    def _zero(self) -> float:
+        return -np.inf if self.in_logarithms else 0.0
+
+    @property
+    def is_dead_end(self) -> bool:
+        """Whether no slice can follow, though all slices so far were possible."""
+        nothing = bool(self.vectors.size) and not np.any(self.vectors > self._zero)
+        return nothing and self.log_likelihood > -np.inf
+
+    def __repr__(self) -> str:
+        return (
+            f"FilterState(num_slices={self.num_slices}, log_likelihood={self.log_likelihood:.6g})"
+        )
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """The state as named float64 arrays, ready for any file format."""
+        scalars = [float(self.num_slices), self.log_likelihood, float(self.in_logarithms)]
+        arrays = {name: getattr(self, name).copy() for name in _ARRAYS}
+        return {"scalars": np.array(scalars), **arrays}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Floats]) -> "FilterState":
+        """The state that `to_arrays` wrote."""
+        try:
+            scalars: list[Any] = [float(number) for number in arrays["scalars"]]
+            count, total, logarithms = scalars
+            rest = [float_array(arrays[name], name, EvidenceError).copy() for name in _ARRAYS]
+        except (KeyError, ValueError, TypeError) as error:
+            raise EvidenceError(
+                f"`arrays` must be the state of a filter as `to_arrays` gives it, but is not: "
+                f"{error!r}."
+            ) from None
+        return cls(count, total, logarithms, *rest)

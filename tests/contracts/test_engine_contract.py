@@ -1,0 +1,218 @@
+"""Every way the engine can take gives the same answers: one contract, run over each of them."""
+
+import copy
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from dspn import DynamicNetwork, Model, Schema, Sequences, Variable
+from dspn.engine import arithmetic, blocks, chain, compile_program, flows, passes
+from dspn.engine import job as jobs
+from dspn.engine.flows import expected_flows
+from dspn.leaves import Categorical
+from dspn.structure import NetworkParameters, Parameters, initial_network
+from oracles import best_completion, interface_posteriors, log_likelihood
+from strategies import random_case
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def _one_thread(patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("DSPN_NUM_THREADS", "1")
+
+
+def _many_threads(patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("DSPN_NUM_THREADS", "3")
+    _small_blocks(patch)
+
+
+def _small_blocks(patch: pytest.MonkeyPatch) -> None:
+    def cut(data: Sequences, root: object, lanes: int = 2) -> list[blocks.Block]:
+        return blocks.blocks(data, root, 2)  # type: ignore[arg-type]
+
+    patch.setattr(jobs, "blocks", cut)
+    patch.setattr(flows, "blocks", cut)
+
+
+def _short_segments(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(blocks, "_SEGMENT_BYTES", 1)
+    patch.setattr(blocks, "_CACHED_BYTES", 1)
+
+
+def _no_chains(patch: pytest.MonkeyPatch) -> None:
+    for module in (passes, flows, chain):
+        patch.setattr(module, "is_chain", lambda program: False)
+
+
+def _no_distinct_slices(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(jobs.Job, "_repeats", lambda self: False)
+
+
+def _always_doubtful(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(passes, "_AGREEMENT", -np.inf)
+    patch.setattr(flows, "LEAST_MASS", np.inf)
+    patch.setattr(passes, "LEAST_MASS", np.inf)
+    patch.setattr(arithmetic, "underflows", lambda kernel, *rest: kernel(*rest) or True)
+    patch.setattr(chain, "underflows", lambda kernel, *rest: kernel(*rest) or True)
+
+
+PATHS: dict[str, Patch] = {
+    "plain": _one_thread,
+    "threads": _many_threads,
+    "small blocks": _small_blocks,
+    "short segments": _short_segments,
+    "general kernels": _no_chains,
+    "no distinct slices": _no_distinct_slices,
+    "log space": _always_doubtful,
+}
+CASES = [*range(24), 61, 77, 102]
+
+
+@pytest.fixture(params=PATHS, ids=lambda name: name.replace(" ", "-"))
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    PATHS[request.param](monkeypatch)
+    return str(request.param)
+
+
+def _repeated(seed: int) -> tuple[DynamicNetwork, list[np.ndarray], Sequences]:
+    """A random case with every sequence several times, so that slices repeat."""
+    network, arrays, _ = random_case(seed)
+    arrays = arrays * 3
+    offsets = np.concatenate([[0], np.cumsum([len(values) for values in arrays])])
+    data = Sequences.from_codes(np.concatenate(arrays), offsets, network.schema)
+    return network, arrays, data
+
+
+def _chain_case(seed: int) -> tuple[DynamicNetwork, list[np.ndarray], Sequences]:
+    rng = np.random.default_rng(seed)
+    schema = Schema((Variable.binary("a"), Variable.categorical("b", (0, 1, 2))))
+    root = "first" if seed % 2 else "last"
+    model = Model(initial_network(schema, 1 + seed % 5, rng=rng, root=root))
+    values = model.sample(6, [1, 2, 3, 4, 5, 5], rng=rng).values.copy()
+    values[rng.random(values.shape) < 0.3] = np.nan
+    data = Sequences.from_codes(values, [0, 1, 3, 6, 10, 15, 20], schema)
+    return model.network, data.to_arrays(), data
+
+
+def _cases() -> list[tuple[DynamicNetwork, list[np.ndarray], Sequences]]:
+    return [_repeated(seed) for seed in CASES] + [_chain_case(seed) for seed in range(10)]
+
+
+@pytest.mark.usefixtures("path")
+def test_likelihood_agrees_with_enumeration() -> None:
+    for network, arrays, data in _cases():
+        expected = [log_likelihood(network, values) for values in arrays]
+        found = Model(network).log_likelihood(data)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.usefixtures("path")
+def test_interface_posteriors_agree_with_enumeration() -> None:
+    for network, arrays, data in _cases():
+        expected = np.concatenate([interface_posteriors(network, values) for values in arrays])
+        found = Model(network).interface_posteriors(data)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.usefixtures("path")
+def test_completion_agrees_with_enumeration() -> None:
+    for network, arrays, data in _cases():
+        expected = np.log([best_completion(network, values) for values in arrays])
+        found = Model(network).complete(data).log_prob
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def _all_flows(network: DynamicNetwork, data: Sequences) -> list[np.ndarray]:
+    found = expected_flows(compile_program(network), data).flows
+    parts = [found.template, found.top, *([] if found.bottom is None else [found.bottom])]
+    return [array for part in parts for array in (part.weights, *part.leaves)]
+
+
+def test_expected_flows_agree_on_every_path(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [_all_flows(network, data) for network, _, data in _cases()]
+    monkeypatch.undo()
+    expected = [_all_flows(network, data) for network, _, data in _cases()]
+    for own, other in zip(found, expected, strict=True):
+        for a, b in zip(own, other, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+
+
+def _with(network: DynamicNetwork, parameters: Parameters) -> DynamicNetwork:
+    """The network with parameters that need not be normalised, for derivatives."""
+    other = copy.copy(network)
+    object.__setattr__(other, "parameters", parameters)
+    return other
+
+
+def _numeric(log_value: Callable[[np.ndarray], float], at: np.ndarray) -> np.ndarray:
+    """x d/dx of a function at every entry, by central differences."""
+    out = np.zeros(at.size)
+    for i in range(at.size):
+        ends = []
+        for sign in (1, -1):
+            moved = at.copy().ravel()
+            moved[i] *= 1 + sign * 1e-5
+            ends.append(log_value(moved.reshape(at.shape)))
+        out[i] = (ends[0] - ends[1]) / 2e-5
+    return out.reshape(at.shape)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_expected_flows_are_logarithmic_derivatives(seed: int) -> None:
+    network, arrays, data = random_case(seed)
+    own = network.parameters
+    found = expected_flows(compile_program(network), data).flows
+
+    def total(parameters: Parameters) -> float:
+        return sum(log_likelihood(_with(network, parameters), values) for values in arrays)
+
+    def of_weights(weights: np.ndarray) -> float:
+        template = NetworkParameters(weights, own.template.leaves)
+        return total(Parameters(template, own.top, own.bottom))
+
+    expected = _numeric(of_weights, own.template.weights)
+    np.testing.assert_allclose(found.template.weights, expected, rtol=1e-5, atol=1e-6)
+    top = _numeric(
+        lambda weights: total(Parameters(own.template, NetworkParameters(weights), own.bottom)),
+        own.top.weights,
+    )
+    np.testing.assert_allclose(found.top.weights, top, rtol=1e-5, atol=1e-6)
+    for bank, statistics, rows in zip(
+        network.template.banks, found.template.leaves, own.template.leaves, strict=True
+    ):
+        if not isinstance(bank.family, Categorical):
+            continue
+
+        def of_rows(moved: np.ndarray, variable: int = bank.variable) -> float:
+            leaves = list(own.template.leaves)
+            leaves[variable] = moved
+            template = NetworkParameters(own.template.weights, tuple(leaves))
+            return total(Parameters(template, own.top, own.bottom))
+
+        counts = _numeric(of_rows, rows)
+        np.testing.assert_allclose(statistics[:, 1:], counts, rtol=1e-5, atol=1e-6)
+
+
+def test_results_do_not_depend_on_blocks_threads_or_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = Schema(tuple(Variable.binary(f"x{i}") for i in range(5)))
+    model = Model(initial_network(schema, 11, rng=np.random.default_rng(0)))
+    rng = np.random.default_rng(1)
+    data = model.sample(300, rng.integers(1, 40, 300).tolist(), rng=rng)
+    expected = model.log_likelihood(data)
+    order = rng.permutation(300)
+    np.testing.assert_array_equal(model.log_likelihood(data[order]), expected[order])
+    for patch in (_one_thread, _many_threads, _small_blocks):
+        with monkeypatch.context() as context:
+            patch(context)
+            np.testing.assert_array_equal(model.log_likelihood(data), expected)
+
+
+def test_draws_do_not_depend_on_blocks_or_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, _, data = _repeated(5)
+    expected = Model(network).sample_given(data, rng=np.random.default_rng(0)).values
+    for patch in (_one_thread, _many_threads, _small_blocks, _short_segments):
+        with monkeypatch.context() as context:
+            patch(context)
+            found = Model(network).sample_given(data, rng=np.random.default_rng(0)).values
+            np.testing.assert_array_equal(found, expected)
