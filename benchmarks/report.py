@@ -1,13 +1,9 @@
 """The results as tables, on the terminal and in Markdown."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final, final
+from collections.abc import Callable
+from typing import Final
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from benchmarks.alone import EmMemory
 from benchmarks.compare import OURS, TWO_THREADS, Row
@@ -15,53 +11,11 @@ from benchmarks.environments import PEERS
 from benchmarks.harness import Measurement
 from benchmarks.jobs import TASK_NAMES, TWO_THREADS_FLOOR
 from benchmarks.results import Results
+from benchmarks.section import DIFFERS, MET, MISSED, Section
 
-_MET: Final = "met"
-_MISSED: Final = "missed"
 _NOTHING: Final = "-"
 # Below this share of processor time a run has waited for something else on the machine.
 _BUSY: Final = 0.9
-
-
-@final
-@dataclass(frozen=True)
-class Section:
-    """A table with a heading and a sentence on how to read it."""
-
-    title: str
-    note: str
-    headings: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-
-    def to_rich(self) -> Table:
-        table = Table(
-            title=self.title,
-            caption=self.note,
-            box=box.SIMPLE_HEAD,
-            title_style="bold",
-            caption_justify="left",
-            title_justify="left",
-        )
-        for number, heading in enumerate(self.headings):
-            table.add_column(heading, justify="left" if number == 0 else "right")
-        for row in self.rows:
-            table.add_row(*(_coloured(cell) for cell in row))
-        return table
-
-    def to_markdown(self) -> str:
-        rule = ["---", *["---:"] * (len(self.headings) - 1)]
-        lines = [_line(self.headings), _line(rule), *(_line(row) for row in self.rows)]
-        return f"## {self.title}\n\n{self.note}\n\n" + "\n".join(lines) + "\n"
-
-
-def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _coloured(cell: str) -> Text:
-    if cell.endswith(_MET):
-        return Text(cell, style="green")
-    return Text(cell, style="red" if cell.endswith((_MISSED, "differs")) else "")
 
 
 def _number(value: float | None, form: str = "{:.3g}") -> str:
@@ -69,7 +23,7 @@ def _number(value: float | None, form: str = "{:.3g}") -> str:
 
 
 def _verdict(met: bool | None) -> str:
-    return "" if met is None else f" {_MET if met else _MISSED}"
+    return "" if met is None else f" {MET if met else MISSED}"
 
 
 def seconds_text(value: float | None) -> str:
@@ -174,7 +128,7 @@ def _agreement(results: Results) -> Section:
         found = row.measurements.get(label)
         if found is None or found.difference is None:
             return _NOTHING
-        return f"{found.difference:.0e}" + ("" if found.agrees else " differs")
+        return f"{found.difference:.0e}" + ("" if found.agrees else f" {DIFFERS}")
 
     labels = (OURS, TWO_THREADS, *PEERS)
     rows = [(row_name(row), *(cell(row, label) for label in labels)) for row in _compared(results)]

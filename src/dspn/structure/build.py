@@ -145,8 +145,8 @@ def _checked_groups(schema: Schema, groups: Sequence[Sequence[int]]) -> list[tup
         members = [tuple(map(operator.index, group)) for group in groups]
     except TypeError:
         raise StructureError(
-            "`groups` must be a list of lists of variables by number, such as [[0, 1], [2]], but is "
-            f"{reprlib.repr(groups)}."
+            "`groups` must be a list of lists of variables by number, such as [[0, 1], [2]], but "
+            f"is {reprlib.repr(groups)}."
         ) from None
     flat = sorted(variable for group in members for variable in group)
     if flat != list(range(len(schema))) or not all(members):
