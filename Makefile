@@ -17,7 +17,7 @@ help:
 	@echo 'make test    everything that must hold: lint, pytest, documentation'
 	@echo 'make lint    ruff, mypy, import-linter'
 	@echo 'make docs    documentation in docs/_build/html, warnings are errors'
-	@echo 'make bench   where the benchmarks are'
+	@echo 'make bench   measure against hmmlearn, pomegranate and dynamax'
 	@echo 'make clean   removes what was built, keeps .venv'
 	@echo
 	@echo 'PYTHON=python3.12 chooses the interpreter of a new .venv, WORKERS=4 the processes of pytest.'

@@ -30,7 +30,7 @@ def _label(row: Row) -> str:
     return f"{label}, {row.num_sequences} sequence{'s'[: row.num_sequences - 1]}" if few else label
 
 
-def _panel(axes: Axes, rows: list[Row], peer: str, right: float) -> None:
+def _panel(axes: Axes, rows: list[Row], peer: str, limits: tuple[float, float]) -> None:
     for place, row in enumerate(rows):
         ratio, floor = row.ratio(peer), row.floors.get(peer)
         if ratio is None:
@@ -43,7 +43,7 @@ def _panel(axes: Axes, rows: list[Row], peer: str, right: float) -> None:
         if floor is not None:
             axes.plot([floor, floor], [place - 0.44, place + 0.44], color=_INK, lw=1.8)
     axes.set_xscale("log")
-    axes.set_xlim(0.5, right)
+    axes.set_xlim(limits)
     axes.axvline(1.0, color=_INK, lw=0.8)
     axes.set_title(peer, fontsize=10, color=_INK)
     axes.grid(axis="x", which="major", color="#d9dee3", lw=0.6)
@@ -67,13 +67,13 @@ def save_plot(results: Results, file: Path) -> bool:
         return False
     reached = [row.ratio(peer) or 1.0 for row in rows for peer in PEERS]
     wanted = [row.floors.get(peer) or 1.0 for row in rows for peer in PEERS]
-    right = max(*reached, *wanted) * 2.2
+    limits = min(*reached, 0.7) / 1.4, max(*reached, *wanted) * 2.2
     height = 1.5 + _ROW_INCHES * len(rows)
     figure, panels = plt.subplots(
         1, len(PEERS), figsize=(12.5, height), sharey=True, layout="constrained"
     )
     for axes, peer in zip(panels, PEERS, strict=True):
-        _panel(axes, rows, peer, right)
+        _panel(axes, rows, peer, limits)
         _separate_cases(axes, rows)
     panels[0].set_yticks(range(len(rows)), [_label(row) for row in rows])
     panels[0].set_ylim(len(rows) - 0.4, -0.6)

@@ -10,8 +10,9 @@ import numpy as np
 
 import dspn
 from benchmarks.cases import Case
-from benchmarks.peers.base import NotAvailable, Peer, Result, Task
-from dspn.engine import best_choices
+from benchmarks.peers.base import Peer, Result, Task
+from dspn.engine import Program, best_choices
+from dspn.learning import Priors, em_step
 from dspn.leaves import CategoricalPrior
 
 MODEL_FILE = "model.dspn"
@@ -33,13 +34,14 @@ def model_of(case: Case) -> dspn.Model:
     return dspn.Model.from_hmm(case.start, case.transition, emissions, schema=schema)
 
 
-def _em_step(network: dspn.DynamicNetwork, data: dspn.Sequences) -> Any:
-    """One step to the maximum of the likelihood alone, without priors."""
-    try:
-        from dspn.learning import Priors, em_step
-    except ImportError as error:
-        raise NotAvailable(f"dspn.learning.em_step is not available ({error})") from None
-    return em_step(network, data, priors=Priors(0.0, CategoricalPrior(pseudo_count=0.0)))
+def _em_step(program: Program, data: dspn.Sequences) -> Any:
+    """One step to the maximum of the likelihood alone, from parameters not seen before.
+
+    The layout of the structure is known, as in every iteration of a learner but the first.
+    """
+    fresh = program.rebound(program.network)
+    priors = Priors(0.0, CategoricalPrior(pseudo_count=0.0))
+    return em_step(program.network, data, priors=priors, program=fresh)
 
 
 class Dspn(Peer):
@@ -90,8 +92,8 @@ class Dspn(Peer):
         return {
             "log_likelihood": Task(lambda _: model.log_likelihood(data), _total),
             "one_shot": Task(lambda _: model.log_likelihood(self.arrays), _total),
-            "em": Task(lambda _: _em_step(model.network, data), self._parameters),
-            "em_few": Task(lambda _: _em_step(model.network, few), lambda _: {}),
+            "em": Task(lambda _: _em_step(model.program, data), self._parameters),
+            "em_few": Task(lambda _: _em_step(model.program, few), lambda _: {}),
             "viterbi": Task(
                 lambda _: model.complete(data), lambda found: self._states(found.interfaces)
             ),

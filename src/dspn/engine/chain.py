@@ -22,6 +22,9 @@ from dspn.engine.records import ChainShape, ChainState, LeafTables, State
 from dspn.engine.underflow import underflows
 
 _NO_STORE: Final = np.empty((0, 0, 0))
+_SMALL: Final = (
+    1e-30  # coefficients that cannot get smaller than this need no rescaling of their own
+)
 
 
 def is_chain(program: Program) -> bool:
@@ -58,6 +61,7 @@ class _ChunkTables(NamedTuple):
     values: Floats
     first: Ints
     divisors: Floats
+    smallest: float
     lossy: bool
 
 
@@ -130,18 +134,18 @@ class Chain:
         return ChainGiven(out, given.coefficients.scale, given.lossy)
 
     def products(
-        self, job: Job, arithmetic: Arithmetic, bottom: bool, numbers: Codes
+        self, job: Job, arithmetic: Arithmetic, bottom: bool, numbers: Codes, rows: Ints
     ) -> ChainGiven:
-        """Coefficients that are products of leaves, from the joint codes of the slices by chunk."""
+        """Coefficients that are products of leaves, from the joint codes by chunk at some rows."""
         if job.coding.follows_schema:
             key = ("chunks", arithmetic, bottom, job.best, *job.coding.widths.tolist())
             tables = self.program.kept(key, lambda: self._chunk_tables(job, arithmetic, bottom))
         else:
             tables = self._chunk_tables(job, arithmetic, bottom)
-        out = np.empty((len(numbers), self.shape.width))
-        scale = np.zeros(len(out))
+        out = np.empty((rows.size, self.shape.width))
+        scale = np.zeros(rows.size)
         if not isinstance(arithmetic, Linear):
-            products.add_chunks(tables.values, tables.first, numbers, out)
+            products.add_chunks(self.shape, tables.values, tables.first, numbers, rows, out)
             return ChainGiven(out, scale, False)
         lossy = underflows(
             products.multiply_chunks,
@@ -149,10 +153,12 @@ class Chain:
             tables.values,
             tables.first,
             numbers,
+            rows,
             tables.divisors,
             out,
             scale,
             arithmetic.floor,
+            tables.smallest < _SMALL,
         )
         return ChainGiven(out, scale, lossy or tables.lossy)
 
@@ -179,12 +185,13 @@ class Chain:
                 divisor = (divisor[:, None] + leaf.divisors[begin : begin + len(own)]).ravel()
             pieces.append(table)
             divisors.append(divisor)
-        values = np.concatenate(pieces)
+        smallest = float(np.prod([table[table > 0].min(initial=1.0) for table in pieces]))
+        values = np.concatenate([*pieces, np.full((1, self.shape.width), one)])
         padding = np.ones(self.shape.width, dtype=np.bool_)
         padding[self.columns] = False
         values[:, padding] = 0.0 if arithmetic.is_linear else -np.inf
         first = np.cumsum([0, *map(len, pieces)])[:-1]
-        return _ChunkTables(values, first, np.concatenate(divisors), lossy)
+        return _ChunkTables(values, first, np.concatenate(divisors), smallest, lossy)
 
     def _leaf_columns(self, job: Job, leaf: LeafTables, factor: int, one: float) -> Floats:
         """Densities of one variable by code, in the columns of the outputs.
@@ -248,7 +255,10 @@ class ChainRun:
                 self._shared[bottom] = self.chain.expanded(given, self.padding)
             else:
                 numbers = job.coding.distinct_chunks
-                self._shared[bottom] = self.chain.products(job, self.arithmetic, bottom, numbers)
+                every = np.arange(len(numbers))
+                self._shared[bottom] = self.chain.products(
+                    job, self.arithmetic, bottom, numbers, every
+                )
 
     def matrix(self, bottom: bool, *, transposed: bool) -> Floats:
         """Matrices of the bottom network or of the template."""
@@ -270,8 +280,8 @@ class ChainRun:
             return self._shared[segment.bottom]
         if job.coding.is_complete and job.program.template.factors is not None:
             rows = block.rows(segment.p0, segment.p1)[0].ravel()
-            numbers = job.coding.row_chunks[rows]
-            return self.chain.products(job, self.arithmetic, segment.bottom, numbers)
+            numbers = job.coding.row_chunks
+            return self.chain.products(job, self.arithmetic, segment.bottom, numbers, rows)
         return self.chain.expanded(job.given(self.arithmetic, block, segment), self.padding)
 
     def shared(self, bottom: bool) -> ChainGiven:

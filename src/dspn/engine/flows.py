@@ -282,6 +282,16 @@ class _ChainSums:
         count = run.job.coding.distinct.rows.size if run.job.numbers.size else 0
         self.matrix = np.zeros(int((run.chain.sizes**2).sum()))
         self.coefficient = np.zeros((count, shape.width))
+        coding = run.job.coding
+        self.by_chunk = run.job.program.template.factors is not None and coding.is_complete
+        sizes = [int(np.prod(coding.widths[list(chunk)])) for chunk in coding.chunks]
+        self.first = np.cumsum([0, *sizes])
+        self.chunk = np.zeros((int(self.first[-1]) if self.by_chunk else 0, shape.width))
+
+    def add_rows(self, posterior: Floats, rows: Ints) -> None:
+        """Adds posteriors of some slices of the data to the sums by joint code of each chunk."""
+        numbers = self.run.job.coding.row_chunks
+        add_to_chunks(posterior, self.first[:-1], numbers, rows, self.chunk)
 
     def finish(self, sums: _Sums, bottom: bool) -> None:
         """Adds everything to the sums of the general layout."""
@@ -293,11 +303,10 @@ class _ChainSums:
             own = self.matrix[start : start + size * size].reshape(size, size)[:count, :count]
             sums.mix[first : first + count * count] += own.ravel()
             start += size * size
-        if job.numbers.size:
-            if job.program.template.factors is None:
-                self._finish_by_seeds(sums, bottom)
-            else:
-                self._finish_by_chunks(sums)
+        if self.by_chunk:
+            self._finish_by_chunks(sums)
+        elif job.numbers.size:
+            self._finish_by_seeds(sums, bottom)
 
     def _finish_by_seeds(self, sums: _Sums, bottom: bool) -> None:
         """A posterior is coefficient times seed.
@@ -322,11 +331,12 @@ class _ChainSums:
         assert factors is not None
         chunks = job.coding.chunks
         widths = [job.coding.widths[list(chunk)].tolist() for chunk in chunks]
-        first = np.cumsum([0, *(int(np.prod(own)) for own in widths)])
-        by_chunk = np.zeros((int(first[-1]), chain.shape.width))
-        add_to_chunks(self.coefficient, first[:-1], job.coding.distinct_chunks, by_chunk)
+        if job.numbers.size:
+            numbers = job.coding.distinct_chunks
+            every = np.arange(len(numbers))
+            add_to_chunks(self.coefficient, self.first[:-1], numbers, every, self.chunk)
         for number, (chunk, own) in enumerate(zip(chunks, widths, strict=True)):
-            table = by_chunk[first[number] : first[number + 1]][:, chain.columns]
+            table = self.chunk[self.first[number] : self.first[number + 1]][:, chain.columns]
             joint = table.reshape(*own, -1)
             for axis, factor in enumerate(chunk):
                 others = tuple(i for i in range(len(own)) if i != axis)
@@ -373,7 +383,12 @@ def _add_chain(
             weight,
             flows,
         )
-        if not by_slice and not dry:
+        if dry or by_slice:
+            continue
+        if own.by_chunk:
+            rows = block.rows(segment.p0, segment.p1)[0].ravel()
+            own.add_rows(coefficient, rows)
+        else:
             _add_chain_places(sums, ascent, segment, coefficient, given.values)
     return least
 
@@ -434,7 +449,8 @@ class _Shard:
             if sums is not None:
                 yield from (sums.mix_op, sums.mix, sums.slice_op, sums.coefficient, *sums.leaves)
         for bottom in sorted(self.chains):
-            yield from (self.chains[bottom].matrix, self.chains[bottom].coefficient)
+            own = self.chains[bottom]
+            yield from (own.matrix, own.coefficient, own.chunk)
         yield self.sums.top
 
 

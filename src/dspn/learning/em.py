@@ -29,7 +29,7 @@ class Priors:
     leaf: Prior | None = None
 
 
-NO_PRIORS = Priors()
+DEFAULT_PRIORS = Priors()
 
 
 @final
@@ -86,7 +86,7 @@ def em_step(
     network: DynamicNetwork,
     data: Sequences,
     *,
-    priors: Priors = NO_PRIORS,
+    priors: Priors = DEFAULT_PRIORS,
     weights: Floats | None = None,
     program: Program | None = None,
 ) -> EmStep:

@@ -16,6 +16,7 @@ from dspn.engine.kernels.tile import (
     best_one_lane,
     eight_lanes,
     one_lane,
+    weigh_row,
 )
 from dspn.engine.kernels.upward import active_lanes, number_slices
 from dspn.engine.records import Batch, ChainFlows, ChainShape, ChainState
@@ -385,19 +386,25 @@ def _weigh(
 
     The mass of a group is sum_i v_i d_i over its outputs: the root's value up to a scale.
     """
+    width = shape.width
     for group in range(shape.column.size - 1):
-        first, last = shape.column[group], shape.column[group + 1]
+        first = shape.column[group]
+        packs = (shape.column[group + 1] - first) // 8
         for lane in range(n):
-            v, own = above[lane, first:last], d[lane, first:last]
-            mass[group, lane] = _dot(v, own)
-            factor = weight[lane] / mass[group, lane] if mass[group, lane] > LEAST_MASS else 0.0
-            total = sums[numbers[lane], first:last]
-            given = coefficients[numbers[lane], first:last]
-            to = e[lane, first:last]
-            for i in range(v.size):
-                part = own[i] * factor
-                total[i] += v[i] * part
-                to[i] = part * given[i]
+            at = lane * width + first
+            mass[group, lane] = weigh_row(
+                above,
+                at,
+                d,
+                at,
+                coefficients,
+                numbers[lane] * width + first,
+                sums,
+                e,
+                packs,
+                weight[lane],
+                LEAST_MASS,
+            )
 
 
 @njit(**OPTIONS)

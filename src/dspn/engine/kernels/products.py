@@ -8,6 +8,7 @@ from numba import njit
 
 from dspn._arrays import Floats, Ints
 from dspn.engine.kernels._options import OPTIONS, REDUCING
+from dspn.engine.kernels.tile import product_of_four, sum_of_four
 from dspn.engine.records import ChainShape
 
 _MAXIMUM = REDUCING | {"fastmath": {"contract", "reassoc", "nsz", "nnan"}}
@@ -27,79 +28,91 @@ def multiply_chunks(
     tables: Floats,
     first: Ints,
     numbers: Ints,
+    rows: Ints,
     divisors: Floats,
     out: Floats,
     scale: Floats,
     floor: float,
+    rescale: bool,
 ) -> None:
-    """out[u] = product over chunks q of tables[first[q] + numbers[u, q]].
+    """out[u] = product over chunks q of tables[first[q] + numbers[rows[u], q]].
 
-    Each group divided by a power of two.
-
-    scale[u] = the sum of the chunks' log divisors and of those powers.
+    The last row of `tables` is all ones. scale[u] is the sum of the chunks' log divisors. With
+    `rescale` each group is divided by a power of two, which is added to the scale.
     """
+    width = shape.width
+    ones = (tables.shape[0] - 1) * width
+    count = first.size
+    place = np.full(count + 4, ones)
     work = np.empty(1)
-    bits = work.view(np.int64)
-    last = first.size - 1
-    for u in range(out.shape[0]):
-        row = out[u]
-        a = tables[first[0] + numbers[u, 0]]
-        scale[u] = divisors[first[0] + numbers[u, 0]]
-        for q in range(1, last + 1):
-            scale[u] += divisors[first[q] + numbers[u, q]]
-        if last == 0:
-            for i in range(row.size):
-                row[i] = a[i]
-        for q in range(1, last + 1, 3):  # up to three more chunks in one go over the row
-            b = tables[first[q] + numbers[u, q]]
-            c = tables[first[min(q + 1, last)] + numbers[u, min(q + 1, last)]]
-            d = tables[first[min(q + 2, last)] + numbers[u, min(q + 2, last)]]
-            if q + 2 <= last:
-                for i in range(row.size):
-                    row[i] = a[i] * b[i] * (c[i] * d[i]) + floor
-            elif q + 1 <= last:
-                for i in range(row.size):
-                    row[i] = a[i] * b[i] * c[i] + floor
-            else:
-                for i in range(row.size):
-                    row[i] = a[i] * b[i] + floor
-            a = row
-        for group in range(shape.column.size - 1):
-            part = row[shape.column[group] : shape.column[group + 1]]
-            work[0] = _peak(part)
-            if work[0] == 0.0:
-                continue
-            shift = (bits[0] >> 52) - 1022
-            bits[0] = (1023 - shift) << 52
-            factor = work[0]
-            for i in range(part.size):
-                part[i] *= factor
-            scale[u] += shift * 0.6931471805599453
+    for u in range(rows.size):
+        total = 0.0
+        for q in range(count):
+            row = first[q] + numbers[rows[u], q]
+            place[q] = row * width
+            total += divisors[row]
+        scale[u] = total
+        product_of_four(
+            tables, place[0], place[1], place[2], place[3], out, u * width, width // 8, floor
+        )
+        q = 4
+        while q < count:
+            own = out[u]
+            for i in range(width):
+                own[i] = own[i] * tables[place[q] // width, i] + floor
+            q += 1
+        if rescale:
+            scale[u] += _shift_row(shape, out[u], work)
 
 
 @njit(**OPTIONS)
-def add_chunks(tables: Floats, first: Ints, numbers: Ints, out: Floats) -> None:
-    """out[u] = sum over chunks of tables[first[q] + numbers[u, q]]: the same in logarithms."""
-    for u in range(out.shape[0]):
-        row = out[u]
-        own = tables[first[0] + numbers[u, 0]]
-        for i in range(row.size):
-            row[i] = own[i]
-        for q in range(1, first.size):
-            own = tables[first[q] + numbers[u, q]]
-            for i in range(row.size):
-                row[i] += own[i]
+def _shift_row(shape: ChainShape, row: Floats, work: Floats) -> float:
+    """Divides each group by a power of two near its largest entry.
 
-
-@njit(**OPTIONS)
-def add_to_chunks(flows: Floats, first: Ints, numbers: Ints, out: Floats) -> None:
-    """out[first[q] + numbers[u, q]] += flows[u] for every chunk q.
-
-    Sums by joint code of a chunk.
+    Returns the logarithm of the divisors.
     """
-    for u in range(flows.shape[0]):
+    bits = work.view(np.int64)
+    total = 0
+    for group in range(shape.column.size - 1):
+        part = row[shape.column[group] : shape.column[group + 1]]
+        work[0] = _peak(part)
+        if work[0] == 0.0:
+            continue
+        shift = (bits[0] >> 52) - 1022
+        bits[0] = (1023 - shift) << 52
+        factor = work[0]
+        for i in range(part.size):
+            part[i] *= factor
+        total += shift
+    return total * 0.6931471805599453
+
+
+@njit(**OPTIONS)
+def add_chunks(
+    shape: ChainShape, tables: Floats, first: Ints, numbers: Ints, rows: Ints, out: Floats
+) -> None:
+    """The same in logarithms: sums of rows of tables, whose last row is all zeros."""
+    width = shape.width
+    count = first.size
+    place = np.full(count + 4, (tables.shape[0] - 1) * width)
+    for u in range(rows.size):
+        for q in range(count):
+            place[q] = (first[q] + numbers[rows[u], q]) * width
+        sum_of_four(tables, place[0], place[1], place[2], place[3], out, u * width, width // 8, 0.0)
+        q = 4
+        while q < count:
+            own = out[u]
+            for i in range(width):
+                own[i] += tables[place[q] // width, i]
+            q += 1
+
+
+@njit(**OPTIONS)
+def add_to_chunks(flows: Floats, first: Ints, numbers: Ints, rows: Ints, out: Floats) -> None:
+    """out[first[q] + numbers[rows[u], q]] += flows[u] for every chunk q: sums by joint code."""
+    for u in range(rows.size):
         row = flows[u]
         for q in range(first.size):
-            total = out[first[q] + numbers[u, q]]
+            total = out[first[q] + numbers[rows[u], q]]
             for i in range(row.size):
                 total[i] += row[i]

@@ -222,6 +222,110 @@ def _add_coefficient(
     return builder.fadd(pack, total)
 
 
+def _product_tile(join: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> Any:
+    @intrinsic
+    def tile(
+        typing_context: Any,
+        tables: Any,
+        a: Any,
+        b: Any,
+        c: Any,
+        d: Any,
+        out: Any,
+        place: Any,
+        count: Any,
+        floor: Any,
+    ) -> Any:
+        n = types.int64
+        signature = types.void(tables, n, n, n, n, out, n, n, types.float64)
+
+        def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+            tables, out = (_data(context, builder, signature.args[i], args[i]) for i in (0, 5))
+            floor = _spread(builder, args[8])
+
+            def body(j: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
+                offset = builder.mul(j, _number(VECTOR))
+                first, second, third, fourth = (
+                    _load_pack(builder, tables, builder.add(args[i], offset)) for i in range(1, 5)
+                )
+                both = join(builder, join(builder, first, second), join(builder, third, fourth))
+                _store_pack(builder, out, builder.add(args[6], offset), builder.fadd(both, floor))
+                return totals
+
+            _loop(builder, args[7], [], body)
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return tile
+
+
+def _sum_of_pack(builder: ir.IRBuilder, pack: ir.Value) -> ir.Value:
+    """The eight numbers of a vector added up, halves first."""
+    parts = [builder.extract_element(pack, ir.Constant(_LANE, i)) for i in range(VECTOR)]
+    while len(parts) > 1:
+        half = len(parts) // 2
+        parts = [builder.fadd(parts[i], parts[i + half]) for i in range(half)]
+    return parts[0]
+
+
+def _weigh_tile() -> Any:
+    @intrinsic
+    def tile(
+        typing_context: Any,
+        above: Any,
+        above_start: Any,
+        d: Any,
+        d_start: Any,
+        coefficients: Any,
+        coefficient_start: Any,
+        sums: Any,
+        e: Any,
+        count: Any,
+        weight: Any,
+        least: Any,
+    ) -> Any:
+        n, real = types.int64, types.float64
+        signature = real(above, n, d, n, coefficients, n, sums, e, n, real, real)
+
+        def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+            above, d, coefficients, sums, e = (
+                _data(context, builder, signature.args[i], args[i]) for i in (0, 2, 4, 6, 7)
+            )
+
+            def at(start: ir.Value, j: ir.Value) -> ir.Value:
+                return builder.add(start, builder.mul(j, _number(VECTOR)))
+
+            def add_mass(j: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
+                v = _load_pack(builder, above, at(args[1], j))
+                own = _load_pack(builder, d, at(args[3], j))
+                return [_multiply_add(builder, v, own, totals[0])]
+
+            zero = ir.Constant(_PACK, [0.0] * VECTOR)
+            mass = _sum_of_pack(builder, _loop(builder, args[8], [zero], add_mass)[0])
+            enough = builder.fcmp_ordered(">", mass, args[10])
+            safe = builder.select(enough, mass, ir.Constant(_FLOAT, 1.0))
+            given = builder.select(enough, args[9], ir.Constant(_FLOAT, 0.0))
+            factor = _spread(builder, builder.fdiv(given, safe))
+
+            def spread_mass(j: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
+                here, there = at(args[3], j), at(args[5], j)
+                part = builder.fmul(_load_pack(builder, d, here), factor)
+                total = _load_pack(builder, sums, there)
+                v = _load_pack(builder, above, at(args[1], j))
+                c = _load_pack(builder, coefficients, there)
+                _store_pack(builder, sums, there, _multiply_add(builder, v, part, total))
+                _store_pack(builder, e, here, builder.fmul(part, c))
+                return totals
+
+            _loop(builder, args[8], [], spread_mass)
+            return mass
+
+        return signature, generate
+
+    return tile
+
+
 # (packs, pack_start, pack_step, scalars, scalar_start, scalar_row, scalar_step, count, out,
 # out_start, out_row):
 #     out[out_start + r * out_row + 0..7] += sum_j packs[pack_start + j * pack_step + 0..7]
@@ -239,3 +343,16 @@ eight_lanes = _slice_tile(8, _multiply_add, _multiply_add)
 one_lane = _slice_tile(1, _multiply_add, _multiply_add)
 best_eight_lanes = _slice_tile(8, _add_maximise, _add_coefficient)
 best_one_lane = _slice_tile(1, _add_maximise, _add_coefficient)
+
+# (tables, a, b, c, d, out, place, count, floor): `count` packs of the product of four rows of
+# tables,
+#     out[place + i] = tables[a + i] * tables[b + i] * (tables[c + i] * tables[d + i]) + floor
+# `sum_of_four`: the sum of the four rows instead.
+product_of_four = _product_tile(lambda builder, x, y: builder.fmul(x, y))
+sum_of_four = _product_tile(lambda builder, x, y: builder.fadd(x, y))
+
+# (above, above_start, d, d_start, coefficients, coefficient_start, sums, e, count, weight, least):
+# the mass sum_i v_i d_i of `count` packs. Adds v d weight / mass to `sums`, which begins where the
+# coefficients do, and writes c d weight / mass to `e`, which begins where the derivatives do. A
+# mass of at most `least` adds nothing.
+weigh_row = _weigh_tile()
