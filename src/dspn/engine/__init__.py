@@ -1,7 +1,4 @@
-"""Runs a DSPN: its template compiled to arrays.
-
-Evaluated by compiled kernels over blocks of sequences.
-"""
+"""Runs a DSPN: its template as arrays, evaluated by compiled kernels over blocks of sequences."""
 
 from dspn.engine.passes import (
     Likelihood,

@@ -1,7 +1,4 @@
-"""The two number systems the passes run in, behind one interface.
-
-Linear with exponents, and logarithms.
-"""
+"""The two number systems of the passes, linear with exponents and logarithmic, as one interface."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -39,7 +36,7 @@ def new_flows(
     derivative: bool = False,
     seed: bool = False,
 ) -> Flows:
-    """Arrays for the flows of one segment."""
+    """Arrays for the flows of one segment; those that are not asked for are empty."""
     groups = (num_positions, program.num_groups, width)
     inputs = (num_positions, program.num_interfaces, width)
     coefficients = (num_positions, program.num_coefficients, width)
@@ -64,10 +61,7 @@ def new_state(program: Program, width: int, value: float) -> State:
 
 
 class TopValues(NamedTuple):
-    """Log value of the root for each lane, values of the top network's rows.
-
-    And whether something underflowed.
-    """
+    """Values of the top network: log root of each lane, all rows, and whether one underflowed."""
 
     log_value: Floats
     rows: Floats
@@ -75,7 +69,7 @@ class TopValues(NamedTuple):
 
 
 class Arithmetic(ABC):
-    """The slice part, the mix part slice after slice, and the top network, up and down.
+    """Runs the slice part, the mix part slice after slice, and the top network, up and down.
 
     Methods that return a bool say whether a value may have been lost to the range of numbers.
     """
@@ -117,7 +111,7 @@ class Arithmetic(ABC):
         """Posteriors of the leaves of the slices `rows`, from the seeds of their coefficients.
 
         Adds the flows of the slice part's sums to `edges`; logarithmic seeds count with the slice's
-        `weight` there.
+        `weight` there. `leave_out` comes back as a logarithm in either arithmetic.
         """
 
     @abstractmethod
@@ -161,10 +155,7 @@ class Arithmetic(ABC):
         weight: Floats | None = None,
         edges: EdgeFlows = NO_EDGES,
     ) -> bool:
-        """Moves derivatives down through a segment.
-
-        Writes its flows and adds to those of the edges.
-        """
+        """Moves derivatives down through a segment; writes its flows, adds those of the edges."""
 
 
 def _new_leaf_flows(program: Program, count: int) -> LeafFlows:
@@ -175,7 +166,10 @@ def _new_leaf_flows(program: Program, count: int) -> LeafFlows:
 @final
 @dataclass(frozen=True)
 class Linear(Arithmetic):
-    """Values times powers of two. `floor` is added to every value, for a bound on what was lost."""
+    """Values times powers of two.
+
+    `floor` is added to every value: the results are then an upper bound, and tell what was lost.
+    """
 
     floor: float = 0.0
 

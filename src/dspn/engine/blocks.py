@@ -93,9 +93,10 @@ class Segment:
 def segments(
     block: Block, floats_per_slice: int, *, untied: bool, cached: bool = False
 ) -> list[Segment]:
-    """Cuts positions so that `floats_per_slice` numbers.
+    """The positions of a block in segments of at most a fixed number of bytes.
 
-    For every slice stay within a fixed number of bytes.
+    A slice counts as `floats_per_slice` numbers. Where the bottom network is untied, position 0 is
+    a segment of its own.
     """
     found = [Segment(0, 1, True)] if untied else []
     most = _CACHED_BYTES if cached else _SEGMENT_BYTES

@@ -1,7 +1,4 @@
-"""Chains: templates whose mix part is a coefficient times a matrix product.
-
-Run by `kernels.chain`.
-"""
+"""Chains: templates whose mix part is a coefficient times a matrix product (`kernels.chain`)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,9 +19,8 @@ from dspn.engine.records import ChainShape, ChainState, LeafTables, State
 from dspn.engine.underflow import underflows
 
 _NO_STORE: Final = np.empty((0, 0, 0))
-_SMALL: Final = (
-    1e-30  # coefficients that cannot get smaller than this need no rescaling of their own
-)
+# Coefficients that cannot get smaller than this need no rescaling of their own.
+_SMALL: Final = 1e-30
 
 
 def is_chain(program: Program) -> bool:
@@ -33,9 +29,9 @@ def is_chain(program: Program) -> bool:
 
 
 class ChainGiven(NamedTuple):
-    """Coefficients in padded columns, their log scale.
+    """Coefficients in padded columns and the log scale of each slice.
 
-    And whether one lost an entry to the range of numbers.
+    `lossy` says whether one lost an entry to the range of numbers.
     """
 
     values: Floats
@@ -44,7 +40,7 @@ class ChainGiven(NamedTuple):
 
 
 def _times(a: Floats, b: Floats) -> tuple[Floats, bool]:
-    """A * b, and whether it underflowed."""
+    """The product of a and b, and whether it underflowed."""
     try:
         with np.errstate(under="raise"):
             return a * b, False
@@ -53,9 +49,11 @@ def _times(a: Floats, b: Floats) -> tuple[Floats, bool]:
 
 
 class _ChunkTables(NamedTuple):
-    """`values[first[q] + code]`: product of the leaves of chunk q.
+    """Products of the leaves of a chunk for each of its joint codes.
 
-    The sum of their log divisors beside it.
+    `values[first[q] + code]` is the row of chunk q at a joint code and `divisors[first[q] + code]`
+    the sum of its leaves' log divisors. No product of all chunks is less than `smallest`, unless it
+    is 0.
     """
 
     values: Floats
@@ -68,10 +66,7 @@ class _ChunkTables(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """A program's mix part in padded columns.
-
-    `columns[r]` is the column of input (and output) row r.
-    """
+    """A program's mix part in padded columns: what the kernels of chains read."""
 
     program: Program
 
@@ -90,7 +85,7 @@ class Chain:
 
     @cached_property
     def columns(self) -> Ints:
-        """Column of each input row."""
+        """Column of each input row, and of the output row of the same number."""
         starts = self.program.template.mix_part.operations.group_start
         own = [
             self.shape.column[g] + np.arange(starts[g + 1] - starts[g])
@@ -105,9 +100,9 @@ class Chain:
         return operations.op_child[::2] - operations.num_inputs
 
     def matrix(self, weights: Weights, *, transposed: bool, padding: float = 0.0) -> Floats:
-        """The groups' matrices, flat: rows are inputs (so that v W is a row).
+        """The matrices of all groups, padded and flat.
 
-        Or outputs when transposed.
+        Rows are inputs, so that a slice is v W; when transposed, rows are outputs.
         """
         operations = self.program.template.mix_part.operations
         pieces = []
@@ -163,10 +158,7 @@ class Chain:
         return ChainGiven(out, scale, lossy or tables.lossy)
 
     def _chunk_tables(self, job: Job, arithmetic: Arithmetic, bottom: bool) -> _ChunkTables:
-        """Products of the leaves of each chunk for all its joint codes.
-
-        Padding at zero probability.
-        """
+        """Products of the leaves of each chunk for all its joint codes; padding has density 0."""
         leaf, lossy = job.shared_tables(arithmetic, bottom)
         one = 1.0 if arithmetic.is_linear else 0.0
         pieces, divisors = [], []
@@ -196,7 +188,7 @@ class Chain:
     def _leaf_columns(self, job: Job, leaf: LeafTables, factor: int, one: float) -> Floats:
         """Densities of one variable by code, in the columns of the outputs.
 
-        1 where an output lacks it.
+        An output that does not have the variable has density 1 (`one`) there.
         """
         factors = self.program.template.factors
         assert factors is not None
@@ -238,9 +230,9 @@ class ChainRun:
         self._shared: dict[bool, ChainGiven] = {}
 
     def prepare(self, *, transposed: bool = False) -> None:
-        """Makes what all blocks share (with `transposed` for passes down too).
+        """Makes what all blocks share, so that threads only read it.
 
-        So that threads only read it.
+        With `transposed` it makes what downward passes need, too.
         """
         job, factors = self.job, self.job.program.template.factors
         for bottom in {False, job.program.untied}:
@@ -271,10 +263,7 @@ class ChainRun:
         return self.job.program.kept(key, make)
 
     def given(self, block: Block, segment: Segment) -> ChainGiven:
-        """Coefficients for one segment of one block.
-
-        Those of all distinct slices, or of its places.
-        """
+        """Coefficients for one segment of one block: of all distinct slices, or of its places."""
         job = self.job
         if job.numbers.size:
             return self._shared[segment.bottom]
@@ -342,7 +331,7 @@ class ChainRun:
 class ChainAscent:
     """An upward pass of a chain that remembers the state below every segment.
 
-    So that each can be run again.
+    From there each segment can be run again on the way down.
     """
 
     def __init__(self, run: ChainRun, block: Block) -> None:
@@ -351,8 +340,7 @@ class ChainAscent:
         self.segments = run.job.segments(block, keep_flows=True)
         self.below: list[ChainState] = []
         self.lossy = False
-        # A single segment is kept as it is climbed; otherwise each is climbed again on the way
-        # down.
+        # A single segment is kept as it is climbed; of several, each is climbed again going down.
         self._only = self._new_store(self.segments[0]) if len(self.segments) == 1 else _NO_STORE
         state = run.start(block.width)
         for segment in self.segments:
@@ -367,10 +355,7 @@ class ChainAscent:
         return np.zeros((segment.length + 1, rows, self.run.chain.shape.width))
 
     def from_the_top(self) -> Iterator[tuple[Segment, ChainGiven, Floats]]:
-        """Segments from the topmost down.
-
-        Each with its coefficients and the vectors around its positions.
-        """
+        """Segments from the topmost down, with coefficients and the vectors around positions."""
         for segment, below in zip(reversed(self.segments), reversed(self.below), strict=True):
             store = self._only
             if not store.size:

@@ -1,7 +1,4 @@
-"""Integer codes of the entries whose values are few enough to be tabulated.
-
-And the distinct slices among them.
-"""
+"""Integer codes of entries whose values are few enough to be tabulated, and distinct slices."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,9 +21,7 @@ from dspn.sequences import Kind, Sequences
 
 _MOST_COUNTS: Final = 4096  # more distinct counts than this are evaluated slice by slice
 _LARGEST_KEY: Final = 2**62
-_DIRECT_KEYS: Final = (
-    1 << 22
-)  # up to this many possible slices are marked in a table instead of sorted
+_DIRECT_KEYS: Final = 1 << 22  # up to this many possible slices are marked in a table, not sorted
 _CHUNK: Final = 256  # most joint values of a chunk of variables
 
 Codes = NDArray[np.int32]
@@ -35,9 +30,10 @@ Codes = NDArray[np.int32]
 @final
 @dataclass(frozen=True, eq=False)
 class Distinct:
-    """`numbers[r]` is the number of the distinct slice at row r.
+    """The distinct slices of the data.
 
-    Slice u stands at row `rows[u]` and has `codes[u]`.
+    `numbers[r]` is the number of the distinct slice at row r. Distinct slice u stands at row
+    `rows[u]`, among others, and has `codes[u]`.
     """
 
     numbers: Codes
@@ -142,7 +138,7 @@ class Coding:
 
     @cached_property
     def chunks(self) -> tuple[tuple[int, ...], ...]:
-        """Neighbouring factors with few joint values."""
+        """Neighbouring factors, joined for as long as their joint values are few."""
         found: list[list[int]] = [[]]
         size = 1
         for factor, width in enumerate(self.widths.tolist()):
@@ -164,7 +160,7 @@ class Coding:
         return self._chunk_numbers(self.codes)
 
     def _chunk_numbers(self, codes: Codes) -> Codes:
-        """A joint code counts through the chunk's factors with the last one running fastest."""
+        """Joint codes, which count through a chunk's factors with the last one running fastest."""
         chunk_of = np.repeat(np.arange(len(self.chunks)), [len(own) for own in self.chunks])
         numbers = np.zeros((len(codes), len(self.chunks)), dtype=np.int32)
         number_chunks(codes, self.widths, chunk_of, numbers)
@@ -190,10 +186,7 @@ def _count_values(column: Floats) -> Floats | None:
 
 
 def encode(data: Sequences, *, counts: bool = True) -> Coding:
-    """Codes of all categorical variables.
-
-    And (unless told not to) of counts with few distinct values.
-    """
+    """Codes of all categorical variables and, with `counts`, of counts with few distinct values."""
     values: list[Floats] = []
     factor_of: list[int] = []
     follows_schema = True
@@ -210,8 +203,8 @@ def encode(data: Sequences, *, counts: bool = True) -> Coding:
     return Coding(data.values, tuple(factor_of), tuple(values), follows_schema)
 
 
-# Data are immutable, so their codes are a fact about them; keeping it saves more than a pass at few
-# interfaces.
+# Data are immutable, so their codes are a fact about them. With few interfaces, to keep the codes
+# saves more than a pass takes.
 _KNOWN: WeakKeyDictionary[Sequences, Coding] = WeakKeyDictionary()
 
 

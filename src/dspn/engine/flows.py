@@ -33,9 +33,9 @@ _NONE: Final = np.empty(0)
 @final
 @dataclass(frozen=True, eq=False)
 class NetworkFlows:
-    """Expected counts of sum edges, in the order of the weights, and of leaves.
+    """Expected counts of sum edges in the order of the weights, and expected statistics of leaves.
 
-    (leaves, statistics) for each bank.
+    `leaves` has a (leaves, statistics) array for each bank.
     """
 
     weights: Floats
@@ -50,10 +50,7 @@ class NetworkFlows:
 @final
 @dataclass(frozen=True, eq=False)
 class ExpectedFlows:
-    """Flows of the template, of the top.
-
-    And of the bottom network where it has its own parameters.
-    """
+    """Flows of the template, of the top, and of a bottom network with its own parameters."""
 
     template: NetworkFlows
     top: NetworkFlows
@@ -120,9 +117,10 @@ class _Sums:
             self.leaves[variable][layout.load_member[loads]] += posterior[loads] @ statistics
 
     def add_outputs(self, variable: int, posterior: Floats, values: Floats, factors: Ints) -> None:
-        """Adds posteriors (slices, outputs) of products of leaves.
+        """Adds posteriors of outputs times the statistics of values to one variable's leaves.
 
-        `factors[o, v]` is output o's leaf of a variable.
+        `posterior` is (values, outputs); output o is a product of leaves, `factors[o, v]` of
+        variable v.
         """
         layout = self.job.program.template
         used = factors[:, variable] >= 0
@@ -132,10 +130,7 @@ class _Sums:
             np.add.at(self.leaves[variable], members, posterior[:, used].T @ statistics)
 
     def network_flows(self, bottom: bool) -> NetworkFlows:
-        """All sums in the order of the network's parameters.
-
-        Edge counts are multiplied by their weights.
-        """
+        """All sums in the order of the network's parameters; those of edges times their weights."""
         template = self.job.program.template
         weights = np.zeros(self.job.program.network.template.num_weights)
         own = self.job.program.weights(bottom)
@@ -253,10 +248,7 @@ def _add_places(
 
 
 def _finish_seeds(sums: _Sums, seeds: Floats, bottom: bool) -> None:
-    """Carries the summed seeds (slices.
-
-    Coefficients) of all distinct slices down to their leaves.
-    """
+    """Carries the summed seeds (slices, coefficients) of all distinct slices down to the leaves."""
     job, linear = sums.job, Linear()
     rows = job.coding.distinct.rows
     found = linear.slice_flows(
@@ -309,9 +301,9 @@ class _ChainSums:
             self._finish_by_seeds(sums, bottom)
 
     def _finish_by_seeds(self, sums: _Sums, bottom: bool) -> None:
-        """A posterior is coefficient times seed.
+        """Adds the flows of the leaves from seeds, which are posteriors over coefficients.
 
-        Outputs that share a coefficient share its seed.
+        Outputs that share a coefficient add up to its seed.
         """
         chain = self.run.chain
         given = self.run.shared(bottom).values
@@ -322,10 +314,7 @@ class _ChainSums:
         _finish_seeds(sums, seeds, bottom)
 
     def _finish_by_chunks(self, sums: _Sums) -> None:
-        """Products of leaves: posteriors are summed by joint code of a chunk.
-
-        Then by code of each variable.
-        """
+        """Adds the flows of the leaves of products: posteriors by joint code, then by variable."""
         chain, job = self.run.chain, self.run.job
         factors = job.program.template.factors
         assert factors is not None
@@ -396,7 +385,7 @@ def _add_chain(
 def _add_chain_places(
     sums: _Sums, ascent: ChainAscent, segment: Segment, posterior: Floats, values: Floats
 ) -> None:
-    """Posteriors of the places of a segment to the statistics of their leaves."""
+    """Adds the posteriors of the places of a segment to the flows of their leaves."""
     job, chain = sums.job, ascent.run.chain
     rows, active = ascent.block.rows(segment.p0, segment.p1)
     places = np.flatnonzero(active)
@@ -434,7 +423,7 @@ class _ImpreciseError(Exception):
 @final
 @dataclass(frozen=True, eq=False)
 class _Shard:
-    """What one shard has added up."""
+    """What one shard has added up: sums in the general layout, and those of a chain by `bottom`."""
 
     sums: _ShardSums
     chains: dict[bool, _ChainSums]
@@ -504,7 +493,12 @@ class _Worker:
     def _block(
         self, shard: _ShardSums, totals: dict[bool, _ChainSums], block: Block, careful: bool
     ) -> Floats:
-        """Adds one block and returns its log-likelihoods."""
+        """Adds one block and returns its log-likelihoods.
+
+        Lanes that may lack what underflowed are added in log space. With `careful` the masses are
+        looked at before anything is added; otherwise one that is too small raises
+        `_ImpreciseError`.
+        """
         ascent = self._ascent(block)
         values = ascent.log_values
         doubtful = np.zeros(block.width, dtype=np.bool_)

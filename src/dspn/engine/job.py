@@ -23,10 +23,7 @@ _NO_NUMBERS: Final = np.empty(0, dtype=np.int32)
 
 
 class Given(NamedTuple):
-    """Coefficients for the slices of a segment.
-
-    And whether one lost an entry to the range of numbers.
-    """
+    """Coefficients for the slices of a segment, and whether the range of numbers lost an entry."""
 
     coefficients: Coefficients
     lossy: bool
@@ -35,7 +32,7 @@ class Given(NamedTuple):
 def _blank(program: Program, count: int, *, by_slice: bool) -> Coefficients:
     """Room for the coefficients of `count` slices.
 
-    Slice after slice or coefficient after coefficient.
+    They lie slice after slice (`by_slice`) or coefficient after coefficient.
     """
     rows = program.num_coefficients
     return Coefficients(
@@ -50,10 +47,11 @@ def _blank(program: Program, count: int, *, by_slice: bool) -> Coefficients:
 
 @final
 class Job:
-    """What a pass works on. With `best` a missing entry has the density of its leaf's mode.
+    """What a pass works on: a program, a batch, and the tables and coefficients its blocks share.
 
-    Where all variables are tabulated and slices repeat, coefficients are computed once for every
-    distinct slice.
+    With `best` a missing entry has the density of its leaf's mode. Where all variables are
+    tabulated and slices repeat, coefficients are computed once for every distinct slice, and
+    `numbers` gives the distinct slice at each row.
     """
 
     def __init__(
@@ -151,10 +149,7 @@ class Job:
         return dense._replace(lossy=dense.lossy or lossy)
 
     def given(self, arithmetic: Arithmetic, block: Block, segment: Segment) -> Given:
-        """Coefficients for one segment of one block.
-
-        Those of all distinct slices, or of its places.
-        """
+        """Coefficients for one segment of one block: of all distinct slices, or of its places."""
         if self.numbers.size:
             return self.shared_given(arithmetic, segment.bottom)
         rows = block.rows(segment.p0, segment.p1)[0].ravel()
@@ -193,8 +188,5 @@ class Job:
         return segments(block, floats, untied=program.untied, cached=not keep_flows)
 
     def over_blocks(self, work: Callable[[Block], Result], *, lanes: int = LANES) -> list[Result]:
-        """work(block) for every block, in the order of the blocks whatever the number.
-
-        Of threads.
-        """
+        """work(block) for every block, in their order, however many threads there are."""
         return in_threads(work, blocks(self.data, self.program.network.root, lanes))

@@ -25,15 +25,17 @@ from dspn.structure.validity import group_sources, interface_groups, network_sco
 PRODUCT: Final = 0
 SUM: Final = 1
 
-_DENSE_SHARE = (
-    0.5  # a sum over at least this share of a group's inputs is a row of a matrix product
-)
+# A sum over at least this share of a group's inputs is a row of a matrix product.
+_DENSE_SHARE = 0.5
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class WeightMap:
-    """Where each weight goes: positions in the order of `op_child` and in the dense matrices."""
+    """Where each weight goes, in the order of `op_child` and in the dense matrices.
+
+    The weight of edge `op_edge[i]` stands at `op_position[i]`, and likewise for the matrices.
+    """
 
     num_op_weights: int
     op_position: Ints
@@ -119,7 +121,7 @@ class _Assembly:
         self.next_row += 1
 
     def add_mix(self, group: int, rows: range, members: Sequence[int], template: Template) -> None:
-        """A dense matrix over the input rows `rows` of a group, with a row for each sum."""
+        """Adds a dense matrix over the input rows `rows` of a group, with a row for each sum."""
         self.mixes.append((self.next_row, len(members), group, self.num_mix_weights))
         for node in members:
             own = template.nodes[node]
@@ -215,9 +217,7 @@ def _is_diagonal(ops: Operations) -> bool:
 
 @final
 class _Split:
-    """Which of a template's used nodes belong to the slice part.
-
-    And the coefficients they hand over.
+    """The used nodes of a template in slice part and mix part, and the coefficients between them.
 
     A coefficient is a slice node, or a product of slice nodes with a key beyond the template's
     nodes.
@@ -314,9 +314,9 @@ def _slice_part(split: _Split, group_of: dict[int, int]) -> tuple[Part, list[int
 
 
 def _leaf_factors(part: Part, banks: Sequence[int], num_variables: int) -> Ints | None:
-    """The leaves that each coefficient is a product of.
+    """The leaves that each coefficient is a product of; None if one is anything else.
 
-    None where a coefficient is anything else.
+    See `TemplateLayout.factors`.
     """
     ops = part.operations
     found = np.full((ops.output_row.size, num_variables), -1, dtype=np.int64)
@@ -337,8 +337,8 @@ def _dense_sums(
 ) -> dict[int, list[int]]:
     """For each group, the sums whose children are most of the group's inputs and nothing else.
 
-    In the order of the outputs that use them, so that a plain template's matrix is in the order of
-    its states.
+    They are in the order of the outputs that use them, so that the matrix of a plain template is in
+    the order of its states.
     """
     found: dict[int, list[int]] = {}
     used_by_outputs = [
@@ -389,10 +389,7 @@ def _mix_part(split: _Split, groups: Sequence[Sequence[int]], group_of: dict[int
 
 
 def _outputs_last(split: _Split, outputs: Sequence[int]) -> list[int]:
-    """Mix nodes, children first; outputs that nothing else uses come last.
-
-    In the order of the interface.
-    """
+    """Mix nodes, children first; last the outputs that nothing else uses, in interface order."""
     parents = {
         child
         for node in split.mix_nodes

@@ -1,6 +1,4 @@
-"""Passes over whole batches: blocks in parallel threads, segments in turn.
-
-Lost precision made good.
+"""Passes over whole batches: blocks in threads, segments in turn, and lost precision made good.
 
 Linear arithmetic is fast and loses values below about 1e-308 of the largest. Every pass knows when
 that can have mattered and repeats the lanes concerned in log space:
@@ -39,10 +37,7 @@ _NO_STORE: Final = np.empty((0, 0, 0))
 @final
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """log P of each sequence; `dead_slice` is the slice that made it impossible.
-
-    -1 where it is possible.
-    """
+    """The log P of each sequence, and the slice that made it impossible (-1: it is possible)."""
 
     log_likelihood: Floats
     dead_slice: Ints
@@ -50,10 +45,7 @@ class Likelihood:
 
 @final
 class Climber:
-    """Upward passes of a job that keep nothing but the last state.
-
-    By the fastest kernels that apply.
-    """
+    """Upward passes of a job by the fastest kernels that apply; only the last state is kept."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -98,10 +90,7 @@ def _climb(job: Job, arithmetic: Arithmetic, block: Block) -> tuple[State, bool]
 
 
 def doubtful_lanes(climb: Climber, block: Block, log_values: Floats) -> Bools:
-    """Lanes whose likelihood may lack what underflowed.
-
-    Those that a floor under every value raises.
-    """
+    """Lanes whose likelihood may lack what underflowed, as a floor under every value raises it."""
     bound = Linear(_FLOOR)
     highest = bound.top(climb.job.program, climb(bound, block)[0]).log_value
     with np.errstate(invalid="ignore"):
@@ -109,7 +98,7 @@ def doubtful_lanes(climb: Climber, block: Block, log_values: Floats) -> Bools:
 
 
 def _block_likelihood(climb: Climber, block: Block) -> tuple[Block, Floats, Ints]:
-    """Log-likelihoods, and the position at which a lane became impossible."""
+    """The block, its log-likelihoods, and where each lane became impossible (a position, or -1)."""
     program, arithmetic, exact = climb.job.program, Linear(), Logarithmic()
     state, lossy = climb(arithmetic, block)
     top = arithmetic.top(program, state)
@@ -144,9 +133,10 @@ def likelihood(program: Program, data: Sequences) -> Likelihood:
 
 
 class LeafPosteriors(NamedTuple):
-    """Per leaf and slice, `posterior[i, s]`.
+    """Posteriors of the leaves, and surprises of the entries, of some slices.
 
-    Per variable and slice, `surprise[v, s]` = -log P(entry | the others).
+    `posterior[i, s]` is that of load i at slice s; `surprise[v, s]` = -log P(entry of variable v |
+    all other entries).
     """
 
     posterior: Floats
@@ -158,7 +148,8 @@ class LeafPosteriors(NamedTuple):
 class SegmentFlows:
     """Flows of one segment of one block.
 
-    `rows[p, l]` is the slice, `active[p, l]` whether there is one.
+    `rows[p, l]` is the slice of lane l at position p of the segment, `active[p, l]` whether there
+    is one.
     """
 
     job: Job
@@ -195,7 +186,7 @@ class SegmentFlows:
 class Ascent:
     """An upward pass that remembers the state below every segment.
 
-    So that each can be run again.
+    From there each segment can be run again on the way down.
     """
 
     def __init__(self, job: Job, arithmetic: Arithmetic, block: Block) -> None:
@@ -218,10 +209,7 @@ class Ascent:
         self.lossy = self.lossy or lost
 
     def from_the_top(self) -> Iterator[tuple[Segment, Given, Floats]]:
-        """Segments from the topmost down.
-
-        Each with its coefficients and the inputs of every position.
-        """
+        """Segments from the topmost down, with coefficients and the inputs of every position."""
         shape = (self.job.program.num_interfaces, self.block.width)
         for segment, below in zip(reversed(self.segments), reversed(self.below), strict=True):
             given = self.job.given(self.arithmetic, self.block, segment)
@@ -264,7 +252,7 @@ def posterior_flows(
     *,
     leaves: bool = True,
 ) -> Floats:
-    """Both passes; hands the flows of every segment to `consume` and returns the log-likelihoods.
+    """Log-likelihoods by both passes, which hand the flows of every segment to `consume`.
 
     `consume` runs in several threads, for disjoint slices; where linear arithmetic lost something
     it is called again for the same slices, and the later call counts. Impossible sequences have
@@ -292,10 +280,7 @@ def posterior_flows(
 def _block_descent(
     job: Job, ascent: Ascent, mode: int, seeds: NDArray[np.uint64], out: Choices
 ) -> Floats:
-    """Walks down from the root of every lane and writes the choices.
-
-    Returns the upward log values.
-    """
+    """Writes the choices of every lane from the root down; returns the log values of the ascent."""
     program, block, arithmetic = job.program, ascent.block, ascent.arithmetic
     own_seeds = np.ascontiguousarray(seeds[block.members])
     chosen = np.empty((program.num_groups, block.width), dtype=np.int64)
@@ -387,9 +372,9 @@ def _chain_best(run: ChainRun, block: Block, out: Choices) -> Floats:
 
 
 def _chain_best_choices(program: Program, data: Sequences) -> tuple[Choices, Floats]:
-    """Best paths of a chain whose coefficients are products of leaves.
+    """Best paths of a chain whose coefficients are products of leaves, and their log densities.
 
-    Leaves follow from the interface nodes.
+    The leaves follow from the interface nodes.
     """
     job = Job(program, data, best=True)
     run = ChainRun(job, Logarithmic(maximise=True))
@@ -418,9 +403,7 @@ def _chain_best_choices(program: Program, data: Sequences) -> tuple[Choices, Flo
 
 
 def best_choices(program: Program, data: Sequences) -> tuple[Choices, Floats]:
-    """The induced tree and missing values of the greatest joint density.
-
-    And the log of that density.
+    """The induced tree and missing values of greatest joint density, and the log of that density.
 
     Leaves are named for slices with missing entries; elsewhere they may be left out (-1).
     """
@@ -445,7 +428,10 @@ def best_choices(program: Program, data: Sequences) -> tuple[Choices, Floats]:
 def drawn_choices(
     program: Program, data: Sequences, rng: np.random.Generator
 ) -> tuple[Choices, Floats]:
-    """One induced tree for each sequence, drawn from the posterior given its observed entries."""
+    """One induced tree for each sequence, drawn from the posterior given its observed entries.
+
+    Also returns the log-likelihoods.
+    """
     job = Job(program, data)
     linear, exact = Linear(), Logarithmic()
     job.prepare(linear)

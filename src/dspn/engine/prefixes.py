@@ -32,10 +32,7 @@ _Term = tuple[float, dict[int, Floats]]
 
 
 def reads_one_group_each(program: Program) -> bool:
-    """Whether every output reads the inputs of exactly one group.
-
-    So that a slice is linear in each group.
-    """
+    """Whether every output reads exactly one group, so that a slice is linear in each group."""
     operations = program.template.mix_part.operations
     return program.every_group_is_read and bool(np.all(np.diff(operations.source_start) == 1))
 
@@ -114,10 +111,7 @@ class Step(NamedTuple):
 
 
 def step_up(job: Job, arithmetic: Arithmetic, rows: Ints, v: Floats, *, bottom: bool) -> Step:
-    """The state above the slices `rows`, one lane each, from the input vectors v (interfaces.
-
-    Lanes).
-    """
+    """The state above the slices `rows`, one lane each, from their inputs v (interfaces, lanes)."""
     block = slices_as_lanes(rows)
     segment = Segment(0, 1, bottom and job.program.untied)
     state = arithmetic.start(job.program, rows.size)._replace(v=v.copy())
@@ -138,12 +132,10 @@ def step_down(
     below: Floats | None = None,
     bottom: bool = False,
 ) -> tuple[Flows, bool]:
-    """Moves linear forms down through the slices `rows`, in place.
+    """Moves linear forms down through the slices `rows`, in place; returns the flows there.
 
-    Returns the flows at their outputs.
-
-    `below` are the input vectors, all 1 where they are not given. Also says whether a value may
-    have been lost.
+    `below` are the input vectors, all 1 where they are not given. The second result says whether a
+    value may have been lost.
     """
     block = slices_as_lanes(rows)
     segment = Segment(0, 1, bottom and job.program.untied)
@@ -165,10 +157,7 @@ def step_down(
 def leaf_posteriors(
     job: Job, arithmetic: Arithmetic, rows: Ints, flows: Flows, *, bottom: bool
 ) -> Floats:
-    """P(leaf | evidence) of the slices `rows`, from the seeds that `step_down` found.
-
-    (leaves, slices).
-    """
+    """P(leaf | evidence), (leaves, slices), of the slices `rows` from the seeds of `step_down`."""
     own_parameters = bottom and job.program.untied
     given = job.given(arithmetic, slices_as_lanes(rows), Segment(0, 1, own_parameters))
     tables = job.leaf_tables(arithmetic, own_parameters, rows)
@@ -195,10 +184,7 @@ def _log_sum(values: Floats, axis: int) -> Floats:
 def paired(
     program: Program, arithmetic: Arithmetic, forms: Floats, exponents: Ints, values: State | None
 ) -> Floats:
-    """Log prod_g (form_g . v_g) for each lane.
-
-    `values` None stands for v = 1 (a missing bottom slice).
-    """
+    """Log prod_g (form_g . v_g) for each lane; without `values` v = 1, a missing bottom slice."""
     starts = program.template.mix_part.operations.group_start
     total = np.zeros(forms.shape[1])
     for group in range(program.num_groups):
@@ -215,10 +201,7 @@ def paired(
 
 
 def starting_forms(program: Program, arithmetic: Arithmetic, terms: TopTerms, copies: int) -> State:
-    """The top network's forms as the state of a downward pass.
-
-    `copies` lanes for each term, term by term.
-    """
+    """The top network's forms as a downward state, `copies` lanes for each term, term by term."""
     state = arithmetic.start(program, terms.coefficients.size * copies)
     forms = np.repeat(terms.forms.T, copies, axis=1)
     if not arithmetic.is_linear:

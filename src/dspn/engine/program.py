@@ -1,7 +1,4 @@
-"""A DSPN compiled for the kernels.
-
-Layouts of its structure, bound to the arrays of its parameters.
-"""
+"""A DSPN compiled for the kernels: layouts of its structure, bound to arrays of its parameters."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -86,7 +83,7 @@ class Program:
 
     @property
     def num_interfaces(self) -> int:
-        """K, over all groups."""
+        """Number of interface nodes, over all groups."""
         return self.template.mix_part.operations.num_inputs
 
     @property
@@ -96,7 +93,7 @@ class Program:
 
     @property
     def num_coefficients(self) -> int:
-        """What the slice part hands to the mix part, per slice."""
+        """How many numbers the slice part hands to the mix part for each slice."""
         return self.template.mix_part.operations.num_loads
 
     @cached_property
@@ -137,10 +134,7 @@ class Program:
 
     @cached_property
     def every_group_is_read(self) -> bool:
-        """Whether each group is part of the root at every slice.
-
-        So that its mass is the likelihood.
-        """
+        """Whether the root reads each group at every slice, so that its mass is the likelihood."""
         everything = set(range(self.num_groups))
         sources = set(self.template.mix_part.operations.source_group.tolist())
         return set(self.top_groups) == everything and sources == everything

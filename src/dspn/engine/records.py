@@ -66,11 +66,10 @@ class LeafTables(NamedTuple):
 class Coefficients(NamedTuple):
     """What the slice part hands to the mix part.
 
-    Coefficient c of slice s is `values[c * row_step + s * slice_step]`.
-
-    In linear space it was divided by 2^shift[g, s] for its group g; `scale[s]` sums the logarithms
-    of all divisors. `by_place` is 1 when slices are numbered by their place in a segment, so that
-    neighbouring lanes are neighbours here.
+    Coefficient c of slice s is `values[c * row_step + s * slice_step]`. In linear space it was
+    divided by 2^shift[g, s] for its group g; `scale[s]` sums the logarithms of all divisors.
+    `by_place` is 1 when slices are numbered by their place in a segment, so that neighbouring lanes
+    are neighbours here.
     """
 
     values: Floats
@@ -82,12 +81,11 @@ class Coefficients(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A block of sequences: lane l's slice at a position is row `base[l] + stride * position`.
+    """A block of sequences, one lane each, by falling `lengths`.
 
-    Of the data.
-
-    `numbers` gives the number of the distinct slice at a row; when it is empty, slices are numbered
-    by their place in the segment, (position - p0) * lanes + lane.
+    Lane l's slice at a position is row `base[l] + stride * position` of the data. `numbers` gives
+    the number of the distinct slice at a row; when it is empty, slices are numbered by their place
+    in the segment, (position - p0) * lanes + lane.
     """
 
     numbers: NDArray[np.int32]
@@ -117,8 +115,8 @@ class State(NamedTuple):
 class Flows(NamedTuple):
     """What the downward pass writes for the positions of one segment; empty arrays are not written.
 
-    `mass[p, g, l]`: root value through group g up to a scale, and `exponents` that of the
-    derivatives there. `interface[p, i, l]`: posterior of output i. `derivative[p, i, l]`:
+    `mass[p, g, l]`: root value through group g up to a scale; `exponents[p, g, l]`: power of two of
+    the derivatives there. `interface[p, i, l]`: posterior of output i. `derivative[p, i, l]`:
     derivative at output i. `seed[p, c, l]`: derivative at coefficient c, divided by the root's
     value.
     """
@@ -133,9 +131,9 @@ class Flows(NamedTuple):
 class EdgeFlows(NamedTuple):
     """Expected flows, summed over slices and sequences; empty arrays are not written.
 
-    `op` in the order of `op_child` and `mix` in that of the dense matrices hold sum of D_parent
-    v_child / root, to be multiplied by the weight; `coefficient` holds the summed seeds of every
-    distinct slice.
+    `op`, in the order of `op_child`, and `mix`, in that of the dense matrices, hold the sum of
+    D_parent v_child / root, still to be multiplied by the edge's weight; `coefficient` holds the
+    summed seeds of every distinct slice.
     """
 
     op: Floats
@@ -144,9 +142,10 @@ class EdgeFlows(NamedTuple):
 
 
 class LeafFlows(NamedTuple):
-    """Per leaf and slice: `posterior[i, s]` of load i.
+    """Posteriors of the leaves, and the evidence left without each entry, of some slices.
 
-    Per variable, `leave_out[v, s]` = P(others) / P(all).
+    `posterior[i, s]` is that of load i at slice s; `leave_out[v, s]` = P(all entries but that of
+    variable v) / P(all entries).
     """
 
     posterior: Floats
@@ -154,9 +153,9 @@ class LeafFlows(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """For every slice, the chosen interface node of each group (as an input row) and load.
+    """For every slice, the chosen interface node of each group and leaf of each variable.
 
-    Of each variable.
+    Nodes are named by input row and leaves by load; -1 where none was chosen.
     """
 
     interfaces: Ints
@@ -164,9 +163,7 @@ class Choices(NamedTuple):
 
 
 class ChainShape(NamedTuple):
-    """Groups of a chain side by side in one row of `width` numbers.
-
-    Each padded to a multiple of eight.
+    """Groups of a chain side by side in a row of `width` numbers, each padded to full eights.
 
     Group g has columns `column[g] : column[g + 1]`; its square matrix begins at `start[g]`.
     """
@@ -177,11 +174,10 @@ class ChainShape(NamedTuple):
 
 
 class ChainState(NamedTuple):
-    """`v` has a row of `width` numbers for each lane.
+    """What a pass of a chain carries from position to position, one row of `v` for each lane.
 
-    And zero rows up to a multiple of eight lanes.
-
-    `exponents[g, l]` and `scale[l]` are as in `State`.
+    A row has `width` numbers, and rows are padded to a multiple of eight. `exponents[g, l]` and
+    `scale[l]` are as in `State`.
     """
 
     v: Floats
@@ -194,11 +190,10 @@ class ChainState(NamedTuple):
 
 
 class ChainFlows(NamedTuple):
-    """Sums over slices and lanes: `coefficient` of posteriors by distinct slice.
+    """Expected flows of a chain, summed over slices and lanes.
 
-    `matrix` of edge use less the weight.
-
-    `least[l]` is the smallest mass of a lane.
+    `coefficient` holds the posteriors of the outputs by number of the slice; `matrix` the use of
+    every edge, still to be multiplied by its weight; `least[l]` the smallest mass of lane l.
     """
 
     coefficient: Floats

@@ -54,9 +54,9 @@ def _from_above(terms: TopTerms) -> _SurpriseOfBlock:
 
     def surprise(job: Job, block: Block, arithmetic: Arithmetic, out: Floats) -> bool:
         program, count = job.program, terms.coefficients.size
-        # Lanes: all sequences of the block for the first term, then for the second, ...; a kernel
-        # wants lengths to fall, so terms run fastest inside the block and are brought to the front
-        # afterwards.
+        # Every sequence has a lane for each term. Kernels want lengths to fall, so terms run
+        # fastest here; afterwards they are brought to the front: all places for the first term,
+        # then for the second, ...
         wide = Block(
             np.repeat(block.members, count),
             np.repeat(block.lengths, count),
@@ -94,9 +94,9 @@ def _from_above(terms: TopTerms) -> _SurpriseOfBlock:
 
 
 def _prefix_by_prefix(program: Program, data: Sequences, out: Floats) -> None:
-    """Evaluates every prefix as a sequence of its own, with its last slice and without.
+    """Surprises from every prefix as a sequence of its own, with its last slice and without.
 
-    Quadratic in length.
+    The cost is quadratic in length.
     """
     for index in range(data.num_sequences):
         values = data[index]
@@ -115,7 +115,7 @@ def _prefix_by_prefix(program: Program, data: Sequences, out: Floats) -> None:
 def slice_surprises(program: Program, data: Sequences) -> Floats:
     """-log P_t(x_t | x_1..x_{t-1}) for every slice.
 
-    +inf for an impossible one, NaN for those after it.
+    It is +inf for an impossible slice and NaN for those after it.
     """
     out = np.full(data.values.shape[0], np.nan)
     if program.network.root == Root.FIRST and not reads_one_group_each(program):

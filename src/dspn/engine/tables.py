@@ -13,10 +13,7 @@ _LOST_BELOW: Final = -690.0  # exp of less than this leaves the range of normal 
 
 
 def _divided(log_values: Floats) -> tuple[Floats, Floats, Bools]:
-    """exp(log_values), each row divided by its largest; the log divisors.
-
-    Rows that lost an entry.
-    """
+    """exp(log_values), each row over its largest; the log divisors; which rows lost an entry."""
     peak = log_values.max(axis=1)
     peak[peak == -np.inf] = 0.0
     relative = log_values - peak[:, None]
@@ -78,9 +75,9 @@ def tabulate(
 
 
 class DenseTables(NamedTuple):
-    """Tables with the values at given places; whether an entry was lost.
+    """Tables with the dense values at given places, and the log divisors of the dense variables.
 
-    Log divisors by variable.
+    `lossy` says whether an entry was lost to the range of numbers.
     """
 
     tables: LeafTables
@@ -98,7 +95,7 @@ def with_dense(
     linear: bool,
     best: bool,
 ) -> DenseTables:
-    """The tables with the variables that are not tabulated.
+    """The tables with the dense variables, those that are not tabulated, added.
 
     `columns[v]` holds variable v's values by place.
     """

@@ -1,4 +1,4 @@
-"""How many threads the engine may use."""
+"""Work in threads, and how many of them the engine may use."""
 
 import os
 from collections.abc import Callable, Sequence

@@ -25,10 +25,8 @@ _FLAG: Final = _FLAG_BY_MACHINE.get(platform.machine().lower(), 0)
 def underflows(kernel: Callable[..., None], *arguments: Any) -> bool:
     """Runs a compiled kernel and says whether it may have underflowed.
 
-    Always, where the flag cannot be read.
-
-    The flag belongs to the thread and NumPy's own operations clear it, so it is read as soon as the
-    kernel returns.
+    Where the flag cannot be read the answer is always yes. The flag belongs to the thread and
+    NumPy's own operations clear it, so it is read as soon as the kernel returns.
     """
     if _FUNCTIONS is None or not _FLAG:
         kernel(*arguments)

@@ -1,7 +1,4 @@
-"""Expectation maximisation: expected flows.
-
-Then the weights and leaves that make them most likely.
-"""
+"""Expectation maximisation: expected flows, then the weights and leaves that fit them best."""
 
 from dataclasses import dataclass
 from typing import final
@@ -20,10 +17,7 @@ from dspn.structure.template import Template, Top
 @final
 @dataclass(frozen=True)
 class Priors:
-    """Pseudo-counts added to every sum edge, and the prior of every leaf family (None.
-
-    The family's default).
-    """
+    """The pseudo-count of every sum edge, and the prior of the leaves (None: the family's own)."""
 
     sum_pseudo_count: float = 0.0
     leaf: Prior | None = None
@@ -46,7 +40,7 @@ def _new_weights(
 ) -> Floats:
     """Flows plus pseudo-counts, normalised at each sum.
 
-    A sum that nothing flowed through keeps its weights.
+    A sum that nothing flowed through, with no pseudo-counts, keeps its weights.
     """
     starts = np.array(list(network.edge_offsets.values()), dtype=np.int64)
     if not starts.size:

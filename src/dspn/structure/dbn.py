@@ -30,7 +30,7 @@ _Shapes = dict[str, tuple[int, ...]]
 
 
 def _checked_edges(edges: Iterable[_Edge], argument: str) -> tuple[_Edge, ...]:
-    """Pairs of names, none of them twice."""
+    """The edges as pairs of names, none of them twice."""
     require_type(edges, Iterable, argument, StructureError, remedy="give a list of pairs of names")
     given = tuple(edges)
     for edge in given:

@@ -39,7 +39,10 @@ def _advance(
     n: int,
     floor: float,
 ) -> None:
-    """out[l] = coefficients of lane l's slice times v[l] matrix, group by group."""
+    """out[l] = floor + c_l (floor + v[l] matrix), group by group.
+
+    c_l are the coefficients of lane l's slice.
+    """
     width = shape.width
     for group in range(shape.column.size - 1):
         first, start = shape.column[group], shape.start[group]
@@ -95,7 +98,7 @@ def _advance_best(
     numbers: Ints,
     n: int,
 ) -> None:
-    """out[l, i] = log coefficient + max_j matrix[j, i] + v[l, j], group by group."""
+    """out[l, i] = log coefficient + max_j (matrix[j, i] + v[l, j]), group by group."""
     width = shape.width
     for group in range(shape.column.size - 1):
         first, start = shape.column[group], shape.start[group]
@@ -151,9 +154,9 @@ def _peak(row: Floats) -> float:
 
 @njit(**OPTIONS)
 def _rescale(shape: ChainShape, v: Floats, exponents: Ints, work: Floats, n: int) -> None:
-    """Divides each group of each lane by a power of two so that its largest entry is in [0.5.
+    """Brings the largest entry of each lane and group into [0.5, 1) by a power of two.
 
-    1).
+    A group of zeros stays as it is.
     """
     bits = work.view(np.int64)
     for lane in range(n):
@@ -197,7 +200,7 @@ def chain_upward(
     store: Floats,
     floor: float,
 ) -> None:
-    """Positions p0 .. p1 - 1 from the bottom up.
+    """Moves the vectors up through positions p0 .. p1 - 1.
 
     With a non-empty store, the vectors below position p0 + s are kept in its part s, and those
     above the last position in the part after; a lane that ends keeps its last vector there.
@@ -214,9 +217,8 @@ def chain_upward(
     _clear(v, n, padded)
     for position in range(p0, p1):
         now = active_lanes(batch.lengths, position)
-        if (
-            now < n
-        ):  # lanes that have ended keep their last vector; the tiles see zeros in their place
+        # Lanes that have ended keep their last vector; the tiles see zeros in their place.
+        if now < n:
             _copy(v, state.v, now, n)
             if not keep:
                 _clear(v, now, n)
@@ -250,7 +252,10 @@ def chain_best_upward(
     state: ChainState,
     store: Floats,
 ) -> None:
-    """The max pass: logarithms throughout; padding is -inf. The store is as in `chain_upward`."""
+    """The max pass through positions p0 .. p1 - 1, in logarithms; padding is -inf.
+
+    The store is as in `chain_upward`.
+    """
     width, padded = shape.width, state.v.shape[0]
     keep = store.size > 0
     v = store[0] if keep else state.v.copy()
@@ -295,7 +300,8 @@ def _largest_sum(a: Floats, b: Floats) -> float:
 def _best_place(a: Floats, b: Floats) -> int:
     """The first j with the largest a[j] + b[j].
 
-    Found in one go, or by its value where there are many.
+    Where there are many, the largest sum is found first, in a loop that vectorises, and then its
+    place.
     """
     if a.size > 16:
         largest = _largest_sum(a, b)
@@ -320,12 +326,11 @@ def chain_best_descend(
     chosen: Ints,
     interfaces: Ints,
 ) -> None:
-    """Follows the best path down: `chosen[g.
+    """Writes the best path of every lane through positions p1 - 1 .. p0 to `interfaces`.
 
-    Lane]` is the column of group g's node at the position above.
-
-    No back-pointers were kept: the best input is found again at each step of the path. Eight lanes
-    at a time, so that both the vectors read and the slices written are neighbours.
+    `chosen[g, lane]` is the column of group g's output at position p1 - 1, and afterwards that at
+    position p0 - 1. No back-pointers were kept: the best input is found again at each step of the
+    path. Lanes run in eights, so that the vectors read and the slices written are neighbours.
     """
     for first_lane in range(0, batch.lengths.size, 8):
         last_lane = min(first_lane + 8, batch.lengths.size)
@@ -359,7 +364,7 @@ def _outer(
 ) -> None:
     """out[i, j] += sum_l e[l, i] v[l, j] for one group.
 
-    Expected use of every edge, less its weight.
+    That is the expected use of every edge, still to be multiplied by its weight.
     """
     for i in range(0, size, 8):
         for j in range(0, size, 8):
@@ -380,11 +385,10 @@ def _weigh(
     mass: Floats,
     n: int,
 ) -> None:
-    """Adds the posterior of every output to the sums of its slice.
+    """Adds weight v_i d_i / mass, the posterior of output i, to the sums of its slice.
 
-    E = derivatives at the mixes over mass.
-
-    The mass of a group is sum_i v_i d_i over its outputs: the root's value up to a scale.
+    The mass of a group is sum_i v_i d_i over its outputs: the root's value up to a scale. `e`
+    receives weight c_i d_i / mass, the derivatives at the mixes relative to the mass.
     """
     width = shape.width
     for group in range(shape.column.size - 1):
@@ -411,7 +415,7 @@ def _weigh(
 def _hand_down(
     shape: ChainShape, below: Floats, mass: Floats, weight: Floats, d: Floats, n: int
 ) -> None:
-    """D = derivatives at the inputs, no longer over mass."""
+    """d = below mass / weight: the derivatives at the inputs, no longer relative to the mass."""
     for group in range(shape.column.size - 1):
         first, last = shape.column[group], shape.column[group + 1]
         for lane in range(n):
@@ -425,9 +429,10 @@ def _hand_down(
 def _undo_rescaling(
     shape: ChainShape, v: Floats, below: Floats, weight: Floats, e: Floats, n: int
 ) -> None:
-    """Where the vectors above were rescaled, so was the mass.
+    """e *= weight / sum_j v_j below_j, so that flows are relative to the mass over the inputs.
 
-    The same sum over the inputs tells by how much.
+    Where the vectors above were rescaled, so was the mass that e was divided by; the same sum over
+    the inputs tells by how much.
     """
     for group in range(shape.column.size - 1):
         first, last = shape.column[group], shape.column[group + 1]
@@ -452,12 +457,11 @@ def chain_downward(
     weight: Floats,
     flows: ChainFlows,
 ) -> None:
-    """Positions p1 - 1 .. p0 from the top down.
+    """Adds every lane's expected flows at positions p1 - 1 .. p0, times its weight, to `flows`.
 
-    Adds every lane's expected flows, times its weight, to `flows`.
-
-    `state.v` holds derivatives at the outputs of position p1 - 1, for a lane that ends below those
-    at its own top. `flows.least` receives the smallest mass that a lane's sums were divided by.
+    `state.v` holds the derivatives at the outputs of position p1 - 1 (for a lane that ends below,
+    those at its own top), and afterwards those at the inputs of position p0. `flows.least` receives
+    the smallest mass that a lane's sums were divided by.
     """
     padded, width = state.v.shape[0], shape.width
     d = state.v

@@ -1,4 +1,4 @@
-"""Keys of slices: all categories of a slice as one number, in one pass over the data."""
+"""Codes and keys of slices; a key is all codes of a slice as one number."""
 
 import numpy as np
 from numba import njit

@@ -1,7 +1,4 @@
-"""Choices from the root down: draws from the posterior over induced trees.
-
-Or the best induced tree.
-"""
+"""Choices from the root down: draws from the posterior over induced trees, or the best tree."""
 
 import numpy as np
 from numba import njit
@@ -54,7 +51,7 @@ def _choose(
     mode: int,
     seeds: Seeds,
 ) -> int:
-    """Index of the chosen child of a sum; weights are logarithms unless the mode is linear."""
+    """Index of the drawn or best child of a sum; weights are logarithms unless mode is linear."""
     best, place = -np.inf, 0
     if mode != LINEAR_DRAW:
         for j in range(count):
@@ -140,10 +137,7 @@ def top_descend(
     input_group: Ints,
     chosen: Ints,
 ) -> None:
-    """For every lane, the interface node (input row) of each group under the chosen tree.
-
-    -1: none.
-    """
+    """For every lane, the input row of each group that the chosen tree ends in (-1: none)."""
     stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)
     own = np.empty(chosen.shape[0], dtype=np.int64)
     for lane in range(chosen.shape[1]):
@@ -174,7 +168,7 @@ def descend(
     marks: NDArray[np.bool_],
     slice_seeds: Seeds,
 ) -> None:
-    """Positions p1 - 1 .. p0 from the top down through the mix part.
+    """Follows the chosen tree of every lane down through the mix part at positions p1 - 1 .. p0.
 
     `chosen[g, lane]` is the output (as an input row) that group g's tree goes through;
     `marks[place, c]` receives which coefficients the tree ends in at each place, and
@@ -242,7 +236,7 @@ def slice_descend(
     seeds: Seeds,
     out: Choices,
 ) -> None:
-    """For every slice of `rows`, the leaf of each variable under its marked coefficients."""
+    """For every slice of `rows`, the chosen leaf of each variable under its marked coefficients."""
     V = np.empty((ops.num_rows, LANES))
     work = np.empty((2, LANES))
     stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)

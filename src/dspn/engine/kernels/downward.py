@@ -1,7 +1,4 @@
-"""The downward pass over a block of sequences.
-
-Derivatives, posteriors and expected flows, in linear space.
-"""
+"""The downward pass over a block: derivatives, posteriors and expected flows, in linear space."""
 
 import numpy as np
 from numba import njit
@@ -27,10 +24,7 @@ def _weigh(ops: Operations, V: Floats, d: Floats, mass: Floats, n: int) -> None:
 
 @njit(**OPTIONS)
 def _normalise(ops: Operations, d: Floats, mass: Floats, weight: Floats, n: int) -> None:
-    """Divides the derivatives at the outputs by the root's value, group by group.
-
-    Times the lane's weight.
-    """
+    """Multiplies the derivatives at each group's outputs by weight / mass: relative to the root."""
     for group in range(ops.group_start.size - 1):
         for lane in range(n):
             mass[group, lane] = weight[lane] / mass[group, lane]
@@ -131,7 +125,7 @@ def _outer_four(V: Floats, at: int, D: Floats, b: int, n: int, out: Floats, plac
 
 @njit(**OPTIONS)
 def _add_mix_flows(ops: Operations, V: Floats, D: Floats, flows: EdgeFlows, n: int) -> None:
-    """Adds D_row v_input of every entry of the dense matrices; D is divided by the root's value."""
+    """Adds D_row v_input for every entry of the dense matrices; D is relative to the root."""
     for number in range(ops.mix_row.size):
         group = ops.mix_group[number]
         first = ops.group_start[group]
@@ -185,7 +179,7 @@ def downward(
     out: Flows,
     flows: EdgeFlows,
 ) -> None:
-    """Positions p1 - 1 .. p0 from the top down, given the input vectors that `upward` stored.
+    """Moves derivatives down through positions p1 - 1 .. p0, given the inputs `upward` stored.
 
     `state.v` holds the derivatives at the outputs of position p1 - 1 (for a lane that ends below,
     those at its own top). Writes `out` position by position, and adds to `flows` where its arrays
@@ -236,10 +230,7 @@ def downward(
 def top_downward(
     ops: Operations, op_weight: Floats, V: Floats, root_row: int, widest: int, D: Floats
 ) -> None:
-    """D = derivatives of the root at every row, given V of `top_upward`.
-
-    D comes filled with zeros.
-    """
+    """D = derivatives of the root at every row, given V of `top_upward`; D comes in as zeros."""
     n = D.shape[1]
     before = np.empty((widest + 1, n))
     for lane in range(n):

@@ -72,7 +72,7 @@ def mix_four_rows(
 
 @njit(**OPTIONS)
 def mix(ops: Operations, mix_weight: Floats, V: Floats, n: int, floor: float) -> None:
-    """Fills the rows of the dense matrices from the inputs."""
+    """V[mix rows] = floor + W V[inputs] for every dense matrix."""
     for number in range(ops.mix_row.size):
         group = ops.mix_group[number]
         first = ops.group_start[group]
@@ -134,7 +134,7 @@ def _add(children: Ints, weight: Floats, row: int, V: Floats, n: int, floor: flo
 
 @njit(**OPTIONS)
 def compute(ops: Operations, op_weight: Floats, V: Floats, n: int, floor: float) -> None:
-    """Runs the operations in order."""
+    """Fills the computed rows: operation after operation, a product or weighted sum of children."""
     for op in range(ops.op_row.size):
         low, high = ops.op_start[op], ops.op_start[op + 1]
         if ops.op_kind[op] == 0:

@@ -37,9 +37,9 @@ def _log_sum(
     n: int,
     maximise: bool,
 ) -> None:
-    """V[row] = log sum_j exp(log w_j + V[c_j]), or the largest term.
+    """V[row] = log sum_j exp(log w_j + V[c_j]), or with `maximise` the largest term.
 
-    C_j = rows[j], or first + j.
+    Child c_j is rows[j], or first + j where `rows` is empty.
     """
     for lane in range(n):
         work[0, lane] = -np.inf
@@ -80,8 +80,8 @@ def log_compute(
 ) -> None:
     """Fills the computed rows of a part from its inputs and loads.
 
-    The bottom network has no sums without a leaf below: there is nothing to choose, they count as
-    1.
+    The bottom network has no sums without a leaf below. There is nothing to choose at them, so they
+    are added up even with `maximise`, and come to 1.
     """
     none = ops.op_child[:0]
     for number in range(ops.mix_row.size):
@@ -157,7 +157,7 @@ def log_upward(
     store: Floats,
     maximise: bool,
 ) -> None:
-    """Positions p0 .. p1 - 1 from the bottom up; see `upward.upward`."""
+    """Moves the log interface vectors up through positions p0 .. p1 - 1; see `upward.upward`."""
     width = batch.lengths.size
     V = np.empty((ops.num_rows, width))
     work = np.empty((2, width))
@@ -244,7 +244,7 @@ def log_uncompute(
 
 @njit(**OPTIONS)
 def _log_weigh(ops: Operations, V: Floats, d: Floats, mass: Floats, n: int) -> None:
-    """Log sum_i exp(v_i + d_i) over the outputs of each group."""
+    """The log mass of each group: log sum_i exp(v_i + d_i) over its outputs."""
     for group in range(ops.group_start.size - 1):
         first, last = ops.group_start[group], ops.group_start[group + 1]
         for lane in range(n):
@@ -289,9 +289,9 @@ def _add_flow(
     weight: Floats,
     n: int,
 ) -> None:
-    """Adds the lanes' weighted exp(D_parent + v_child - root).
+    """flows[place] += sum_l weight[l] exp(D_parent + v_child - root) over the lanes l.
 
-    Expected use of an edge, less its own weight.
+    That is the expected use of an edge, still to be multiplied by its weight.
     """
     for lane in range(n):
         term = D[row, lane] + V[child, lane]
@@ -344,7 +344,7 @@ def log_downward(
     out: Flows,
     flows: EdgeFlows,
 ) -> None:
-    """Positions p1 - 1 .. p0 from the top down; see `downward.downward`.
+    """Moves log derivatives down through positions p1 - 1 .. p0; see `downward.downward`.
 
     `out.mass` and `out.seed` are logarithms; a seed does not include the lane's weight.
     """
@@ -403,10 +403,7 @@ def log_slice_flows(
     leaf: LeafFlows,
     flows: EdgeFlows,
 ) -> None:
-    """Carries log seeds (coefficients, slices) down to the leaves.
-
-    `leaf.leave_out` is a logarithm.
-    """
+    """Carries log seeds (coefficients, slices) down to the leaves; `leave_out` is a logarithm."""
     V = np.empty((ops.num_rows, LANES))
     D = np.empty((ops.num_rows, LANES))
     before = np.empty((widest + 1, LANES))
@@ -460,7 +457,7 @@ def log_top_upward(
 def log_top_downward(
     ops: Operations, op_weight: Floats, V: Floats, root_row: int, widest: int, D: Floats
 ) -> None:
-    """Log derivatives of the root at every row, given V of `log_top_upward`.
+    """D = log derivatives of the root at every row, given V of `log_top_upward`.
 
     D comes filled with -inf.
     """

@@ -1,7 +1,4 @@
-"""Coefficients that are products of leaves, for many distinct slices.
-
-One row of a table for each chunk of variables.
-"""
+"""Coefficients that are products of leaves, one row of a table for each chunk of variables."""
 
 import numpy as np
 from numba import njit
@@ -38,7 +35,7 @@ def multiply_chunks(
     """out[u] = product over chunks q of tables[first[q] + numbers[rows[u], q]].
 
     The last row of `tables` is all ones. scale[u] is the sum of the chunks' log divisors. With
-    `rescale` each group is divided by a power of two, which is added to the scale.
+    `rescale` each group is divided by a power of two, whose logarithm is added to the scale.
     """
     width = shape.width
     ones = (tables.shape[0] - 1) * width
@@ -67,10 +64,7 @@ def multiply_chunks(
 
 @njit(**OPTIONS)
 def _shift_row(shape: ChainShape, row: Floats, work: Floats) -> float:
-    """Divides each group by a power of two near its largest entry.
-
-    Returns the logarithm of the divisors.
-    """
+    """Divides each group by a power of two near its largest; returns the log of the divisors."""
     bits = work.view(np.int64)
     total = 0
     for group in range(shape.column.size - 1):
@@ -91,7 +85,10 @@ def _shift_row(shape: ChainShape, row: Floats, work: Floats) -> float:
 def add_chunks(
     shape: ChainShape, tables: Floats, first: Ints, numbers: Ints, rows: Ints, out: Floats
 ) -> None:
-    """The same in logarithms: sums of rows of tables, whose last row is all zeros."""
+    """out[u] = sum over chunks q of tables[first[q] + numbers[rows[u], q]]: products in logarithms.
+
+    The last row of `tables` is all zeros, log 1.
+    """
     width = shape.width
     count = first.size
     place = np.full(count + 4, (tables.shape[0] - 1) * width)

@@ -1,7 +1,4 @@
-"""The slice part in linear space.
-
-Coefficients of many slices at once, and flows back to their leaves.
-"""
+"""The slice part in linear space: coefficients of many slices, and flows back to their leaves."""
 
 import numpy as np
 from numba import njit
@@ -26,9 +23,9 @@ def load_leaves(
     n: int,
     floor: float,
 ) -> None:
-    """Densities of all leaves at slices rows[first .. first + n - 1].
+    """Densities of all leaves at the slices rows[first .. first + n - 1], plus the floor.
 
-    Places count from 0 with `rows`.
+    The place of a slice in the dense tables is its place in `rows`.
     """
     for load in range(ops.num_loads):
         start, factor = tables.start[load], tables.factor[load]
@@ -45,7 +42,7 @@ def load_leaves(
 def _add_divisors(
     tables: LeafTables, codes: Ints, rows: Ints, first: int, scale: Floats, n: int
 ) -> None:
-    """Scale = sum of the logarithms by which each slice's densities were divided."""
+    """scale[s] = sum of the logarithms by which the densities of slice s were divided."""
     for lane in range(n):
         scale[first + lane] = 0.0
     for factor in range(tables.divisor_start.size):

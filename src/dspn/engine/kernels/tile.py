@@ -1,4 +1,4 @@
-"""A register tile of a matrix product, written in vector instructions.
+"""Register tiles of small matrix products, written in vector instructions.
 
 LLVM's loop vectoriser keeps the accumulators of a small matrix product in memory. These intrinsics
 build the loop with vectors of eight float64, so that a tile of eight rows stays in registers and
@@ -108,9 +108,9 @@ def _sum_rows(
     scalars: tuple[ir.Value, ...],
     count: ir.Value,
 ) -> list[ir.Value]:
-    """The accumulators after `count` steps.
+    """The accumulators after `count` steps of combine(pack_j, scalar_{r, j}, accumulator_r).
 
-    Packs = (data, start, step), scalars = (data, start, row, step).
+    `packs` is (data, start, step); `scalars` is (data, start, row, step).
     """
     pack_data, pack_start, pack_step = packs
     scalar_data, scalar_start, scalar_row, scalar_step = scalars
@@ -338,16 +338,16 @@ add_eight_rows = _outer_tile(8)
 #     out[out_start + r * width + 0..7] = first
 #         + coefficients[numbers[number_start + r] * width + column + 0..7]
 #         * (first + sum_j matrix[matrix_start + j * size + 0..7] * v[v_start + r * width + j])
-# `best_*`: logarithms, the coefficient plus the largest of the sums.
+# `best_*` works in logarithms: the coefficient plus the largest of matrix + v.
 eight_lanes = _slice_tile(8, _multiply_add, _multiply_add)
 one_lane = _slice_tile(1, _multiply_add, _multiply_add)
 best_eight_lanes = _slice_tile(8, _add_maximise, _add_coefficient)
 best_one_lane = _slice_tile(1, _add_maximise, _add_coefficient)
 
-# (tables, a, b, c, d, out, place, count, floor): `count` packs of the product of four rows of
-# tables,
+# (tables, a, b, c, d, out, place, count, floor): the product of four rows of tables, for i in
+# `count` packs:
 #     out[place + i] = tables[a + i] * tables[b + i] * (tables[c + i] * tables[d + i]) + floor
-# `sum_of_four`: the sum of the four rows instead.
+# `sum_of_four` adds the four rows instead.
 product_of_four = _product_tile(lambda builder, x, y: builder.fmul(x, y))
 sum_of_four = _product_tile(lambda builder, x, y: builder.fadd(x, y))
 

@@ -30,10 +30,7 @@ def active_lanes(lengths: Ints, position: int) -> int:
 
 @njit(**OPTIONS)
 def number_slices(batch: Batch, position: int, p0: int, numbers: Ints, n: int) -> None:
-    """The number of each lane's slice at a position.
-
-    Of the distinct slice, or by place in the segment.
-    """
+    """The number of each lane's slice at a position: of the distinct slice, or its place."""
     if batch.numbers.size:
         for lane in range(n):
             numbers[lane] = batch.numbers[batch.base[lane] + batch.stride * position]
@@ -47,7 +44,7 @@ def number_slices(batch: Batch, position: int, p0: int, numbers: Ints, n: int) -
 def load_coefficients(
     ops: Operations, given: Coefficients, numbers: Ints, V: Floats, n: int
 ) -> None:
-    """Fills the loaded rows of the mix part."""
+    """Fills the loaded rows of the mix part with the coefficients of the slices `numbers`."""
     for load in range(ops.num_loads):
         row = ops.num_inputs + load
         start = load * given.row_step
@@ -62,7 +59,7 @@ def load_coefficients(
 
 @njit(**OPTIONS)
 def to_powers(peak: Floats, shift: Ints, n: int) -> None:
-    """Shift = e with 2^(e-1) <= peak < 2^e, and peak = 2^-e; by the bits of the exponent."""
+    """The shift e with 2^(e-1) <= peak < 2^e, by the bits of the exponent; peak becomes 2^-e."""
     bits = peak.view(np.int64)
     for lane in range(n):
         shift[lane] = (bits[lane] >> 52) - 1022
@@ -93,7 +90,8 @@ def _hand_up(
 ) -> None:
     """state.v = outputs, scaled by a power of two for each group.
 
-    Exponents follow their sources.
+    The exponent of a group is its own plus those of the groups it reads. Notes where a lane's value
+    became zero.
     """
     num_groups = ops.group_start.size - 1
     for group in range(num_groups):
@@ -167,7 +165,10 @@ def upward(
     store: Floats,
     floor: float,
 ) -> None:
-    """Positions p0 .. p1 - 1 from the bottom up; a non-empty store receives every input vector."""
+    """Moves the interface vectors up through positions p0 .. p1 - 1.
+
+    A non-empty store receives every input vector.
+    """
     width = batch.lengths.size
     V = np.empty((ops.num_rows, width))
     numbers = np.empty(width, dtype=np.int64)
