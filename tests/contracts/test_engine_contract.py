@@ -216,3 +216,30 @@ def test_draws_do_not_depend_on_blocks_or_threads(monkeypatch: pytest.MonkeyPatc
             patch(context)
             found = Model(network).sample_given(data, rng=np.random.default_rng(0)).values
             np.testing.assert_array_equal(found, expected)
+
+
+def test_expected_flows_of_shards_add_up() -> None:
+    for seed in (0, 5, 11):
+        network, _, data = _repeated(seed)
+        program = compile_program(network)
+        half = len(data) // 2
+        whole = expected_flows(program, data).flows
+        parts = [expected_flows(program, part).flows for part in (data[:half], data[half:])]
+        both = parts[0] + parts[1]
+        np.testing.assert_allclose(
+            both.template.weights, whole.template.weights, rtol=1e-10, atol=1e-12
+        )
+        np.testing.assert_allclose(both.top.weights, whole.top.weights, rtol=1e-10, atol=1e-12)
+        for a, b in zip(both.template.leaves, whole.template.leaves, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+def test_expected_flows_count_a_sequence_with_its_weight() -> None:
+    for seed in (0, 5, 11):
+        network, _, data = _repeated(seed)
+        program = compile_program(network)
+        once = expected_flows(program, data).flows
+        twice = expected_flows(program, data, np.full(len(data), 2.0)).flows
+        np.testing.assert_allclose(twice.template.weights, 2 * once.template.weights, rtol=1e-10)
+        for a, b in zip(twice.template.leaves, once.template.leaves, strict=True):
+            np.testing.assert_allclose(a, 2 * b, rtol=1e-10, atol=1e-12)

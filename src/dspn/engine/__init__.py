@@ -1,7 +1,6 @@
 """Runs a DSPN: its template as arrays, evaluated by compiled kernels over blocks of sequences."""
 
 from dspn.engine.passes import (
-    Likelihood,
     SegmentFlows,
     best_choices,
     drawn_choices,
@@ -13,7 +12,6 @@ from dspn.engine.records import Choices
 
 __all__ = [
     "Choices",
-    "Likelihood",
     "Program",
     "SegmentFlows",
     "best_choices",

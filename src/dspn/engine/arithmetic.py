@@ -10,6 +10,7 @@ from dspn._arrays import Floats, Ints
 from dspn.engine.blocks import Segment
 from dspn.engine.coding import Codes
 from dspn.engine.kernels import downward, logarithmic, slices, upward
+from dspn.engine.kernels._options import LOG_TWO
 from dspn.engine.program import Program, TemplateWeights
 from dspn.engine.records import (
     Batch,
@@ -22,7 +23,6 @@ from dspn.engine.records import (
 )
 from dspn.engine.underflow import underflows
 
-_LOG_TWO = float(np.log(2.0))
 _NONE = np.empty(0)
 NO_EDGES = EdgeFlows(_NONE, _NONE, _NONE)
 
@@ -56,7 +56,6 @@ def new_state(program: Program, width: int, value: float) -> State:
         np.full((program.num_interfaces, width), value),
         np.zeros((2 * program.num_groups, width), dtype=np.int64),
         np.zeros(width),
-        np.full(width, -1, dtype=np.int64),
     )
 
 
@@ -281,7 +280,7 @@ class Linear(Arithmetic):
         )
         exponents = state.exponents[list(program.top_groups)].sum(axis=0)
         with np.errstate(divide="ignore"):
-            return TopValues(np.log(value) + exponents * _LOG_TWO + state.scale, rows, lossy)
+            return TopValues(np.log(value) + exponents * LOG_TWO + state.scale, rows, lossy)
 
     def top_row_derivatives(self, program: Program, values: Floats) -> Floats:
         """See `downward.top_downward`."""

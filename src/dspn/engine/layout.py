@@ -289,7 +289,7 @@ def _scalable(split: _Split, group_of: dict[int, int], num_groups: int) -> Ints:
     return _ints([int(len(seen.get(group, {0})) == 1) for group in range(num_groups)])
 
 
-def _slice_part(split: _Split, group_of: dict[int, int]) -> tuple[Part, list[int], list[int]]:
+def _slice_part(split: _Split) -> tuple[Part, list[int], list[int]]:
     template, assembly = split.template, _Assembly()
     banks: list[int] = []
     members: list[int] = []
@@ -405,7 +405,7 @@ def lay_out_template(template: Template) -> TemplateLayout:
     groups = interface_groups(template)
     split = _Split(template, groups)
     group_of = _group_of_coefficients(split, groups)
-    slice_part, banks, members = _slice_part(split, group_of)
+    slice_part, banks, members = _slice_part(split)
     return TemplateLayout(
         slice_part,
         _mix_part(split, groups, group_of),

@@ -35,15 +35,6 @@ _NO_STORE: Final = np.empty((0, 0, 0))
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Likelihood:
-    """The log P of each sequence, and the slice that made it impossible (-1: it is possible)."""
-
-    log_likelihood: Floats
-    dead_slice: Ints
-
-
-@final
 class Climber:
     """Upward passes of a job by the fastest kernels that apply; only the last state is kept."""
 
@@ -97,8 +88,8 @@ def doubtful_lanes(climb: Climber, block: Block, log_values: Floats) -> Bools:
         return ~(highest - log_values <= _AGREEMENT)
 
 
-def _block_likelihood(climb: Climber, block: Block) -> tuple[Block, Floats, Ints]:
-    """The block, its log-likelihoods, and where each lane became impossible (a position, or -1)."""
+def _block_likelihood(climb: Climber, block: Block) -> Floats:
+    """Log-likelihoods of a block's lanes; those in doubt come from log space."""
     program, arithmetic, exact = climb.job.program, Linear(), Logarithmic()
     state, lossy = climb(arithmetic, block)
     top = arithmetic.top(program, state)
@@ -108,28 +99,21 @@ def _block_likelihood(climb: Climber, block: Block) -> tuple[Block, Floats, Ints
         if doubtful.any():
             state, _ = climb(exact, block.only(doubtful))
             log_values[doubtful] = exact.top(program, state).log_value
-    dead = np.full(block.width, -1, dtype=np.int64)
-    impossible = log_values == -np.inf
-    if impossible.any():
-        dead[impossible] = climb(exact, block.only(impossible))[0].dead
-    return block, log_values, dead
+    return log_values
 
 
-def likelihood(program: Program, data: Sequences) -> Likelihood:
+def likelihood(program: Program, data: Sequences) -> Floats:
     """Log P(observed entries) of each sequence."""
     job = Job(program, data)
     climb = Climber(job)
     climb.prepare(Linear())
     log_values = np.empty(data.num_sequences)
-    dead_slice = np.full(data.num_sequences, -1, dtype=np.int64)
-    found = job.over_blocks(lambda block: _block_likelihood(climb, block), lanes=climb.lanes)
-    for block, values, dead in found:
-        log_values[block.members] = values
-        impossible = values == -np.inf
-        position = np.where(dead < 0, block.lengths - 1, dead)
-        slices = block.base + block.stride * position - data.offsets[block.members]
-        dead_slice[block.members[impossible]] = slices[impossible]
-    return Likelihood(log_values, dead_slice)
+
+    def work(block: Block) -> None:
+        log_values[block.members] = _block_likelihood(climb, block)
+
+    job.over_blocks(work, lanes=climb.lanes)
+    return log_values
 
 
 class LeafPosteriors(NamedTuple):

@@ -18,13 +18,13 @@ from dspn._arrays import Floats, Ints
 from dspn.engine.arithmetic import Arithmetic, new_flows
 from dspn.engine.blocks import Segment, slices_as_lanes
 from dspn.engine.job import Job
+from dspn.engine.kernels._options import LOG_TWO
 from dspn.engine.program import Program
 from dspn.engine.records import Flows, State
 from dspn.errors import StructureError
 from dspn.sequences import Sequences
 from dspn.structure.nodes import Input, Product, Sum
 
-_LOG_TWO: Final = float(np.log(2.0))
 _MOST_TERMS: Final = 4096
 _NO_STORE: Final = np.empty((0, 0, 0))
 
@@ -192,9 +192,9 @@ def paired(
         if arithmetic.is_linear:
             terms = forms[own] if values is None else forms[own] * values.v[own]
             with np.errstate(divide="ignore"):
-                total += np.log(terms.sum(axis=0)) + exponents[group] * _LOG_TWO
+                total += np.log(terms.sum(axis=0)) + exponents[group] * LOG_TWO
             if values is not None:
-                total += values.exponents[group] * _LOG_TWO
+                total += values.exponents[group] * LOG_TWO
         else:
             total += _log_sum(forms[own] if values is None else forms[own] + values.v[own], 0)
     return total if values is None else total + values.scale

@@ -98,18 +98,16 @@ class State(NamedTuple):
     """What a pass carries from position to position, one column for each lane.
 
     `v` is the interface vector (upward: values, downward: derivatives); `exponents` has a row for
-    each group and as many rows of working space; `scale` sums the logarithms of divisors; `dead` is
-    the position at which a lane's value became zero, -1 while it has not.
+    each group and as many rows of working space; `scale` sums the logarithms of divisors.
     """
 
     v: Floats
     exponents: Ints
     scale: Floats
-    dead: Ints
 
     def copy(self) -> "State":
         """The same values in arrays of their own."""
-        return State(self.v.copy(), self.exponents.copy(), self.scale.copy(), self.dead.copy())
+        return State(self.v.copy(), self.exponents.copy(), self.scale.copy())
 
 
 class Flows(NamedTuple):

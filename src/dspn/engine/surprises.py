@@ -107,8 +107,8 @@ def _prefix_by_prefix(program: Program, data: Sequences, out: Floats) -> None:
         unseen = seen.copy()
         unseen[offsets[1:] - 1] = np.nan
         schema = data.schema
-        now = likelihood(program, Sequences.from_codes(seen, offsets, schema)).log_likelihood
-        before = likelihood(program, Sequences.from_codes(unseen, offsets, schema)).log_likelihood
+        now = likelihood(program, Sequences.from_codes(seen, offsets, schema))
+        before = likelihood(program, Sequences.from_codes(unseen, offsets, schema))
         out[data.offsets[index] : data.offsets[index + 1]] = before - now
 
 

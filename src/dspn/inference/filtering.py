@@ -183,7 +183,7 @@ class Filter:
         blank = np.concatenate([self._history, np.full_like(data.values, np.nan)])
         offsets = [0, len(longer), 2 * len(longer)]
         both = Sequences.from_codes(np.concatenate([longer, blank]), offsets, self._schema)
-        log_seen, log_unseen = likelihood(self._program, both).log_likelihood.tolist()
+        log_seen, log_unseen = likelihood(self._program, both).tolist()
         self._require_past(log_unseen)
         self._history = longer
         return float(log_seen - log_unseen)

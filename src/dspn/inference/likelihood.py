@@ -30,7 +30,7 @@ def _first_impossible_slices(program: Program, data: Sequences) -> Ints:
         middle = (possible + impossible) // 2
         seen = position < np.repeat(middle, data.lengths)
         part = data.with_values(np.where(seen[:, None], data.values, np.nan))
-        dead = likelihood(program, part).log_likelihood == -np.inf
+        dead = likelihood(program, part) == -np.inf
         possible, impossible = np.where(dead, possible, middle), np.where(dead, middle, impossible)
     return impossible - 1
 
@@ -52,7 +52,7 @@ def log_likelihood(program: Program, data: Sequences) -> Floats:
 
     The slice named is the first that, together with those before it, has probability zero.
     """
-    found = likelihood(program, data).log_likelihood
+    found = likelihood(program, data)
     impossible = np.flatnonzero(found == -np.inf)
     if impossible.size:
         warnings.warn(
@@ -65,7 +65,7 @@ def log_likelihood(program: Program, data: Sequences) -> Floats:
 
 def possible_likelihood(program: Program, data: Sequences) -> Floats:
     """Log P(observed entries); raises where it is zero, as nothing can be conditioned on that."""
-    found = likelihood(program, data).log_likelihood
+    found = likelihood(program, data)
     impossible = np.flatnonzero(found == -np.inf)
     if impossible.size:
         raise EvidenceError(
@@ -107,4 +107,4 @@ def log_prob(program: Program, query: Sequences, evidence: Sequences) -> Floats:
     """Log Pr(query | evidence), the difference of two upward passes."""
     joint = _joined(query, evidence)
     given = possible_likelihood(program, evidence)
-    return likelihood(program, joint).log_likelihood - given
+    return likelihood(program, joint) - given

@@ -34,7 +34,7 @@ def surprise(program: Program, data: Sequences) -> Surprise:
     """Surprise by slice (given the past) and by entry (given everything else)."""
     entries = np.full(data.values.shape, np.nan)
     observed = ~np.isnan(data.values)
-    possible = likelihood(program, data).log_likelihood > -np.inf
+    possible = likelihood(program, data) > -np.inf
     observed &= np.repeat(possible, data.lengths)[:, None]
 
     def collect(segment: SegmentFlows) -> None:

@@ -15,3 +15,6 @@ OPTIONS: dict[str, Any] = {
     "boundscheck": False,
 }
 REDUCING: dict[str, Any] = OPTIONS | {"fastmath": {"contract", "reassoc", "nsz"}}
+MAXIMISING: dict[str, Any] = OPTIONS | {"fastmath": {"contract", "reassoc", "nsz", "nnan"}}
+
+LOG_TWO = 0.6931471805599453

@@ -9,7 +9,8 @@ import numpy as np
 from numba import njit
 
 from dspn._arrays import Floats, Ints
-from dspn.engine.kernels._options import OPTIONS, REDUCING
+from dspn.engine.kernels._options import MAXIMISING, OPTIONS, REDUCING
+from dspn.engine.kernels.products import largest_entry
 from dspn.engine.kernels.tile import (
     add_eight_rows,
     best_eight_lanes,
@@ -24,8 +25,6 @@ from dspn.engine.records import Batch, ChainFlows, ChainShape, ChainState
 LEAST_MASS = 1e-250  # below this a mass may lack what underflowed; see `engine.passes`
 _RESCALE_EVERY = 8
 _FEW = 4  # a rest of fewer lanes than this is run lane by lane, a larger one as a full tile
-
-_MAXIMUM = REDUCING | {"fastmath": {"contract", "reassoc", "nsz", "nnan"}}
 
 
 @njit(**OPTIONS)
@@ -144,14 +143,6 @@ def _advance_best(
             lane += 1
 
 
-@njit(**_MAXIMUM)
-def _peak(row: Floats) -> float:
-    peak = 0.0
-    for i in range(row.size):
-        peak = max(peak, row[i])
-    return peak
-
-
 @njit(**OPTIONS)
 def _rescale(shape: ChainShape, v: Floats, exponents: Ints, work: Floats, n: int) -> None:
     """Brings the largest entry of each lane and group into [0.5, 1) by a power of two.
@@ -162,7 +153,7 @@ def _rescale(shape: ChainShape, v: Floats, exponents: Ints, work: Floats, n: int
     for lane in range(n):
         for group in range(shape.column.size - 1):
             row = v[lane, shape.column[group] : shape.column[group + 1]]
-            work[0] = _peak(row)
+            work[0] = largest_entry(row)
             if work[0] == 0.0:
                 continue
             shift = (bits[0] >> 52) - 1022
@@ -288,7 +279,7 @@ def chain_best_upward(
     _copy(v, state.v, 0, n)
 
 
-@njit(**_MAXIMUM)
+@njit(**MAXIMISING)
 def _largest_sum(a: Floats, b: Floats) -> float:
     largest = -np.inf
     for j in range(a.size):

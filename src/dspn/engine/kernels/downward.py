@@ -5,7 +5,7 @@ from numba import njit
 
 from dspn._arrays import Floats, Ints
 from dspn.engine.kernels._options import OPTIONS, REDUCING
-from dspn.engine.kernels.linear import uncompute, unmix
+from dspn.engine.kernels.linear import dot, uncompute, unmix
 from dspn.engine.kernels.upward import active_lanes, fill, number_slices, to_powers
 from dspn.engine.records import Batch, Coefficients, EdgeFlows, Flows, Operations, State
 
@@ -100,14 +100,6 @@ def _write(
 
 
 @njit(**REDUCING)
-def _dot(V: Floats, a: int, D: Floats, b: int, n: int) -> float:
-    total = 0.0
-    for lane in range(n):
-        total += V[a, lane] * D[b, lane]
-    return total
-
-
-@njit(**REDUCING)
 def _outer_four(V: Floats, at: int, D: Floats, b: int, n: int, out: Floats, place: int) -> None:
     """Flows of four neighbouring inputs into one row of a dense matrix."""
     p = q = r = s = 0.0
@@ -138,7 +130,7 @@ def _add_mix_flows(ops: Operations, V: Floats, D: Floats, flows: EdgeFlows, n: i
                 _outer_four(V, first + j, D, row, n, flows.mix, place + j)
                 j += 4
             while j < width:
-                flows.mix[place + j] += _dot(V, first + j, D, row, n)
+                flows.mix[place + j] += dot(V, first + j, D, row, n)
                 j += 1
 
 
@@ -149,7 +141,7 @@ def _add_op_flows(
     for op in range(ops.op_row.size):
         if ops.op_kind[op] == 1 and not (at_bottom and ops.op_bare[op]):
             for place in range(ops.op_start[op], ops.op_start[op + 1]):
-                flows.op[place] += _dot(V, ops.op_child[place], D, ops.op_row[op], n)
+                flows.op[place] += dot(V, ops.op_child[place], D, ops.op_row[op], n)
 
 
 @njit(**OPTIONS)

@@ -6,7 +6,7 @@ Row r of V holds the values of one node for all lanes; lanes are the vector dime
 from numba import njit
 
 from dspn._arrays import Floats, Ints
-from dspn.engine.kernels._options import OPTIONS
+from dspn.engine.kernels._options import OPTIONS, REDUCING
 from dspn.engine.records import Operations
 
 
@@ -236,3 +236,12 @@ def unmix(ops: Operations, mix_weight: Floats, D: Floats, n: int) -> None:
                 for lane in range(n):
                     D[first + j, lane] += a * D[row + i, lane]
             j += 1
+
+
+@njit(**REDUCING)
+def dot(V: Floats, a: int, D: Floats, b: int, n: int) -> float:
+    """sum over lanes of V[a] D[b]."""
+    total = 0.0
+    for lane in range(n):
+        total += V[a, lane] * D[b, lane]
+    return total

@@ -130,21 +130,6 @@ def log_slice_values(
 
 
 @njit(**OPTIONS)
-def _hand_up(ops: Operations, V: Floats, state: State, position: int, n: int) -> None:
-    for group in range(ops.group_start.size - 1):
-        first, last = ops.group_start[group], ops.group_start[group + 1]
-        for lane in range(n):
-            largest = -np.inf
-            for i in range(first, last):
-                largest = max(largest, V[ops.output_row[i], lane])
-            if largest == -np.inf and state.dead[lane] < 0:
-                state.dead[lane] = position
-    for i in range(ops.num_inputs):
-        for lane in range(n):
-            state.v[i, lane] = V[ops.output_row[i], lane]
-
-
-@njit(**OPTIONS)
 def log_upward(
     ops: Operations,
     op_weight: Floats,
@@ -176,7 +161,9 @@ def log_upward(
         number_slices(batch, position, p0, numbers, n)
         load_coefficients(ops, given, numbers, V, n)
         log_compute(ops, op_weight, mix_weight, V, work, n, maximise, position == 0)
-        _hand_up(ops, V, state, position, n)
+        for i in range(ops.num_inputs):
+            for lane in range(n):
+                state.v[i, lane] = V[ops.output_row[i], lane]
 
 
 @njit(**OPTIONS)

@@ -4,15 +4,14 @@ import numpy as np
 from numba import njit
 
 from dspn._arrays import Floats, Ints
-from dspn.engine.kernels._options import OPTIONS, REDUCING
+from dspn.engine.kernels._options import LOG_TWO, MAXIMISING, OPTIONS
 from dspn.engine.kernels.tile import product_of_four, sum_of_four
 from dspn.engine.records import ChainShape
 
-_MAXIMUM = REDUCING | {"fastmath": {"contract", "reassoc", "nsz", "nnan"}}
 
-
-@njit(**_MAXIMUM)
-def _peak(row: Floats) -> float:
+@njit(**MAXIMISING)
+def largest_entry(row: Floats) -> float:
+    """The largest of some non-negative numbers."""
     peak = 0.0
     for i in range(row.size):
         peak = max(peak, row[i])
@@ -69,7 +68,7 @@ def _shift_row(shape: ChainShape, row: Floats, work: Floats) -> float:
     total = 0
     for group in range(shape.column.size - 1):
         part = row[shape.column[group] : shape.column[group + 1]]
-        work[0] = _peak(part)
+        work[0] = largest_entry(part)
         if work[0] == 0.0:
             continue
         shift = (bits[0] >> 52) - 1022
@@ -78,7 +77,7 @@ def _shift_row(shape: ChainShape, row: Floats, work: Floats) -> float:
         for i in range(part.size):
             part[i] *= factor
         total += shift
-    return total * 0.6931471805599453
+    return total * LOG_TWO
 
 
 @njit(**OPTIONS)

@@ -4,8 +4,8 @@ import numpy as np
 from numba import njit
 
 from dspn._arrays import Floats, Ints
-from dspn.engine.kernels._options import OPTIONS, REDUCING
-from dspn.engine.kernels.linear import compute, uncompute
+from dspn.engine.kernels._options import LOG_TWO, OPTIONS
+from dspn.engine.kernels.linear import compute, dot, uncompute
 from dspn.engine.kernels.upward import to_powers
 from dspn.engine.records import Coefficients, EdgeFlows, LeafFlows, LeafTables, Operations
 
@@ -84,7 +84,7 @@ def _shift_groups(
                     out.values[start + (first + lane) * out.slice_step] *= peak[lane]
         for lane in range(n):
             out.shift[group, first + lane] = shift[lane]
-            out.scale[first + lane] += shift[lane] * 0.6931471805599453
+            out.scale[first + lane] += shift[lane] * LOG_TWO
 
 
 @njit(**OPTIONS)
@@ -111,14 +111,6 @@ def slice_values(
                 out.values[start + lane * out.slice_step] = V[row, lane]
         _add_divisors(tables, codes, rows, first, out.scale, n)
         _shift_groups(ops, load_group, scalable, V, out, first, n)
-
-
-@njit(**REDUCING)
-def _dot(V: Floats, a: int, D: Floats, b: int, n: int) -> float:
-    total = 0.0
-    for lane in range(n):
-        total += V[a, lane] * D[b, lane]
-    return total
 
 
 @njit(**OPTIONS)
@@ -158,7 +150,7 @@ def slice_flows(
             for op in range(ops.op_row.size):
                 if ops.op_kind[op] == 1:
                     for place in range(ops.op_start[op], ops.op_start[op + 1]):
-                        flows.op[place] += _dot(V, ops.op_child[place], D, ops.op_row[op], n)
+                        flows.op[place] += dot(V, ops.op_child[place], D, ops.op_row[op], n)
         for variable in range(leaf.leave_out.shape[0]):
             for lane in range(n):
                 leaf.leave_out[variable, first + lane] = 0.0

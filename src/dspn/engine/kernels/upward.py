@@ -85,21 +85,16 @@ def _hand_up(
     state: State,
     peak: Floats,
     shift: Ints,
-    position: int,
     n: int,
 ) -> None:
     """state.v = outputs, scaled by a power of two for each group.
 
-    The exponent of a group is its own plus those of the groups it reads. Notes where a lane's value
-    became zero.
+    The exponent of a group is its own plus those of the groups it reads.
     """
     num_groups = ops.group_start.size - 1
     for group in range(num_groups):
         first, last = ops.group_start[group], ops.group_start[group + 1]
         _largest(V, rows, first, last, peak, n)
-        for lane in range(n):
-            if peak[lane] == 0.0 and state.dead[lane] < 0:
-                state.dead[lane] = position
         to_powers(peak, shift, n)
         for i in range(first, last):
             row = rows[i]
@@ -196,7 +191,7 @@ def upward(
             fill(ops, op_weight, mix_weight, given, numbers, V, n, floor)
         for lane in range(n):
             state.scale[lane] += given.scale[numbers[lane]]
-        _hand_up(ops, V, rows, state, peak, shift, position, n)
+        _hand_up(ops, V, rows, state, peak, shift, n)
 
 
 @njit(**OPTIONS)
