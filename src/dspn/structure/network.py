@@ -84,7 +84,7 @@ class DynamicNetwork:
         """The same structure, which is known to be valid, with other parameters."""
         check_parameters(self.template, self.top, parameters)
         other = object.__new__(DynamicNetwork)
-        for name, value in self.__dict__.items():
-            object.__setattr__(other, name, value)
+        for name in ("template", "top", "root"):
+            object.__setattr__(other, name, getattr(self, name))
         object.__setattr__(other, "parameters", parameters)
         return other

@@ -16,6 +16,7 @@ from dspn.structure import (
     Sum,
     Template,
     assemble,
+    initial_network,
     mixture_top,
 )
 from strategies import random_network
@@ -93,3 +94,13 @@ def test_a_saved_network_keeps_its_fingerprint(seed: int, tmp_path: Path) -> Non
     model = Model(random_network(seed))
     model.save(tmp_path / "model.dspn")
     assert load(tmp_path / "model.dspn").network.fingerprint == model.network.fingerprint
+
+
+def test_other_parameters_have_another_fingerprint() -> None:
+    schema = Schema((Variable.binary("x"),))
+    rng = np.random.default_rng(0)
+    one, other = (initial_network(schema, 2, rng=rng) for _ in range(2))
+    before = one.fingerprint
+    moved = one.with_parameters(other.parameters)
+    assert moved.fingerprint != before
+    assert moved.with_parameters(one.parameters).fingerprint == before

@@ -9,11 +9,12 @@ import numpy as np
 from numba import njit
 
 from dspn._arrays import Floats, Ints
-from dspn.engine.kernels._options import MAXIMISING, OPTIONS, REDUCING
+from dspn.engine.kernels._options import OPTIONS, REDUCING
 from dspn.engine.kernels.products import largest_entry
 from dspn.engine.kernels.tile import (
     add_eight_rows,
     best_eight_lanes,
+    best_entry,
     best_one_lane,
     eight_lanes,
     one_lane,
@@ -279,33 +280,6 @@ def chain_best_upward(
     _copy(v, state.v, 0, n)
 
 
-@njit(**MAXIMISING)
-def _largest_sum(a: Floats, b: Floats) -> float:
-    largest = -np.inf
-    for j in range(a.size):
-        largest = max(largest, a[j] + b[j])
-    return largest
-
-
-@njit(**OPTIONS)
-def _best_place(a: Floats, b: Floats) -> int:
-    """The first j with the largest a[j] + b[j].
-
-    Where there are many, the largest sum is found first, in a loop that vectorises, and then its
-    place.
-    """
-    if a.size > 16:
-        largest = _largest_sum(a, b)
-        for j in range(a.size):
-            if a[j] + b[j] >= largest:
-                return j
-    best, place = a[0] + b[0], 0
-    for j in range(1, a.size):
-        if a[j] + b[j] > best:
-            best, place = a[j] + b[j], j
-    return place
-
-
 @njit(**OPTIONS)
 def chain_best_descend(
     shape: ChainShape,
@@ -323,6 +297,7 @@ def chain_best_descend(
     position p0 - 1. No back-pointers were kept: the best input is found again at each step of the
     path. Lanes run in eights, so that the vectors read and the slices written are neighbours.
     """
+    width, padded = shape.width, store.shape[1]
     for first_lane in range(0, batch.lengths.size, 8):
         last_lane = min(first_lane + 8, batch.lengths.size)
         for position in range(min(p1, batch.lengths[first_lane]) - 1, p0 - 1, -1):
@@ -330,15 +305,16 @@ def chain_best_descend(
                 if batch.lengths[lane] <= position:
                     break
                 row = batch.base[lane] + batch.stride * position
+                v = ((position - p0) * padded + lane) * width
                 for group in range(shape.column.size - 1):
-                    first, last = shape.column[group], shape.column[group + 1]
+                    first = shape.column[group]
+                    size = shape.column[group + 1] - first
                     i = chosen[group, lane]
                     interfaces[row, group] = i
                     if position > 0:
-                        start = shape.start[group] + (i - first) * (last - first)
-                        weights = transposed[start : start + last - first]
-                        v = store[position - p0, lane, first:last]
-                        chosen[group, lane] = first + _best_place(weights, v)
+                        weights = shape.start[group] + (i - first) * size
+                        place = best_entry(transposed, weights, store, v + first, size // 8)
+                        chosen[group, lane] = first + place
 
 
 @njit(**REDUCING)

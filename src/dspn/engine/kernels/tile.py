@@ -73,7 +73,7 @@ def _loop(
     builder.cbranch(builder.icmp_signed(">", count, _number(0)), loop, done)
     builder.position_at_end(loop)
     j = builder.phi(_INDEX)
-    totals = [builder.phi(_PACK) for _ in start]
+    totals = [builder.phi(value.type) for value in start]
     j.add_incoming(_number(0), entry)
     for total, value in zip(totals, start, strict=True):
         total.add_incoming(value, entry)
@@ -84,7 +84,7 @@ def _loop(
         total.add_incoming(value, loop)
     builder.cbranch(builder.icmp_signed("<", following, count), loop, done)
     builder.position_at_end(done)
-    result = [builder.phi(_PACK) for _ in start]
+    result = [builder.phi(value.type) for value in start]
     for total, before, last in zip(result, start, after, strict=True):
         total.add_incoming(before, entry)
         total.add_incoming(last, loop)
@@ -269,6 +269,54 @@ def _sum_of_pack(builder: ir.IRBuilder, pack: ir.Value) -> ir.Value:
     return parts[0]
 
 
+def _best_tile() -> Any:
+    @intrinsic
+    def tile(typing_context: Any, a: Any, a_start: Any, b: Any, b_start: Any, count: Any) -> Any:
+        n = types.int64
+        signature = n(a, n, b, n, n)
+
+        def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+            a, b = (_data(context, builder, signature.args[i], args[i]) for i in (0, 2))
+            places = ir.VectorType(_INDEX, VECTOR)
+            steps = ir.Constant(places, [VECTOR] * VECTOR)
+
+            def body(j: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
+                best, place, here = totals
+                offset = builder.mul(j, _number(VECTOR))
+                term = builder.fadd(
+                    _load_pack(builder, a, builder.add(args[1], offset)),
+                    _load_pack(builder, b, builder.add(args[3], offset)),
+                )
+                better = builder.fcmp_ordered(">", term, best)
+                return [
+                    builder.select(better, term, best),
+                    builder.select(better, here, place),
+                    builder.add(here, steps),
+                ]
+
+            lowest = ir.Constant(_PACK, [float("-inf")] * VECTOR)
+            first = ir.Constant(places, list(range(VECTOR)))
+            best, place, _ = _loop(builder, args[4], [lowest, first, first], body)
+            pairs = [
+                tuple(
+                    builder.extract_element(pack, ir.Constant(_LANE, i)) for pack in (best, place)
+                )
+                for i in range(VECTOR)
+            ]
+            value, index = pairs[0]
+            for other, where in pairs[1:]:
+                same = builder.fcmp_ordered("==", other, value)
+                earlier = builder.and_(same, builder.icmp_signed("<", where, index))
+                better = builder.or_(builder.fcmp_ordered(">", other, value), earlier)
+                value = builder.select(better, other, value)
+                index = builder.select(better, where, index)
+            return index
+
+        return signature, generate
+
+    return tile
+
+
 def _weigh_tile() -> Any:
     @intrinsic
     def tile(
@@ -356,3 +404,7 @@ sum_of_four = _product_tile(lambda builder, x, y: builder.fadd(x, y))
 # coefficients do, and writes c d weight / mass to `e`, which begins where the derivatives do. A
 # mass of at most `least` adds nothing.
 weigh_row = _weigh_tile()
+
+# (a, a_start, b, b_start, count): the first i below 8 * count with the largest
+#     a[a_start + i] + b[b_start + i]
+best_entry = _best_tile()
