@@ -269,6 +269,16 @@ def _sum_of_pack(builder: ir.IRBuilder, pack: ir.Value) -> ir.Value:
     return parts[0]
 
 
+def _better(
+    builder: ir.IRBuilder, one: tuple[ir.Value, ...], other: tuple[ir.Value, ...]
+) -> tuple[ir.Value, ...]:
+    """The (value, place) of the greater value; of equal ones that with the earlier place."""
+    same = builder.fcmp_ordered("==", other[0], one[0])
+    earlier = builder.and_(same, builder.icmp_signed("<", other[1], one[1]))
+    wins = builder.or_(builder.fcmp_ordered(">", other[0], one[0]), earlier)
+    return tuple(builder.select(wins, b, a) for a, b in zip(one, other, strict=True))
+
+
 def _best_tile() -> Any:
     @intrinsic
     def tile(typing_context: Any, a: Any, a_start: Any, b: Any, b_start: Any, count: Any) -> Any:
@@ -303,14 +313,10 @@ def _best_tile() -> Any:
                 )
                 for i in range(VECTOR)
             ]
-            value, index = pairs[0]
-            for other, where in pairs[1:]:
-                same = builder.fcmp_ordered("==", other, value)
-                earlier = builder.and_(same, builder.icmp_signed("<", where, index))
-                better = builder.or_(builder.fcmp_ordered(">", other, value), earlier)
-                value = builder.select(better, other, value)
-                index = builder.select(better, where, index)
-            return index
+            while len(pairs) > 1:  # halves against each other, which keeps the chain short
+                half = len(pairs) // 2
+                pairs = [_better(builder, pairs[i], pairs[i + half]) for i in range(half)]
+            return pairs[0][1]
 
         return signature, generate
 
