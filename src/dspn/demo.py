@@ -235,8 +235,9 @@ def _show_stream(console: Console, example: _Example, stream: Sequences) -> Floa
     _heading(console, "Is something wrong?")
     console.print(
         f"A new stream of {_STREAM_SLICES} slices is read one slice at a time, {_HIDDEN_SHARE:.0%} "
-        f"of it hidden. At slice {_ANOMALY} all sensors show the opposite of what they should. "
-        "The surprise of a slice is -log P(slice | the slices before it):\n"
+        f"of it hidden. At slice {_ANOMALY} all sensors show the opposite of what they should; "
+        "this stream was chosen because that is plain to see in it. The surprise of a slice is "
+        "-log P(slice | the slices before it):\n"
     )
     watch = example.model.filter()
     surprise = np.array([watch.update(values).surprise for values in stream.values])
