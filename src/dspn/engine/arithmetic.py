@@ -24,7 +24,7 @@ from dspn.engine.records import (
 from dspn.engine.underflow import underflows
 
 _NONE = np.empty(0)
-NO_EDGES = EdgeFlows(_NONE, _NONE, _NONE)
+NO_EDGES = EdgeFlows(_NONE, _NONE, np.empty((0, 0)))
 
 
 def new_flows(
@@ -159,7 +159,8 @@ class Arithmetic(ABC):
 
 def _new_leaf_flows(program: Program, count: int) -> LeafFlows:
     loads = program.template.slice_part.operations.num_loads
-    return LeafFlows(np.empty((loads, count)), np.empty((len(program.network.schema), count)))
+    left_out = np.empty((len(program.network.schema), count))
+    return LeafFlows(np.empty((loads, count)), left_out, _NONE)
 
 
 @final
@@ -218,6 +219,22 @@ class Linear(Arithmetic):
     ) -> LeafFlows:
         """See `slices.slice_flows`."""
         found = _new_leaf_flows(program, rows.size)
+        self._slice_flows(program, bottom, tables, codes, rows, shift, seeds, edges, found)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return found._replace(leave_out=np.log(found.leave_out))
+
+    def _slice_flows(
+        self,
+        program: Program,
+        bottom: bool,
+        tables: LeafTables,
+        codes: Codes,
+        rows: Ints,
+        shift: Ints,
+        seeds: Floats,
+        edges: EdgeFlows,
+        found: LeafFlows,
+    ) -> None:
         slices.slice_flows(
             program.template.slice_part.operations,
             self.weights(program, bottom).slice_part.op,
@@ -231,8 +248,23 @@ class Linear(Arithmetic):
             found,
             edges,
         )
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return LeafFlows(found.posterior, np.log(found.leave_out))
+
+    def slice_counts(
+        self,
+        program: Program,
+        bottom: bool,
+        tables: LeafTables,
+        codes: Codes,
+        rows: Ints,
+        shift: Ints,
+        seeds: Floats,
+        edges: EdgeFlows,
+    ) -> Floats:
+        """Posteriors of the leaves summed by code; only where every variable is tabulated."""
+        none = np.empty((0, 0))
+        found = LeafFlows(none, none, np.zeros(tables.values.size))
+        self._slice_flows(program, bottom, tables, codes, rows, shift, seeds, edges, found)
+        return found.counts
 
     def start(self, program: Program, width: int) -> State:
         """Every input at 1."""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
+from dspn._arrays import Bools, Floats, Ints
 from dspn.engine.arithmetic import Arithmetic, Linear, new_state
 from dspn.engine.blocks import Block, Segment
 from dspn.engine.coding import Codes
@@ -37,15 +37,6 @@ class ChainGiven(NamedTuple):
     values: Floats
     scale: Floats
     lossy: bool
-
-
-def _times(a: Floats, b: Floats) -> tuple[Floats, bool]:
-    """The product of a and b, and whether it underflowed."""
-    try:
-        with np.errstate(under="raise"):
-            return a * b, False
-    except FloatingPointError:
-        return a * b, True
 
 
 class _ChunkTables(NamedTuple):
@@ -160,45 +151,50 @@ class Chain:
     def _chunk_tables(self, job: Job, arithmetic: Arithmetic, bottom: bool) -> _ChunkTables:
         """Products of the leaves of each chunk for all its joint codes; padding has density 0."""
         leaf, lossy = job.shared_tables(arithmetic, bottom)
-        one = 1.0 if arithmetic.is_linear else 0.0
-        pieces, divisors = [], []
-        for chunk in job.coding.chunks:
-            table, divisor = np.full((1, self.shape.width), one), np.zeros(1)
-            for factor in chunk:
-                own = self._leaf_columns(job, leaf, factor, one)
-                if isinstance(arithmetic, Linear):
-                    joint, lost = _times(table[:, None], own + arithmetic.floor)
-                    joint += arithmetic.floor
-                    lossy = lossy or lost
-                else:
-                    joint = table[:, None] + own
-                table = joint.reshape(-1, self.shape.width)
-                begin = leaf.divisor_start[factor]
-                divisor = (divisor[:, None] + leaf.divisors[begin : begin + len(own)]).ravel()
-            pieces.append(table)
-            divisors.append(divisor)
-        smallest = float(np.prod([table[table > 0].min(initial=1.0) for table in pieces]))
-        values = np.concatenate([*pieces, np.full((1, self.shape.width), one)])
+        coding, linear = job.coding, arithmetic.is_linear
+        values = np.empty((int(coding.chunk_first[-1]) + 1, self.shape.width))
+        values[-1] = 1.0 if linear else 0.0
+        divisors = np.empty(len(values) - 1)
+        lost = underflows(
+            products.join_leaves,
+            leaf.values,
+            self._leaf_places(job, leaf),
+            coding.widths,
+            coding.chunk_of,
+            coding.chunk_first,
+            leaf.divisor_start,
+            leaf.divisors,
+            linear,
+            arithmetic.floor if isinstance(arithmetic, Linear) else 0.0,
+            values,
+            divisors,
+        )
+        smallest = np.where(values[:-1] > 0, values[:-1], 1.0).min(axis=1, initial=1.0)
+        least = float(np.prod(np.minimum.reduceat(smallest, coding.chunk_first[:-1])))
+        values[:, self._padding] = 0.0 if linear else -np.inf
+        return _ChunkTables(
+            values, coding.chunk_first[:-1], divisors, least, lossy or (linear and lost)
+        )
+
+    @cached_property
+    def _padding(self) -> Bools:
+        """Columns of no output."""
         padding = np.ones(self.shape.width, dtype=np.bool_)
         padding[self.columns] = False
-        values[:, padding] = 0.0 if arithmetic.is_linear else -np.inf
-        first = np.cumsum([0, *map(len, pieces)])[:-1]
-        return _ChunkTables(values, first, np.concatenate(divisors), smallest, lossy)
+        return padding
 
-    def _leaf_columns(self, job: Job, leaf: LeafTables, factor: int, one: float) -> Floats:
-        """Densities of one variable by code, in the columns of the outputs.
+    def _leaf_places(self, job: Job, leaf: LeafTables) -> Ints:
+        """Where the densities of each factor's leaf begin, (factors, columns).
 
-        An output that does not have the variable has density 1 (`one`) there.
+        -1 where the output of a column does not have the variable.
         """
         factors = self.program.template.factors
         assert factors is not None
-        loads = factors[self.loads, job.coding.factor_of.index(factor)]
-        used = loads >= 0
-        width = int(job.coding.widths[factor])
-        own = np.full((width, self.shape.width), one)
-        places = leaf.start[loads[used]] + np.arange(width)[:, None]
-        own[:, self.columns[used]] = leaf.values[places]
-        return own
+        variables = np.flatnonzero(np.array(job.coding.factor_of) >= 0)
+        loads = factors[self.loads][:, variables].T
+        places = np.full((variables.size, self.shape.width), -1)
+        places[:, self.columns] = np.where(loads >= 0, leaf.start[loads], -1)
+        return places
 
     def start(self, width: int, value: float, padding: float) -> ChainState:
         """The state below position 0, with every input at `value`."""
@@ -282,10 +278,14 @@ class ChainRun:
         return self.chain.start(width, 1.0 if self.arithmetic.is_linear else 0.0, self.padding)
 
     def upward(
-        self, block: Block, segment: Segment, state: ChainState, store: Floats = _NO_STORE
+        self,
+        block: Block,
+        segment: Segment,
+        given: ChainGiven,
+        state: ChainState,
+        store: Floats = _NO_STORE,
     ) -> bool:
         """Moves the state up through a segment; returns whether a coefficient lost an entry."""
-        given = self.given(block, segment)
         matrix = self.matrix(segment.bottom, transposed=False)
         batch = block.batch(self.job.numbers)
         shape = self.chain.shape
@@ -323,7 +323,7 @@ class ChainRun:
         state = self.start(block.width)
         lossy = False
         for segment in self.job.segments(block, keep_flows=False):
-            lossy = self.upward(block, segment, state) or lossy
+            lossy = self.upward(block, segment, self.given(block, segment), state) or lossy
         return self.to_state(state, block.width), lossy
 
 
@@ -345,7 +345,8 @@ class ChainAscent:
         state = run.start(block.width)
         for segment in self.segments:
             self.below.append(state.copy())
-            self.lossy = run.upward(block, segment, state, self._only) or self.lossy
+            self._given = run.given(block, segment)
+            self.lossy = run.upward(block, segment, self._given, state, self._only) or self.lossy
         top = run.arithmetic.top(run.job.program, run.to_state(state, block.width))
         self.log_values, self.top_values = top.log_value, top.rows
         self.lossy = self.lossy or top.lossy
@@ -357,9 +358,10 @@ class ChainAscent:
     def from_the_top(self) -> Iterator[tuple[Segment, ChainGiven, Floats]]:
         """Segments from the topmost down, with coefficients and the vectors around positions."""
         for segment, below in zip(reversed(self.segments), reversed(self.below), strict=True):
+            topmost = segment is self.segments[-1]
+            given = self._given if topmost else self.run.given(self.block, segment)
             store = self._only
             if not store.size:
                 store = self._new_store(segment)
-                state = below.copy()
-                self.run.upward(self.block, segment, state, store)
-            yield segment, self.run.given(self.block, segment), store
+                self.run.upward(self.block, segment, given, below.copy(), store)
+            yield segment, given, store

@@ -21,6 +21,7 @@ from dspn.sequences import Kind, Sequences
 
 _MOST_COUNTS: Final = 4096  # more distinct counts than this are evaluated slice by slice
 _LARGEST_KEY: Final = 2**62
+_LARGEST_EXACT: Final = 2**53  # whole numbers up to this are float64s
 _DIRECT_KEYS: Final = 1 << 22  # up to this many possible slices are marked in a table, not sorted
 _CHUNK: Final = 256  # most joint values of a chunk of variables
 
@@ -83,6 +84,8 @@ class Coding:
     @cached_property
     def widths(self) -> Ints:
         """Number of codes that each factor needs: one more where an entry is missing."""
+        if self._keys_if_nothing_missing is not None:
+            return self.sizes
         missing = has_missing(self.data)
         widths: Ints = self.sizes + missing[[factor >= 0 for factor in self.factor_of]]
         return widths
@@ -115,9 +118,25 @@ class Coding:
         category_codes(self.data[rows], self.sizes, codes)
         return codes
 
+    @cached_property
+    def _keys_if_nothing_missing(self) -> Ints | None:
+        """Keys of all slices where codes follow the schema and none is missing, else None.
+
+        A key is the product of a row with the place values of its digits: exact, as it stays below
+        2^53, and NaN where an entry is missing.
+        """
+        possible = prod(self.sizes.tolist())
+        if not (self.follows_schema and self.is_complete) or possible > _LARGEST_EXACT:
+            return None
+        places = np.append(np.cumprod(self.sizes[:0:-1])[::-1], 1)
+        keys = self.data @ places.astype(np.float64)
+        return None if np.isnan(keys).any() else keys.astype(np.int64)
+
     def _category_keys(self) -> tuple[Ints | None, int]:
         """Keys straight from the data; None where they would be too large."""
         possible = prod(self.widths.tolist())
+        if self._keys_if_nothing_missing is not None:
+            return self._keys_if_nothing_missing, possible
         if possible > _LARGEST_KEY:
             return None, 0
         keys = np.empty(len(self.data), dtype=np.int64)
@@ -150,6 +169,17 @@ class Coding:
         return tuple(map(tuple, found))
 
     @cached_property
+    def chunk_of(self) -> Ints:
+        """The chunk of each factor."""
+        return np.repeat(np.arange(len(self.chunks)), [len(own) for own in self.chunks])
+
+    @cached_property
+    def chunk_first(self) -> Ints:
+        """Where the joint codes of each chunk begin when all are counted through; then the end."""
+        sizes = [prod(self.widths[list(chunk)].tolist()) for chunk in self.chunks]
+        return np.cumsum([0, *sizes])
+
+    @cached_property
     def distinct_chunks(self) -> Codes:
         """Joint codes (slices, chunks) of the distinct slices."""
         return self._chunk_numbers(self.distinct.codes)
@@ -161,9 +191,8 @@ class Coding:
 
     def _chunk_numbers(self, codes: Codes) -> Codes:
         """Joint codes, which count through a chunk's factors with the last one running fastest."""
-        chunk_of = np.repeat(np.arange(len(self.chunks)), [len(own) for own in self.chunks])
         numbers = np.zeros((len(codes), len(self.chunks)), dtype=np.int32)
-        number_chunks(codes, self.widths, chunk_of, numbers)
+        number_chunks(codes, self.widths, self.chunk_of, numbers)
         return numbers
 
 

@@ -181,26 +181,33 @@ class Ascent:
         self.segments = job.segments(block, keep_flows=True)
         self.below: list[State] = []
         self.lossy = False
+        # A single segment is kept as it is climbed; of several, each is climbed again going down.
+        self._only = self._new_store(self.segments[0]) if len(self.segments) == 1 else _NO_STORE
         state = arithmetic.start(job.program, block.width)
         for segment in self.segments:
             self.below.append(state.copy())
-            given = job.given(arithmetic, block, segment)
+            self._given = job.given(arithmetic, block, segment)
             lost = arithmetic.upward(
-                job.program, given.coefficients, self.batch, segment, state, _NO_STORE
+                job.program, self._given.coefficients, self.batch, segment, state, self._only
             )
-            self.lossy = self.lossy or lost or given.lossy
+            self.lossy = self.lossy or lost or self._given.lossy
         self.log_values, self.top_values, lost = arithmetic.top(job.program, state)
         self.lossy = self.lossy or lost
 
+    def _new_store(self, segment: Segment) -> Floats:
+        return np.zeros((segment.length, self.job.program.num_interfaces, self.block.width))
+
     def from_the_top(self) -> Iterator[tuple[Segment, Given, Floats]]:
         """Segments from the topmost down, with coefficients and the inputs of every position."""
-        shape = (self.job.program.num_interfaces, self.block.width)
         for segment, below in zip(reversed(self.segments), reversed(self.below), strict=True):
-            given = self.job.given(self.arithmetic, self.block, segment)
-            store = np.zeros((segment.length, *shape))
-            self.arithmetic.upward(
-                self.job.program, given.coefficients, self.batch, segment, below, store
-            )
+            topmost = segment is self.segments[-1]
+            given = self._given if topmost else self.job.given(self.arithmetic, self.block, segment)
+            store = self._only
+            if not store.size:
+                store = self._new_store(segment)
+                self.arithmetic.upward(
+                    self.job.program, given.coefficients, self.batch, segment, below.copy(), store
+                )
             yield segment, given, store
 
 
@@ -375,12 +382,14 @@ def _chain_best_choices(program: Program, data: Sequences) -> tuple[Choices, Flo
         log_values[block.members] = values
     row_of = np.zeros(run.chain.shape.width, dtype=np.int64)
     row_of[run.chain.columns] = np.arange(program.num_interfaces)
-    interfaces = row_of[interfaces]
+    if not np.array_equal(run.chain.columns, np.arange(program.num_interfaces)):
+        interfaces = row_of[interfaces]
+    incomplete = np.flatnonzero(job.has_missing)
+    num_variables = len(program.network.schema)
+    loads = np.full((total if incomplete.size else 0, num_variables), -1, dtype=np.int64)
     factors = program.template.factors
     assert factors is not None
-    loads = np.full((total, len(program.network.schema)), -1, dtype=np.int64)
-    incomplete = np.flatnonzero(job.has_missing)
-    for group in range(program.num_groups):
+    for group in range(program.num_groups if incomplete.size else 0):
         own = factors[run.chain.loads[interfaces[incomplete, group]]]
         loads[incomplete] = np.where(own >= 0, own, loads[incomplete])
     return Choices(interfaces, loads), log_values
@@ -389,7 +398,8 @@ def _chain_best_choices(program: Program, data: Sequences) -> tuple[Choices, Flo
 def best_choices(program: Program, data: Sequences) -> tuple[Choices, Floats]:
     """The induced tree and missing values of greatest joint density, and the log of that density.
 
-    Leaves are named for slices with missing entries; elsewhere they may be left out (-1).
+    Leaves are named for slices with missing entries; elsewhere they may be left out (-1), and where
+    nothing is missing at all there may be no rows of leaves.
     """
     if is_chain(program) and program.template.factors is not None:
         return _chain_best_choices(program, data)

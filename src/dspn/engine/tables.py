@@ -4,30 +4,32 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from dspn._arrays import Bools, Floats
+from dspn._arrays import Floats, Ints
 from dspn.engine.coding import Coding
 from dspn.engine.program import Program
 from dspn.engine.records import LeafTables
+from dspn.leaves import Categorical, Family
 
 _LOST_BELOW: Final = -690.0  # exp of less than this leaves the range of normal numbers
 
 
-def _divided(log_values: Floats) -> tuple[Floats, Floats, Bools]:
-    """exp(log_values), each row over its largest; the log divisors; which rows lost an entry."""
-    peak = log_values.max(axis=1)
+def _divided(log_values: Floats, starts: Ints) -> tuple[Floats, Floats, bool]:
+    """exp(log_values) over the largest of each row and bank, the log divisors, and a loss.
+
+    Banks are columns side by side, each from its start on. The last result says whether an entry
+    was lost to the range of numbers.
+    """
+    peak = np.maximum.reduceat(log_values, starts, axis=1)
     peak[peak == -np.inf] = 0.0
-    relative = log_values - peak[:, None]
-    lost = ((relative < _LOST_BELOW) & (relative > -np.inf)).any(axis=1)
+    sizes = np.diff(np.append(starts, log_values.shape[1]))
+    relative = log_values - np.repeat(peak, sizes, axis=1)
+    lost = bool(((relative < _LOST_BELOW) & (relative > -np.inf)).any())
     np.exp(relative, out=relative)
     return relative, peak, lost
 
 
-def _log_densities(
-    program: Program, bank: int, values: Floats, *, bottom: bool, best: bool
-) -> Floats:
+def _log_densities(family: Family, parameters: Floats, values: Floats, *, best: bool) -> Floats:
     """Log density of each value under each leaf; with `best` a missing value takes the mode's."""
-    family = program.network.template.banks[bank].family
-    parameters = program.leaf_parameters(bottom)[bank]
     log_values = family.log_prob(parameters, values)
     missing = np.isnan(values)
     if best and missing.any():
@@ -40,38 +42,57 @@ def tabulate(
 ) -> tuple[LeafTables, bool]:
     """Tables of all tabulated variables, and whether one lost an entry to the range of numbers."""
     layout = program.template
+    parameters = program.leaf_parameters(bottom)
     pieces: list[Floats] = []
-    divisors: list[Floats] = []
+    divisors: dict[int, Floats] = {}
     start_of = np.zeros(len(coding.factor_of), dtype=np.int64)
     width_of = np.zeros(len(coding.factor_of), dtype=np.int64)
     size = 0
     lossy = False
-    for bank, factor in enumerate(coding.factor_of):
-        if factor < 0:
-            continue
-        table = _log_densities(program, bank, coding.values[factor], bottom=bottom, best=best)
-        peak = np.zeros(len(table))
+    for family, banks in alike_banks(program, coding):
+        values = coding.values[coding.factor_of[banks[0]]]
+        ends = np.cumsum([len(parameters[bank]) for bank in banks])
+        starts = np.append(0, ends[:-1])
+        rows = np.concatenate([parameters[bank] for bank in banks])
+        table = _log_densities(family, rows, values, best=best)
+        peak = np.zeros((values.size, len(banks)))
         if linear:
-            table, peak, lost = _divided(table)
-            lossy = lossy or bool(lost.any())
-        divisors.append(peak)
-        start_of[bank], width_of[bank] = size, len(table)
+            table, peak, lost = _divided(table, starts)
+            lossy = lossy or lost
+        divisors |= zip(banks, peak.T, strict=True)
+        start_of[banks], width_of[banks] = size + starts * values.size, values.size
         pieces.append(np.ascontiguousarray(table.T).ravel())
         size += table.size
-    banks = layout.load_bank
+    banks_of_loads = layout.load_bank
     none = np.empty(0)
-    lengths = [peak.size for peak in divisors]
+    by_factor = [divisors[bank] for bank in sorted(divisors)]
+    lengths = [peak.size for peak in by_factor]
     tables = LeafTables(
-        start=start_of[banks] + layout.load_member * width_of[banks],
-        factor=np.array(coding.factor_of, dtype=np.int64)[banks],
-        variable=banks,
+        start=start_of[banks_of_loads] + layout.load_member * width_of[banks_of_loads],
+        factor=np.array(coding.factor_of, dtype=np.int64)[banks_of_loads],
+        variable=banks_of_loads,
         values=np.concatenate(pieces) if pieces else none,
         dense=none,
         divisor_start=np.cumsum([0, *lengths], dtype=np.int64)[:-1],
-        divisors=np.concatenate(divisors) if divisors else none,
+        divisors=np.concatenate(by_factor) if by_factor else none,
         dense_divisor=none,
     )
     return tables, lossy
+
+
+def alike_banks(program: Program, coding: Coding) -> list[tuple[Family, list[int]]]:
+    """The tabulated banks, those with the same family and values together.
+
+    The values of categorical variables follow from their family, and others are tabulated alone.
+    """
+    found: dict[tuple[Family, int], list[int]] = {}
+    for number, (bank, factor) in enumerate(
+        zip(program.network.template.banks, coding.factor_of, strict=True)
+    ):
+        if factor >= 0:
+            own = -1 if isinstance(bank.family, Categorical) else number
+            found.setdefault((bank.family, own), []).append(number)
+    return [(family, banks) for (family, _), banks in found.items()]
 
 
 class DenseTables(NamedTuple):
@@ -109,10 +130,13 @@ def with_dense(
     for bank, factor in enumerate(coding.factor_of):
         if factor >= 0:
             continue
-        table = _log_densities(program, bank, columns[bank], bottom=bottom, best=best)
+        family = program.network.template.banks[bank].family
+        rows = program.leaf_parameters(bottom)[bank]
+        table = _log_densities(family, rows, columns[bank], best=best)
         if linear:
-            table, divisors[bank], lost = _divided(table)
-            lossy = lossy or bool(lost.any())
+            table, peak, lost = _divided(table, np.zeros(1, dtype=np.int64))
+            divisors[bank] = peak[:, 0]
+            lossy = lossy or lost
         own = layout.load_bank == bank
         starts[own] = size + layout.load_member[own] * num_places
         pieces.append(np.ascontiguousarray(table.T).ravel())

@@ -56,6 +56,8 @@ def chosen_parameters(
 def interface_positions(program: Program, choices: Choices) -> Ints:
     """Chosen input rows as interface positions, -1 kept."""
     order = np.append(program.template.input_order, -1)
+    if np.array_equal(order[:-1], np.arange(order.size - 1)):
+        return choices.interfaces
     return order[choices.interfaces]
 
 
@@ -71,7 +73,7 @@ def complete(program: Program, data: Sequences) -> Completion:
 
 def _filled(program: Program, data: Sequences, choices: Choices) -> Sequences:
     """The data with every missing entry at the mode of its chosen leaf."""
-    if not np.isnan(data.values).any():
+    if not len(choices.loads) or not np.isnan(data.values).any():
         return data
     values = data.values.copy()
     for variable, bank in enumerate(program.network.template.banks):

@@ -32,15 +32,16 @@ def pack_arrays(arrays: Any, ids: Iterable[Hashable] | None, argument: str) -> P
         for index, item in enumerate(given)
     ]
     lengths = checked_lengths(np.fromiter(map(len, matrices), np.int64, len(matrices)), ids=ids)
-    widths = np.fromiter((matrix.shape[1] for matrix in matrices), np.int64, len(matrices))
-    if (widths != widths[0]).any():
+    kinds = {(matrix.shape[1], matrix.dtype) for matrix in matrices}
+    if len({width for width, _ in kinds}) > 1:
+        widths = np.array([matrix.shape[1] for matrix in matrices])
         odd = int(np.argmax(widths != widths[0]))
         named = sequence_in_words(odd, checked_ids(ids, len(matrices)))
         raise DataError(
             f"`{argument}` must all have the same number of columns, one for each variable, but "
             f"sequence 0 has {widths[0]} and {named} has {widths[odd]}."
         )
-    if any(matrix.dtype == object for matrix in matrices):
+    if any(dtype.kind == "O" for _, dtype in kinds):
         matrices = list(map(_with_booleans, given, matrices))
     return stacked(matrices), lengths
 

@@ -19,6 +19,71 @@ def largest_entry(row: Floats) -> float:
 
 
 @njit(**OPTIONS)
+def join_leaves(
+    values: Floats,
+    places: Ints,
+    widths: Ints,
+    chunk_of: Ints,
+    first: Ints,
+    divisor_start: Ints,
+    divisors: Floats,
+    linear: bool,
+    floor: float,
+    tables: Floats,
+    sums: Floats,
+) -> None:
+    """tables[first[q] + code] = product (not linear: sum) over the factors of chunk q.
+
+    Column i's density of factor f at code c is values[places[f, i] + c], or 1 where the place is
+    -1. sums[first[q] + code] is the sum of the factors' divisors. Joint codes count with the last
+    factor running fastest, so rows are spread out from the last one on.
+    """
+    count = 1
+    for f in range(widths.size):
+        base = first[chunk_of[f]]
+        if f == 0 or chunk_of[f] != chunk_of[f - 1]:
+            count = 1
+            tables[base] = 1.0 if linear else 0.0
+            sums[base] = 0.0
+        for row in range(count - 1, -1, -1):
+            old = base + row
+            for code in range(widths[f] - 1, -1, -1):
+                new = base + row * widths[f] + code
+                sums[new] = sums[old] + divisors[divisor_start[f] + code]
+                for i in range(tables.shape[1]):
+                    place = places[f, i]
+                    if not linear:
+                        tables[new, i] = tables[old, i] + (
+                            values[place + code] if place >= 0 else 0
+                        )
+                    else:
+                        own = values[place + code] if place >= 0 else 1.0
+                        tables[new, i] = tables[old, i] * (own + floor) + floor
+        count *= widths[f]
+
+
+@njit(**OPTIONS)
+def split_chunks(
+    tables: Floats, widths: Ints, chunk_of: Ints, first: Ints, start: Ints, out: Floats
+) -> None:
+    """out[start[f] + c] += the rows of factor f's chunk whose joint code has c for that factor."""
+    for f in range(widths.size):
+        chunk = chunk_of[f]
+        step = 1
+        size = 1
+        for other in range(widths.size):
+            if chunk_of[other] == chunk:
+                size *= widths[other]
+                if other > f:
+                    step *= widths[other]
+        for code in range(size):
+            own = out[start[f] + code // step % widths[f]]
+            row = tables[first[chunk] + code]
+            for i in range(row.size):
+                own[i] += row[i]
+
+
+@njit(**OPTIONS)
 def multiply_chunks(
     shape: ChainShape,
     tables: Floats,
@@ -108,7 +173,7 @@ def add_to_chunks(flows: Floats, first: Ints, numbers: Ints, rows: Ints, out: Fl
     """out[first[q] + numbers[rows[u], q]] += flows[u] for every chunk q: sums by joint code."""
     for u in range(rows.size):
         row = flows[u]
-        for q in range(first.size):
+        for q in range(numbers.shape[1]):
             total = out[first[q] + numbers[rows[u], q]]
             for i in range(row.size):
                 total[i] += row[i]

@@ -2,14 +2,16 @@
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from dspn._arrays import Floats, Ints
-from dspn.engine.kernels._options import LOG_TWO, OPTIONS
+from dspn.engine.kernels._options import LOG_TWO, OPTIONS, REDUCING
 from dspn.engine.kernels.linear import compute, dot, uncompute
 from dspn.engine.kernels.upward import to_powers
 from dspn.engine.records import Coefficients, EdgeFlows, LeafFlows, LeafTables, Operations
 
 LANES = 128
+_FEW_CODES = 8  # leaves of this many codes are counted code by code, so that lanes stay together
 
 
 @njit(**OPTIONS)
@@ -113,6 +115,59 @@ def slice_values(
         _shift_groups(ops, load_group, scalable, V, out, first, n)
 
 
+@njit(**REDUCING)
+def _sum_where(P: Floats, codes: NDArray[np.int32], code: int, n: int) -> float:
+    """Sum of P over the lanes that have the code."""
+    total = 0.0
+    for lane in range(n):
+        total += P[lane] if codes[lane] == code else 0.0
+    return total
+
+
+@njit(**OPTIONS)
+def _count(
+    tables: LeafTables,
+    load: int,
+    lane_codes: NDArray[np.int32],
+    V: Floats,
+    D: Floats,
+    P: Floats,
+    counts: Floats,
+    n: int,
+) -> None:
+    """Adds the posteriors of one tabulated leaf to the counts of the codes they were seen with."""
+    factor, start = tables.factor[load], tables.start[load]
+    ends = tables.divisor_start
+    last = ends[factor + 1] if factor + 1 < ends.size else tables.divisors.size
+    width = last - ends[factor]
+    codes = lane_codes[factor]
+    for lane in range(n):
+        P[lane] = V[load, lane] * D[load, lane]
+    if width <= _FEW_CODES:
+        for code in range(width):
+            counts[start + code] += _sum_where(P, codes, code, n)
+    else:
+        for lane in range(n):
+            counts[start + codes[lane]] += P[lane]
+
+
+@njit(**OPTIONS)
+def _write_leaves(
+    ops: Operations, tables: LeafTables, V: Floats, D: Floats, leaf: LeafFlows, first: int, n: int
+) -> None:
+    """Posteriors, and evidence left without each entry, of the slices first .. first + n - 1."""
+    for variable in range(leaf.leave_out.shape[0]):
+        for lane in range(n):
+            leaf.leave_out[variable, first + lane] = 0.0
+    for load in range(ops.num_loads):
+        variable = tables.variable[load]
+        for lane in range(n):
+            leaf.posterior[load, first + lane] = V[load, lane] * D[load, lane]
+        if leaf.leave_out.shape[0]:
+            for lane in range(n):
+                leaf.leave_out[variable, first + lane] += D[load, lane]
+
+
 @njit(**OPTIONS)
 def slice_flows(
     ops: Operations,
@@ -130,10 +185,12 @@ def slice_flows(
     """Carries seeds (coefficients, slices) down to the leaves of the slices `rows`.
 
     A seed is relative to a coefficient that was divided by 2^shift, so it is divided by that again.
+    With room for counts, which only tabulated leaves have, no posteriors are written.
     """
     V = np.empty((ops.num_rows, LANES))
     D = np.empty((ops.num_rows, LANES))
     before = np.empty((widest + 1, LANES))
+    lane_codes = np.empty((tables.divisor_start.size, LANES), dtype=np.int32)
     for first in range(0, rows.size, LANES):
         n = min(LANES, rows.size - first)
         load_leaves(ops, tables, codes, rows, first, V, n, 0.0)
@@ -151,13 +208,11 @@ def slice_flows(
                 if ops.op_kind[op] == 1:
                     for place in range(ops.op_start[op], ops.op_start[op + 1]):
                         flows.op[place] += dot(V, ops.op_child[place], D, ops.op_row[op], n)
-        for variable in range(leaf.leave_out.shape[0]):
-            for lane in range(n):
-                leaf.leave_out[variable, first + lane] = 0.0
-        for load in range(ops.num_loads):
-            variable = tables.variable[load]
-            for lane in range(n):
-                leaf.posterior[load, first + lane] = V[load, lane] * D[load, lane]
-            if leaf.leave_out.shape[0]:
+        if leaf.counts.size:
+            for factor in range(lane_codes.shape[0]):
                 for lane in range(n):
-                    leaf.leave_out[variable, first + lane] += D[load, lane]
+                    lane_codes[factor, lane] = codes[rows[first + lane], factor]
+            for load in range(ops.num_loads):
+                _count(tables, load, lane_codes, V, D, before[0], leaf.counts, n)
+        else:
+            _write_leaves(ops, tables, V, D, leaf, first, n)
