@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from dspn.datasets.synthetic.process import DbnProcess
 from dspn.models import Model
 from dspn.structure import DbnStructure, random_tables
 
@@ -33,10 +34,16 @@ WATER: Final = DbnStructure(
 """Eight hidden nodes whose edges lead to the next slice only, and four sensors."""
 
 
-def water_model(rng: np.random.Generator, concentration: float | None = None) -> Model:
-    """The Water network with random tables, compiled: one interface node for each of 256 states.
+def water_process(rng: np.random.Generator, *, concentration: float | None = None) -> DbnProcess:
+    """The Water network with random tables, to draw from; the paper draws 100 x 100 slices.
 
     Entries are uniform(0, 1), normalised, which leaves the sensors close to independent; rows drawn
     from a Dirichlet of low `concentration` (0.3, say) are sharper and tie them together.
     """
-    return Model.from_dbn(WATER, random_tables(WATER, rng, concentration=concentration))
+    return DbnProcess(WATER, random_tables(WATER, rng, concentration=concentration))
+
+
+def water_model(rng: np.random.Generator, concentration: float | None = None) -> Model:
+    """The same network compiled into a model: one interface node for each of 256 states."""
+    process = water_process(rng, concentration=concentration)
+    return Model.from_dbn(process.structure, process.tables)
