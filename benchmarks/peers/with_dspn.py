@@ -12,8 +12,7 @@ import dspn
 from benchmarks.cases import Case
 from benchmarks.peers.base import Peer, Result, Task
 from dspn.engine import Program, best_choices
-from dspn.learning import Priors, em_step
-from dspn.leaves import CategoricalPrior
+from dspn.learning import NO_PRIORS, em_step
 
 MODEL_FILE = "model.dspn"
 _FEW = 64
@@ -40,8 +39,7 @@ def _em_step(program: Program, data: dspn.Sequences) -> Any:
     The layout of the structure is known, as in every iteration of a learner but the first.
     """
     fresh = program.rebound(program.network)
-    priors = Priors(0.0, CategoricalPrior(pseudo_count=0.0))
-    return em_step(program.network, data, priors=priors, program=fresh)
+    return em_step(program.network, data, priors=NO_PRIORS, program=fresh)
 
 
 class Dspn(Peer):

@@ -182,6 +182,12 @@ def test_methods_accept_no_values_and_no_leaves(case: Case) -> None:
     assert empty.shape == (0, case.family.num_parameters)
     assert case.family.sample(no_leaves, np.random.default_rng(0)).shape == (0,)
     assert case.family.log_prior(no_leaves) == 0.0
+    no_free = np.empty((0, case.family.num_free))
+    assert case.family.free(no_leaves).shape == no_free.shape
+    assert case.family.from_free(no_free).shape == no_leaves.shape
+    value, gradient = case.family.free_log_prior(no_leaves)
+    assert value == 0.0
+    assert gradient.shape == no_free.shape
 
 
 def test_sample_follows_each_row(case: Case) -> None:
@@ -286,6 +292,111 @@ def test_log_prior_adds_up_over_leaves(case: Case) -> None:
     for prior in case.priors:
         parts = [case.family.log_prior(parameters[[row]], prior) for row in range(4)]
         assert_allclose(case.family.log_prior(parameters, prior), sum(parts), rtol=1e-12)
+
+
+def inside(case: Case, parameters: np.ndarray, prior: Prior | None) -> np.ndarray:
+    """The parameters, moved into the bounds of an ascent; exact zeros stay."""
+    free = case.family.free(parameters)
+    return case.family.from_free(np.where(np.isfinite(free), limited(case, free, prior), free))
+
+
+def limited(case: Case, free: np.ndarray, prior: Prior | None) -> np.ndarray:
+    lower, upper = case.family.free_bounds(prior)
+    assert np.all(lower < upper)
+    return np.clip(free, lower, upper)
+
+
+def differences(objective: Any, free: np.ndarray, step: float = 1e-5) -> np.ndarray:
+    """Central finite differences in every coordinate that is finite; 0 elsewhere."""
+    found = np.zeros_like(free)
+    for place in np.argwhere(np.isfinite(free)):
+        forward, back = free.copy(), free.copy()
+        forward[tuple(place)] += step
+        back[tuple(place)] -= step
+        found[tuple(place)] = (objective(forward) - objective(back)) / (2 * step)
+    return found
+
+
+def test_free_coordinates_lead_back_to_the_parameters(case: Case) -> None:
+    free = case.family.free(case.parameters)
+    assert free.shape == (len(case.parameters), case.family.num_free)
+    again = case.family.from_free(free)
+    assert case.family.violations(again) == []
+    assert_allclose(again, case.parameters, rtol=1e-12)
+    assert_array_equal(again == 0, case.parameters == 0)
+    some = np.random.default_rng(6).normal(size=free.shape)
+    round_trip = case.family.free(case.family.from_free(some)) - some
+    shift = round_trip[:, :1] if case.family.name == "categorical" else 0.0
+    tolerance = 1e-9 if case.label == "gaussian far" else 1e-12
+    assert_allclose(round_trip, np.broadcast_to(shift, free.shape), rtol=0, atol=tolerance)
+
+
+def test_free_gradient_agrees_with_finite_differences(case: Case) -> None:
+    rng = np.random.default_rng(31)
+    values = draws(case, 40, seed=9)
+    values[::6] = np.nan
+    free = case.family.free(case.parameters)
+    possible = np.isfinite(case.family.log_prob(case.parameters, values))
+    # Weights of both signs: a conditional likelihood is a difference of two expectations.
+    weights = np.where(possible, rng.normal(0.3, 1.0, size=possible.shape), 0.0)
+
+    def expected(at: np.ndarray) -> float:
+        log_prob = case.family.log_prob(case.family.from_free(at), values)
+        return float(np.sum(weights[possible] * log_prob[possible]))
+
+    statistics = weights.T @ case.family.statistics(values)
+    gradient = case.family.free_gradient(case.parameters, statistics)
+    assert gradient.shape == free.shape
+    tolerance = 1e-4 if case.label == "gaussian far" else 1e-6
+    assert_allclose(gradient, differences(expected, free), rtol=tolerance, atol=tolerance)
+    assert_array_equal(gradient[free == -np.inf], 0.0)
+
+
+def test_free_gradient_vanishes_where_maximise_ends(case: Case) -> None:
+    weights = np.random.default_rng(8).gamma(0.5, size=(50, 3))
+    statistics = weights.T @ case.family.statistics(draws(case, 50, seed=3))
+    best = case.family.maximise(statistics, case.family.default_prior)
+    _, of_prior = case.family.free_log_prior(best)
+    assert_allclose(case.family.free_gradient(best, statistics) + of_prior, 0.0, atol=1e-9)
+
+
+def test_free_gradient_does_not_count_what_a_fixed_zero_cannot_explain(case: Case) -> None:
+    if not case.discrete:
+        return
+    impossible = np.where(case.parameters > 0, 0.0, 5.0)
+    statistics = np.concatenate([np.zeros((len(impossible), 1)), impossible], axis=1)
+    assert_array_equal(case.family.free_gradient(case.parameters, statistics), 0.0)
+
+
+def test_free_log_prior_agrees_with_finite_differences(case: Case) -> None:
+    for prior in (None, *case.priors):
+        parameters = inside(case, case.parameters, prior)
+        free = case.family.free(parameters)
+        value, gradient = case.family.free_log_prior(parameters, prior)
+        assert np.isfinite(value)
+
+        def log_prior(at: np.ndarray, prior: Prior | None = prior) -> float:
+            return case.family.free_log_prior(case.family.from_free(at), prior)[0]
+
+        free[:, -1] += 1e-3  # a step below the floor of a variance would leave the prior's support
+        shifted = case.family.free_log_prior(case.family.from_free(free), prior)[1]
+        assert_allclose(shifted, differences(log_prior, free), rtol=1e-5, atol=1e-7)
+        assert_array_equal(gradient[free == -np.inf], 0.0)
+        everywhere = np.all(parameters != 0, axis=1) | (case.family.name == "gaussian")
+        assert_allclose(
+            case.family.free_log_prior(parameters[everywhere], prior)[0],
+            case.family.log_prior(parameters[everywhere], prior),
+            rtol=1e-12,
+        )
+
+
+def test_free_bounds_hold_allowed_parameters_of_finite_prior(case: Case) -> None:
+    for prior in (None, *case.priors):
+        for size in (0.0, -1e9, 1e9):
+            free = limited(case, np.full((2, case.family.num_free), size), prior)
+            parameters = case.family.from_free(free)
+            assert case.family.violations(parameters) == []
+            assert np.isfinite(case.family.log_prior(parameters, prior))
 
 
 def test_mode_is_the_most_probable_value(case: Case) -> None:

@@ -1,5 +1,6 @@
 """Expectation maximisation: expected flows, then the weights and leaves that fit them best."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import final
 
@@ -8,22 +9,14 @@ import numpy as np
 from dspn._arrays import Floats
 from dspn.engine import Program, compile_program
 from dspn.engine.flows import ExpectedFlows, NetworkFlows, expected_flows
-from dspn.leaves import Prior
+from dspn.learning._learnable import checked_learnable, learnable_edges, learnable_leaves
+from dspn.learning.diagnosis import check_finite
+from dspn.learning.priors import DEFAULT_PRIORS, Priors
+from dspn.leaves.base import NO_WEIGHT
 from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters
+from dspn.structure.parameters import sum_starts
 from dspn.structure.template import Template, Top
-
-
-@final
-@dataclass(frozen=True)
-class Priors:
-    """The pseudo-count of every sum edge, and the prior of the leaves (None: the family's own)."""
-
-    sum_pseudo_count: float = 0.0
-    leaf: Prior | None = None
-
-
-DEFAULT_PRIORS = Priors()
 
 
 @final
@@ -42,38 +35,66 @@ def _new_weights(
 
     A sum that nothing flowed through, with no pseudo-counts, keeps its weights.
     """
-    starts = np.array(list(network.edge_offsets.values()), dtype=np.int64)
+    starts = sum_starts(network)
     if not starts.size:
         return old
-    counts = flows + pseudo_count
+    counts = np.maximum(flows, 0.0) + pseudo_count
     totals = np.add.reduceat(counts, starts)
     widths = np.diff(np.append(starts, counts.size))
     spread = np.repeat(totals, widths)
     with np.errstate(divide="ignore", invalid="ignore"):
-        weights = np.where(spread > 0, counts / spread, old)
-    return weights
+        # A total that is not a number fails the test, so that what came of it is found out.
+        return np.where(spread < NO_WEIGHT, old, counts / spread)
 
 
 def _new_parameters(
-    template: Template, old: NetworkParameters, flows: NetworkFlows, priors: Priors
+    template: Template,
+    old: NetworkParameters,
+    flows: NetworkFlows,
+    priors: Priors,
+    learnable: frozenset[int] | None,
 ) -> NetworkParameters:
     weights = _new_weights(template, old.weights, flows.weights, priors.sum_pseudo_count)
     leaves = tuple(
-        bank.family.maximise(statistics, priors.leaf)
+        bank.family.maximise(statistics, priors.leaf(bank.family))
         for bank, statistics in zip(template.banks, flows.leaves, strict=True)
     )
+    if learnable is not None:
+        weights = np.where(learnable_edges(template, learnable), weights, old.weights)
+        chosen = learnable_leaves(template, learnable)
+        leaves = tuple(
+            np.where(mask[:, None], new, kept)
+            for mask, new, kept in zip(chosen, leaves, old.leaves, strict=True)
+        )
     return NetworkParameters(weights, leaves)
 
 
-def maximise(network: DynamicNetwork, flows: ExpectedFlows, priors: Priors) -> DynamicNetwork:
-    """Argmax of the expected complete log-likelihood plus the log prior."""
+def maximise(
+    network: DynamicNetwork,
+    flows: ExpectedFlows,
+    priors: Priors = DEFAULT_PRIORS,
+    learnable: Collection[int] | None = None,
+) -> DynamicNetwork:
+    """Argmax of the expected complete log-likelihood plus the log prior.
+
+    Where `learnable` names nodes of the template, only their parameters change, in the template and
+    in a bottom network of its own; all others and the top network stay as they are, bit for bit.
+    """
     old = network.parameters
-    top = _new_weights(network.top, old.top.weights, flows.top.weights, priors.sum_pseudo_count)
+    chosen = checked_learnable(network.template, learnable)
+    top = old.top
+    if chosen is None:
+        count = priors.sum_pseudo_count
+        top = NetworkParameters(
+            _new_weights(network.top, old.top.weights, flows.top.weights, count)
+        )
     bottom = None
     if old.bottom is not None and flows.bottom is not None:
-        bottom = _new_parameters(network.template, old.bottom, flows.bottom, priors)
-    template = _new_parameters(network.template, old.template, flows.template, priors)
-    return network.with_parameters(Parameters(template, NetworkParameters(top), bottom))
+        bottom = _new_parameters(network.template, old.bottom, flows.bottom, priors, chosen)
+    template = _new_parameters(network.template, old.template, flows.template, priors, chosen)
+    parameters = Parameters(template, top, bottom)
+    check_finite(network, parameters)
+    return network.with_parameters(parameters)
 
 
 def em_step(
@@ -83,7 +104,8 @@ def em_step(
     priors: Priors = DEFAULT_PRIORS,
     weights: Floats | None = None,
     program: Program | None = None,
+    learnable: Collection[int] | None = None,
 ) -> EmStep:
     """One full-batch step of expectation maximisation."""
     found = expected_flows(program or compile_program(network), data, weights)
-    return EmStep(maximise(network, found.flows, priors), found.log_likelihood)
+    return EmStep(maximise(network, found.flows, priors, learnable), found.log_likelihood)

@@ -16,6 +16,11 @@ FloatArray = NDArray[np.float64]
 # A sum of weights below the smallest normal number carries no information that can be divided by.
 NO_WEIGHT = float(np.finfo(np.float64).tiny)
 
+# An ascent that sends a probability below exp(-50) gains nothing that data could show.
+FREE_LIMIT = 50.0
+# Relative room for the rounding of an exponential of a logarithm, at the edge of what is allowed.
+FREE_ROUNDING = 1e-12
+
 
 class Prior(ABC):
     """Pseudo-observations added to the expected statistics of every leaf of a family.
@@ -91,6 +96,40 @@ class Family(ABC):
     @abstractmethod
     def log_prior(self, parameters: FloatArray, prior: Prior | None = None) -> float:
         """Log prior density of all rows, up to a constant: the penalty that `maximise` adds."""
+
+    @property
+    @abstractmethod
+    def num_free(self) -> int:
+        """F, the number of free coordinates of a leaf; see `free`."""
+
+    @abstractmethod
+    def free(self, parameters: FloatArray) -> FloatArray:
+        """Unconstrained coordinates of each leaf, (L, P) -> (L, F); -inf for an exact zero."""
+
+    @abstractmethod
+    def from_free(self, free: FloatArray) -> FloatArray:
+        """The parameters at free coordinates, (L, F) -> (L, P); -inf gives an exact zero."""
+
+    @abstractmethod
+    def free_gradient(self, parameters: FloatArray, statistics: FloatArray) -> FloatArray:
+        """Gradient of the expected log-likelihood in the free coordinates, (L, S) -> (L, F).
+
+        It is linear in the statistics, which may be differences of sums. A coordinate at -inf is
+        fixed: it has gradient 0, and statistics that only it could explain do not count.
+        """
+
+    @abstractmethod
+    def free_log_prior(
+        self, parameters: FloatArray, prior: Prior | None = None
+    ) -> tuple[float, FloatArray]:
+        """`log_prior` without the terms of fixed coordinates, and its gradient (L, F)."""
+
+    @abstractmethod
+    def free_bounds(self, prior: Prior | None = None) -> tuple[FloatArray, FloatArray]:
+        """Least and largest free coordinates (F,) that an ascent may try.
+
+        Between them the parameters are allowed, and the log prior is finite.
+        """
 
     @abstractmethod
     def sample(self, parameters: FloatArray, rng: np.random.Generator) -> FloatArray:

@@ -13,6 +13,7 @@ from scipy.special import xlogy
 from dspn.errors import StructureError
 from dspn.leaves._mixtures import ROUNDING, normalised_mixture
 from dspn.leaves.base import (
+    FREE_LIMIT,
     NO_WEIGHT,
     Family,
     FloatArray,
@@ -121,6 +122,40 @@ class Categorical(Family):
         """Sum over leaves and categories of c log probability_lj."""
         pseudo_count = chosen_prior(prior, self.default_prior).pseudo_count
         return float(np.sum(xlogy(pseudo_count, parameters)))
+
+    @property
+    def num_free(self) -> int:
+        """One logit for each category."""
+        return self.num_categories
+
+    def free(self, parameters: FloatArray) -> FloatArray:
+        """Logits: the log probabilities."""
+        with np.errstate(divide="ignore"):
+            return np.log(parameters)
+
+    def from_free(self, free: FloatArray) -> FloatArray:
+        """The softmax of each row."""
+        with np.errstate(under="ignore"):
+            weights = np.exp(free - np.max(free, axis=1, keepdims=True))
+            return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+    def free_gradient(self, parameters: FloatArray, statistics: FloatArray) -> FloatArray:
+        """n_j - probability_j sum_i n_i, over the possible categories."""
+        counts = np.where(parameters > 0, statistics[:, 1:], 0.0)
+        return np.asarray(counts - parameters * counts.sum(axis=1, keepdims=True))
+
+    def free_log_prior(
+        self, parameters: FloatArray, prior: Prior | None = None
+    ) -> tuple[float, FloatArray]:
+        """Sum over leaves and possible categories of c log probability_lj, and its gradient."""
+        pseudo_count = chosen_prior(prior, self.default_prior).pseudo_count
+        value = float(np.sum(xlogy(pseudo_count, parameters[parameters > 0])))
+        counts = np.full((len(parameters), self.num_statistics), pseudo_count)
+        return value, self.free_gradient(parameters, counts)
+
+    def free_bounds(self, prior: Prior | None = None) -> tuple[FloatArray, FloatArray]:
+        """Logits between -50 and 50."""
+        return np.full(self.num_free, -FREE_LIMIT), np.full(self.num_free, FREE_LIMIT)
 
     def sample(self, parameters: FloatArray, rng: np.random.Generator) -> FloatArray:
         """The first category whose cumulative probability is above a uniform number."""

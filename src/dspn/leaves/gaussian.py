@@ -12,6 +12,7 @@ from scipy.special import ndtr
 from dspn.errors import StructureError
 from dspn.leaves._mixtures import gaussian_mixture_quantiles
 from dspn.leaves.base import (
+    FREE_ROUNDING,
     NO_WEIGHT,
     Family,
     FloatArray,
@@ -29,6 +30,7 @@ _PSEUDO_COUNT = 0.01
 # The narrowest leaf has a hundredth of the standard deviation of the data.
 _RELATIVE_FLOOR = 1e-4
 _LARGEST_SCALE = 1e140
+_LARGEST_VARIANCE = 1e300
 
 
 @final
@@ -181,6 +183,58 @@ class Gaussian(Family):
             moments = (chosen.variance + (means - chosen.mean) ** 2) / variances
             total = np.sum(_LOG_TWO_PI + np.log(variances) + moments)
         return float(-0.5 * chosen.pseudo_count * total)
+
+    @property
+    def num_free(self) -> int:
+        """The standardised mean and the log of the standardised variance."""
+        return 2
+
+    def free(self, parameters: FloatArray) -> FloatArray:
+        """(m, u) with m = (mean - location) / scale and u = log(variance / scale^2)."""
+        free = np.empty((len(parameters), 2))
+        with np.errstate(over="ignore", under="ignore"):
+            free[:, 0] = (parameters[:, 0] - self.location) / self.scale
+        free[:, 1] = np.log(parameters[:, 1]) - 2.0 * math.log(self.scale)
+        return free
+
+    def from_free(self, free: FloatArray) -> FloatArray:
+        """Mean location + scale m and variance exp(u) scale^2."""
+        parameters = np.empty((len(free), 2))
+        with np.errstate(over="ignore", under="ignore"):
+            parameters[:, 0] = self.location + self.scale * free[:, 0]
+            parameters[:, 1] = np.exp(free[:, 1] + 2.0 * math.log(self.scale))
+        return parameters
+
+    def free_gradient(self, parameters: FloatArray, statistics: FloatArray) -> FloatArray:
+        """Sum over z of (z - m) / e^u in m, of ((z - m)^2 / e^u - 1) / 2 in u."""
+        gradient = np.empty((len(parameters), 2))
+        weight, first, second = statistics.T
+        with np.errstate(over="ignore", under="ignore"):
+            means = (parameters[:, 0] - self.location) / self.scale
+            variances = parameters[:, 1] / self.scale / self.scale
+            gradient[:, 0] = (first - means * weight) / variances
+            spread = second - means * (2.0 * first - means * weight)
+            gradient[:, 1] = 0.5 * (spread / variances - weight)
+        return gradient
+
+    def free_log_prior(
+        self, parameters: FloatArray, prior: Prior | None = None
+    ) -> tuple[float, FloatArray]:
+        """`log_prior`, and its gradient: that of c observations of the prior's moments."""
+        chosen = chosen_prior(prior, self.default_prior)
+        first = (chosen.mean - self.location) / self.scale
+        second = chosen.variance / self.scale / self.scale + first * first
+        statistics = np.zeros((len(parameters), 3))
+        if chosen.pseudo_count > 0:
+            statistics[:] = chosen.pseudo_count * np.array([1.0, first, second])
+        return self.log_prior(parameters, chosen), self.free_gradient(parameters, statistics)
+
+    def free_bounds(self, prior: Prior | None = None) -> tuple[FloatArray, FloatArray]:
+        """Any mean; variances from the prior's floor to 1e300."""
+        floor = chosen_prior(prior, self.default_prior).min_variance
+        shift = 2.0 * math.log(self.scale)
+        lower = np.array([-np.inf, math.log(floor) - shift + FREE_ROUNDING])
+        return lower, np.array([np.inf, math.log(_LARGEST_VARIANCE) - shift])
 
     def sample(self, parameters: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Mean plus standard deviation times a standard normal number."""

@@ -12,6 +12,8 @@ from scipy.special import gammaln, pdtr, xlogy
 
 from dspn.leaves._mixtures import poisson_mixture_quantiles
 from dspn.leaves.base import (
+    FREE_LIMIT,
+    FREE_ROUNDING,
     NO_WEIGHT,
     Family,
     FloatArray,
@@ -127,6 +129,42 @@ class Poisson(Family):
         if chosen.pseudo_count == 0:
             return 0.0
         return float(chosen.pseudo_count * np.sum(xlogy(chosen.rate, rates) - rates))
+
+    @property
+    def num_free(self) -> int:
+        """The log rate."""
+        return 1
+
+    def free(self, parameters: FloatArray) -> FloatArray:
+        """The log rate."""
+        with np.errstate(divide="ignore"):
+            return np.log(parameters)
+
+    def from_free(self, free: FloatArray) -> FloatArray:
+        """The exponential."""
+        with np.errstate(over="ignore", under="ignore"):
+            return np.exp(free)
+
+    def free_gradient(self, parameters: FloatArray, statistics: FloatArray) -> FloatArray:
+        """Sum over x of x - rate; 0 at rate 0."""
+        gradient = statistics[:, 1:] - parameters * statistics[:, :1]
+        return np.where(parameters > 0, gradient, 0.0)
+
+    def free_log_prior(
+        self, parameters: FloatArray, prior: Prior | None = None
+    ) -> tuple[float, FloatArray]:
+        """Sum over leaves of positive rate of c (rate_0 log rate_l - rate_l), and its gradient."""
+        chosen = chosen_prior(prior, self.default_prior)
+        statistics = np.empty((len(parameters), 2))
+        statistics[:] = chosen.pseudo_count, chosen.pseudo_count * chosen.rate
+        value = self.log_prior(parameters[parameters[:, 0] > 0], chosen)
+        return value, self.free_gradient(parameters, statistics)
+
+    def free_bounds(self, prior: Prior | None = None) -> tuple[FloatArray, FloatArray]:
+        """Rates from exp(-50) of the reference, or of 1 if that is less, to 2**53."""
+        lower = min(math.log(self.reference_rate), 0.0) - FREE_LIMIT
+        upper = math.log(LARGEST_WHOLE) - FREE_ROUNDING
+        return np.array([lower]), np.array([upper])
 
     def sample(self, parameters: FloatArray, rng: np.random.Generator) -> FloatArray:
         """One Poisson count for each rate."""

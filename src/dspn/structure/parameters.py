@@ -5,10 +5,9 @@ from typing import final
 
 import numpy as np
 
-from dspn._arrays import Floats, read_only
+from dspn._arrays import Floats, Ints, read_only
 from dspn._checks import float_array, require_type
 from dspn.errors import StructureError
-from dspn.structure.nodes import Node, Sum
 from dspn.structure.template import Template, Top
 
 WEIGHT_TOLERANCE = 1e-9
@@ -71,29 +70,40 @@ def check_distributions(table: Floats, argument: str) -> None:
         )
 
 
-def _check_weights(
-    nodes: tuple[Node, ...], offsets: dict[int, int], weights: Floats, network: str
-) -> None:
-    expected = sum(len(node.children) for node in nodes if isinstance(node, Sum))
-    if weights.shape != (expected,):
+def sum_starts(network: Template | Top) -> Ints:
+    """Where the weights of each sum begin in the flat weight vector, in the order of the sums."""
+    offsets = network.edge_offsets
+    return np.fromiter(offsets.values(), dtype=np.int64, count=len(offsets))
+
+
+def _check_weights(part: Template | Top, weights: Floats, network: str) -> None:
+    if weights.shape != (part.num_weights,):
         raise StructureError(
-            f"the {network} network needs a weight for each of its {expected} sum edges, "
+            f"the {network} network needs a weight for each of its {part.num_weights} sum edges, "
             f"but `weights` has shape {weights.shape}."
         )
-    for index, start in offsets.items():
-        node = nodes[index]
-        assert isinstance(node, Sum)
-        own = weights[start : start + len(node.children)]
-        if not np.all(np.isfinite(own)) or np.any(own < 0):
-            raise StructureError(
-                f"sum {index} of the {network} network has weights {own.tolist()}; "
-                "weights are finite and not negative."
-            )
-        if abs(float(own.sum()) - 1.0) > WEIGHT_TOLERANCE:
-            raise StructureError(
-                f"sum {index} of the {network} network has weights that sum to {own.sum():.12g}; "
-                "divide them by their sum so that they add up to 1."
-            )
+    starts = sum_starts(part)
+    if not starts.size:
+        return
+    allowed = np.isfinite(weights) & (weights >= 0)
+    with np.errstate(over="ignore"):
+        totals = np.add.reduceat(np.where(allowed, weights, 0.0), starts)
+    improper = ~np.logical_and.reduceat(allowed, starts)
+    wrong = improper | (np.abs(totals - 1.0) > WEIGHT_TOLERANCE)
+    if not wrong.any():
+        return
+    first = int(np.argmax(wrong))
+    index = list(part.edge_offsets)[first]
+    if improper[first]:
+        own = np.split(weights, starts[1:])[first]
+        raise StructureError(
+            f"sum {index} of the {network} network has weights {own.tolist()}; "
+            "weights are finite and not negative."
+        )
+    raise StructureError(
+        f"sum {index} of the {network} network has weights that sum to {totals[first]:.12g}; "
+        "divide them by their sum so that they add up to 1."
+    )
 
 
 def _check_leaves(template: Template, parameters: NetworkParameters, network: str) -> None:
@@ -120,9 +130,9 @@ def _check_leaves(template: Template, parameters: NetworkParameters, network: st
 
 def check_parameters(template: Template, top: Top, parameters: Parameters) -> None:
     """Raises unless shapes fit, weights are a distribution at each sum, and leaves are allowed."""
-    _check_weights(template.nodes, template.edge_offsets, parameters.template.weights, "template")
+    _check_weights(template, parameters.template.weights, "template")
     _check_leaves(template, parameters.template, "template")
-    _check_weights(top.nodes, top.edge_offsets, parameters.top.weights, "top")
+    _check_weights(top, parameters.top.weights, "top")
     if parameters.bottom is not None:
-        _check_weights(template.nodes, template.edge_offsets, parameters.bottom.weights, "bottom")
+        _check_weights(template, parameters.bottom.weights, "bottom")
         _check_leaves(template, parameters.bottom, "bottom")
