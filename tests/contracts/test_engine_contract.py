@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dspn import DynamicNetwork, Model, Schema, Sequences, Variable
-from dspn.engine import arithmetic, blocks, chain, compile_program, flows, passes
+from dspn.engine import arithmetic, blocks, chain, compile_program, flows, likelihood, passes
 from dspn.engine import job as jobs
 from dspn.engine.flows import expected_flows
 from dspn.leaves import Categorical
@@ -57,6 +57,12 @@ def _always_doubtful(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(chain, "underflows", lambda kernel, *rest: kernel(*rest) or True)
 
 
+def _single_precision(patch: pytest.MonkeyPatch) -> None:
+    assert compile_program.__kwdefaults__ is not None
+    patch.setitem(compile_program.__kwdefaults__, "single", True)
+    patch.setattr(chain, "_FEWEST_SINGLE", 1)
+
+
 PATHS: dict[str, Patch] = {
     "plain": _one_thread,
     "threads": _many_threads,
@@ -65,6 +71,7 @@ PATHS: dict[str, Patch] = {
     "general kernels": _no_chains,
     "no distinct slices": _no_distinct_slices,
     "log space": _always_doubtful,
+    "single precision": _single_precision,
 }
 CASES = [*range(24), 61, 77, 102]
 
@@ -99,12 +106,16 @@ def _cases() -> list[tuple[DynamicNetwork, list[np.ndarray], Sequences]]:
     return [_repeated(seed) for seed in CASES] + [_chain_case(seed) for seed in range(10)]
 
 
-@pytest.mark.usefixtures("path")
-def test_likelihood_agrees_with_enumeration() -> None:
+def _tolerance(path: str) -> float:
+    return 2e-6 if path == "single precision" else 1e-9
+
+
+def test_likelihood_agrees_with_enumeration(path: str) -> None:
+    least = _tolerance(path)
     for network, arrays, data in _cases():
         expected = [log_likelihood(network, values) for values in arrays]
         found = Model(network).log_likelihood(data)
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found, expected, rtol=least, atol=1e-3 * least)
 
 
 @pytest.mark.usefixtures("path")
@@ -135,7 +146,25 @@ def test_expected_flows_agree_on_every_path(path: str, monkeypatch: pytest.Monke
     expected = [_all_flows(network, data) for network, _, data in _cases()]
     for own, other in zip(found, expected, strict=True):
         for a, b in zip(own, other, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+            np.testing.assert_allclose(a, b, rtol=_tolerance(path), atol=_tolerance(path) / 10)
+
+
+def test_single_precision_is_left_where_its_range_does_not_suffice() -> None:
+    rows = np.array([[0.999, 0.001], [0.001, 0.999]])
+    schema = Schema((Variable.binary("a"),))
+    states = 16
+    transition = np.kron(np.eye(2), np.full((states // 2, states // 2), 2 / states))
+    emissions = {"a": np.repeat(rows, states // 2, axis=0)}
+    model = Model.from_hmm(np.full(states, 1 / states), transition, emissions, schema=schema)
+    turning = np.repeat([[0.0], [1.0]], [700, 700], axis=0)
+    data = Sequences.from_codes(np.tile(turning, (3, 1)), [0, 1400, 2800, 4200], schema)
+    single = compile_program(model.network, single=True)
+    expected = model.log_likelihood(data)
+    np.testing.assert_allclose(likelihood(single, data), expected, rtol=1e-12)
+    found = expected_flows(single, data)
+    np.testing.assert_allclose(found.log_likelihood, expected, rtol=1e-12)
+    other = expected_flows(single.double, data).flows.template
+    np.testing.assert_allclose(found.flows.template.weights, other.weights, rtol=1e-12)
 
 
 def _with(network: DynamicNetwork, parameters: Parameters) -> DynamicNetwork:

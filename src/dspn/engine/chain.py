@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, cast, final
 
 import numpy as np
 
@@ -13,14 +13,36 @@ from dspn.engine.blocks import Block, Segment
 from dspn.engine.coding import Codes
 from dspn.engine.job import Given, Job
 from dspn.engine.kernels import chain, products
-from dspn.engine.kernels.tile import VECTOR
+from dspn.engine.kernels.tile import VECTOR, VECTOR_SINGLE
 from dspn.engine.program import Program, Weights
 from dspn.engine.records import ChainShape, ChainState, LeafTables, State
 from dspn.engine.underflow import underflows
 
-_NO_STORE: Final = np.empty((0, 0, 0))
 # Coefficients that cannot get smaller than this need no rescaling of their own.
 _SMALL: Final = 1e-30
+_SMALL_SINGLE: Final = 1e-10
+# Smaller groups than this are no faster in single precision.
+_FEWEST_SINGLE: Final = VECTOR_SINGLE
+# In single precision a mass below this may lack what underflowed.
+_LEAST_MASS_SINGLE: Final = 1e-25
+
+Real = type[np.float64]
+DOUBLE: Final[Real] = np.float64
+SINGLE: Final = cast(Real, np.float32)  # kernels take either, and types cannot say so
+_NO_STORES: Final = {real: np.empty((0, 0, 0), real) for real in (DOUBLE, SINGLE)}
+
+
+def _runs_single(program: Program) -> bool:
+    """Whether a chain is run in single precision, which small groups would only be padded for."""
+    sizes = np.diff(program.template.mix_part.operations.group_start)
+    return program.single and int(sizes.max()) >= _FEWEST_SINGLE
+
+
+def _is_lost(values: Floats, dtype: Real) -> bool:
+    """Whether the type is too narrow for one of some non-negative numbers."""
+    if dtype is DOUBLE:
+        return False
+    return bool(((values > 0) & (values < np.finfo(dtype).tiny)).any())
 
 
 def is_chain(program: Program) -> bool:
@@ -65,7 +87,8 @@ class Chain:
     def sizes(self) -> Ints:
         """Padded size of each group."""
         own = np.diff(self.program.template.mix_part.operations.group_start)
-        return -(-own // VECTOR) * VECTOR
+        vector = VECTOR_SINGLE if _runs_single(self.program) else VECTOR
+        return -(-own // vector) * vector
 
     @cached_property
     def shape(self) -> ChainShape:
@@ -90,7 +113,9 @@ class Chain:
         operations = self.program.template.mix_part.operations
         return operations.op_child[::2] - operations.num_inputs
 
-    def matrix(self, weights: Weights, *, transposed: bool, padding: float = 0.0) -> Floats:
+    def matrix(
+        self, weights: Weights, *, transposed: bool, padding: float = 0.0, dtype: Real = DOUBLE
+    ) -> Floats:
         """The matrices of all groups, padded and flat.
 
         Rows are inputs, so that a slice is v W; when transposed, rows are outputs.
@@ -101,12 +126,12 @@ class Chain:
             count = int(operations.mix_size[group])
             start = int(operations.mix_start[group])
             own = weights.mix[start : start + count * count].reshape(count, count)
-            padded = np.full((size, size), padding)
+            padded = np.full((size, size), padding, dtype)
             padded[:count, :count] = own if transposed else own.T
             pieces.append(padded.ravel())
         return np.concatenate(pieces)
 
-    def expanded(self, given: Given, padding: float) -> ChainGiven:
+    def expanded(self, given: Given, padding: float, dtype: Real = DOUBLE) -> ChainGiven:
         """Coefficients of every slice in the padded columns of its outputs."""
         values = given.coefficients.values
         count = given.coefficients.scale.size
@@ -115,20 +140,32 @@ class Chain:
             if given.coefficients.row_step == 1
             else values.reshape(-1, count).T
         )
-        out = np.full((count, self.shape.width), padding)
+        out = np.full((count, self.shape.width), padding, dtype)
         out[:, self.columns] = by_slice[:, self.loads]
-        return ChainGiven(out, given.coefficients.scale, given.lossy)
+        return ChainGiven(out, given.coefficients.scale, given.lossy or _is_lost(by_slice, dtype))
 
     def products(
-        self, job: Job, arithmetic: Arithmetic, bottom: bool, numbers: Codes, rows: Ints
+        self,
+        job: Job,
+        arithmetic: Arithmetic,
+        bottom: bool,
+        numbers: Codes,
+        rows: Ints,
+        dtype: Real = DOUBLE,
     ) -> ChainGiven:
         """Coefficients that are products of leaves, from the joint codes by chunk at some rows."""
+
+        def make() -> _ChunkTables:
+            found = self._chunk_tables(job, arithmetic, bottom)
+            lossy = found.lossy or _is_lost(found.values, dtype)
+            return found._replace(values=found.values.astype(dtype, copy=False), lossy=lossy)
+
         if job.coding.follows_schema:
-            key = ("chunks", arithmetic, bottom, job.best, *job.coding.widths.tolist())
-            tables = self.program.kept(key, lambda: self._chunk_tables(job, arithmetic, bottom))
+            key = ("chunks", arithmetic, bottom, job.best, dtype, *job.coding.widths.tolist())
+            tables = self.program.kept(key, make)
         else:
-            tables = self._chunk_tables(job, arithmetic, bottom)
-        out = np.empty((rows.size, self.shape.width))
+            tables = make()
+        out = np.empty((rows.size, self.shape.width), dtype)
         scale = np.zeros(rows.size)
         if not isinstance(arithmetic, Linear):
             products.add_chunks(self.shape, tables.values, tables.first, numbers, rows, out)
@@ -144,7 +181,7 @@ class Chain:
             out,
             scale,
             arithmetic.floor,
-            tables.smallest < _SMALL,
+            tables.smallest < (_SMALL if dtype is DOUBLE else _SMALL_SINGLE),
         )
         return ChainGiven(out, scale, lossy or tables.lossy)
 
@@ -196,10 +233,10 @@ class Chain:
         places[:, self.columns] = np.where(loads >= 0, leaf.start[loads], -1)
         return places
 
-    def start(self, width: int, value: float, padding: float) -> ChainState:
+    def start(self, width: int, value: float, padding: float, dtype: Real = DOUBLE) -> ChainState:
         """The state below position 0, with every input at `value`."""
         rows = -(-width // VECTOR) * VECTOR
-        v = np.full((rows, self.shape.width), padding)
+        v = np.full((rows, self.shape.width), padding, dtype)
         v[:width, self.columns] = value
         groups = self.program.num_groups
         return ChainState(v, np.zeros((groups, width), dtype=np.int64), np.zeros(width))
@@ -207,7 +244,7 @@ class Chain:
     def vectors(self, state: ChainState, width: int) -> Floats:
         """Interface vectors as (interfaces, lanes)."""
         rows = state.v[:width, self.columns]
-        return np.ascontiguousarray(rows.T)
+        return np.ascontiguousarray(rows.T, dtype=np.float64)
 
     def with_vectors(self, state: ChainState, v: Floats) -> None:
         """Writes interface vectors (interfaces, lanes) into a state."""
@@ -223,6 +260,10 @@ class ChainRun:
         self.arithmetic = arithmetic
         self.chain = job.program.kept("chain", lambda: Chain(job.program))
         self.padding = 0.0 if arithmetic.is_linear else -np.inf
+        self.single = _runs_single(job.program) and arithmetic == Linear()
+        self.dtype = SINGLE if self.single else DOUBLE
+        self.rescale_every = 2 if self.single else 8
+        self.least_mass = _LEAST_MASS_SINGLE if self.single else chain.LEAST_MASS
         self._shared: dict[bool, ChainGiven] = {}
 
     def prepare(self, *, transposed: bool = False) -> None:
@@ -240,12 +281,12 @@ class ChainRun:
                     _ = job.coding.row_chunks
             elif factors is None:
                 given = job.shared_given(self.arithmetic, bottom)
-                self._shared[bottom] = self.chain.expanded(given, self.padding)
+                self._shared[bottom] = self.chain.expanded(given, self.padding, self.dtype)
             else:
                 numbers = job.coding.distinct_chunks
                 every = np.arange(len(numbers))
                 self._shared[bottom] = self.chain.products(
-                    job, self.arithmetic, bottom, numbers, every
+                    job, self.arithmetic, bottom, numbers, every, self.dtype
                 )
 
     def matrix(self, bottom: bool, *, transposed: bool) -> Floats:
@@ -253,9 +294,11 @@ class ChainRun:
 
         def make() -> Floats:
             weights = self.arithmetic.weights(self.job.program, bottom).mix_part
-            return self.chain.matrix(weights, transposed=transposed, padding=self.padding)
+            return self.chain.matrix(
+                weights, transposed=transposed, padding=self.padding, dtype=self.dtype
+            )
 
-        key = ("matrix", self.arithmetic.is_linear, bottom, transposed)
+        key = ("matrix", self.arithmetic.is_linear, bottom, transposed, self.dtype)
         return self.job.program.kept(key, make)
 
     def given(self, block: Block, segment: Segment) -> ChainGiven:
@@ -266,8 +309,11 @@ class ChainRun:
         if job.coding.is_complete and job.program.template.factors is not None:
             rows = block.rows(segment.p0, segment.p1)[0].ravel()
             numbers = job.coding.row_chunks
-            return self.chain.products(job, self.arithmetic, segment.bottom, numbers, rows)
-        return self.chain.expanded(job.given(self.arithmetic, block, segment), self.padding)
+            return self.chain.products(
+                job, self.arithmetic, segment.bottom, numbers, rows, self.dtype
+            )
+        given = job.given(self.arithmetic, block, segment)
+        return self.chain.expanded(given, self.padding, self.dtype)
 
     def shared(self, bottom: bool) -> ChainGiven:
         """Coefficients of all distinct slices."""
@@ -275,7 +321,8 @@ class ChainRun:
 
     def start(self, width: int) -> ChainState:
         """The state below position 0."""
-        return self.chain.start(width, 1.0 if self.arithmetic.is_linear else 0.0, self.padding)
+        value = 1.0 if self.arithmetic.is_linear else 0.0
+        return self.chain.start(width, value, self.padding, self.dtype)
 
     def upward(
         self,
@@ -283,9 +330,11 @@ class ChainRun:
         segment: Segment,
         given: ChainGiven,
         state: ChainState,
-        store: Floats = _NO_STORE,
+        store: Floats | None = None,
     ) -> bool:
         """Moves the state up through a segment; returns whether a coefficient lost an entry."""
+        if store is None:
+            store = _NO_STORES[self.dtype]
         matrix = self.matrix(segment.bottom, transposed=False)
         batch = block.batch(self.job.numbers)
         shape = self.chain.shape
@@ -303,6 +352,7 @@ class ChainRun:
                 state,
                 store,
                 self.arithmetic.floor,
+                self.rescale_every,
             )
         else:
             chain.chain_best_upward(
@@ -341,7 +391,8 @@ class ChainAscent:
         self.below: list[ChainState] = []
         self.lossy = False
         # A single segment is kept as it is climbed; of several, each is climbed again going down.
-        self._only = self._new_store(self.segments[0]) if len(self.segments) == 1 else _NO_STORE
+        one = len(self.segments) == 1
+        self._only = self._new_store(self.segments[0]) if one else _NO_STORES[run.dtype]
         state = run.start(block.width)
         for segment in self.segments:
             self.below.append(state.copy())
@@ -353,7 +404,8 @@ class ChainAscent:
 
     def _new_store(self, segment: Segment) -> Floats:
         rows = -(-self.block.width // VECTOR) * VECTOR
-        return np.zeros((segment.length + 1, rows, self.run.chain.shape.width))
+        shape = (segment.length + 1, rows, self.run.chain.shape.width)
+        return np.zeros(shape, self.run.dtype)
 
     def from_the_top(self) -> Iterator[tuple[Segment, ChainGiven, Floats]]:
         """Segments from the topmost down, with coefficients and the vectors around positions."""

@@ -23,8 +23,8 @@ class ChainSums:
         self.run = run
         shape = run.chain.shape
         count = run.job.coding.distinct.rows.size if run.job.numbers.size else 0
-        self.matrix = np.zeros(int((run.chain.sizes**2).sum()))
-        self.coefficient = np.zeros((count, shape.width))
+        self.matrix = np.zeros(int((run.chain.sizes**2).sum()), run.dtype)
+        self.coefficient = np.zeros((count, shape.width), run.dtype)
         coding = run.job.coding
         self.by_chunk = run.job.program.template.factors is not None and coding.is_complete
         rows = int(coding.chunk_first[-1]) if self.by_chunk else 0
@@ -105,7 +105,9 @@ def add_chain(
     for segment, given, store in ascent.from_the_top():
         sums, own = shard.sums(segment), totals[segment.bottom]
         by_slice = bool(job.numbers.size)
-        coefficient = own.coefficient if by_slice else np.zeros((len(given.values), shape.width))
+        coefficient = own.coefficient
+        if not by_slice:
+            coefficient = np.zeros((len(given.values), shape.width), run.dtype)
         flows = ChainFlows(coefficient, own.matrix, least)
         if dry:
             flows = ChainFlows(np.zeros_like(coefficient), np.zeros_like(own.matrix), least)
@@ -120,6 +122,8 @@ def add_chain(
             store,
             weight,
             flows,
+            run.rescale_every,
+            run.least_mass,
         )
         if dry or by_slice:
             continue

@@ -8,6 +8,7 @@ spread.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple, final
 
 import numpy as np
@@ -162,7 +163,14 @@ class _Worker:
         try:
             return self._shard(own, log_values, careful=False)
         except _ImpreciseError:
+            if self.job.program.single:
+                return self._double.shard(own, log_values)
             return self._shard(own, log_values, careful=True)
+
+    @cached_property
+    def _double(self) -> "_Worker":
+        """The same in double precision, for what single precision does not hold."""
+        return _Worker(self.job.program.double, self.job.data, self.weight)
 
     def _shard(self, own: list[Block], log_values: Floats, *, careful: bool) -> "_Shard":
         # A chain keeps the sums of its distinct slices in columns of its own.
@@ -202,6 +210,9 @@ class _Worker:
         """
         ascent = self._ascent(block)
         values = ascent.log_values
+        is_single = self.run is not None and self.run.single
+        if is_single and (ascent.lossy or not np.isfinite(values).all()):
+            raise _ImpreciseError
         doubtful = np.zeros(block.width, dtype=np.bool_)
         if not self.job.program.every_group_is_read:
             doubtful[:] = True
@@ -220,7 +231,8 @@ class _Worker:
             ascent = self._ascent(block.only(~doubtful))
         self._require_possible(block, values)
         least = self._add(shard, totals, ascent)
-        if not careful and not np.all(least >= LEAST_MASS):
+        least_mass = LEAST_MASS if self.run is None else self.run.least_mass
+        if not careful and not np.all(least >= least_mass):
             raise _ImpreciseError
         return values
 

@@ -13,6 +13,7 @@ that can have mattered and repeats the lanes concerned in log space:
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple, final
 
 import numpy as np
@@ -49,6 +50,13 @@ class Climber:
             self._runs[arithmetic].prepare()
         else:
             self.job.prepare(arithmetic)
+
+    @cached_property
+    def double(self) -> "Climber":
+        """The same passes in double precision, for what single precision does not hold."""
+        climb = Climber(Job(self.job.program.double, self.job.data))
+        climb.prepare(Linear())
+        return climb
 
     @property
     def lanes(self) -> int:
@@ -94,6 +102,8 @@ def _block_likelihood(climb: Climber, block: Block) -> Floats:
     state, lossy = climb(arithmetic, block)
     top = arithmetic.top(program, state)
     log_values = top.log_value
+    if program.single and (lossy or top.lossy):
+        return _block_likelihood(climb.double, block)
     if lossy or top.lossy:
         doubtful = doubtful_lanes(climb, block, log_values)
         if doubtful.any():

@@ -57,11 +57,16 @@ def _bind_template(layout: TemplateLayout, parameters: NetworkParameters) -> Tem
 @final
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What every query runs: a network and the layouts of its template and top."""
+    """What every query runs: a network and the layouts of its template and top.
+
+    With `single` the passes over chains compute in single precision where its range suffices, and
+    in double precision where it does not.
+    """
 
     network: DynamicNetwork
     template: TemplateLayout
     top: TopLayout
+    single: bool = False
     _kept: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
     def kept(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
@@ -74,7 +79,12 @@ class Program:
         """The same layouts with another network of the same structure, as learning makes them."""
         assert network.template is self.network.template
         assert network.top is self.network.top
-        return Program(network, self.template, self.top)
+        return Program(network, self.template, self.top, self.single)
+
+    @cached_property
+    def double(self) -> "Program":
+        """The same program in double precision."""
+        return Program(self.network, self.template, self.top) if self.single else self
 
     @property
     def untied(self) -> bool:
@@ -146,7 +156,7 @@ class Program:
         return int(max(np.diff(part.operations.op_start).max(initial=1) for part in parts))
 
 
-def compile_program(network: DynamicNetwork) -> Program:
-    """Lays out the structure of a DSPN and binds its parameters."""
+def compile_program(network: DynamicNetwork, *, single: bool = False) -> Program:
+    """Lays out the structure of a DSPN and binds its parameters; see `Program` for `single`."""
     template, top = lay_out(network)
-    return Program(network, template, top)
+    return Program(network, template, top, single)

@@ -1,8 +1,10 @@
 """Work in threads, and how many of them the engine may use."""
 
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
@@ -14,6 +16,23 @@ Result = TypeVar("Result")
 _VARIABLE = "DSPN_NUM_THREADS"
 
 
+_this_thread = threading.local()
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Passes that the calling thread begins stay in it: for callers that share out the processors.
+
+    Results are the same, as they do not depend on the number of threads.
+    """
+    before = getattr(_this_thread, "alone", False)
+    _this_thread.alone = True
+    try:
+        yield
+    finally:
+        _this_thread.alone = before
+
+
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     """Threads that stay, because starting them costs as much as a small pass."""
@@ -23,7 +42,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 def in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """work(item) for every item, in their order; kernels release the interpreter's lock."""
     threads = min(num_threads(), len(items))
-    if threads <= 1:
+    if threads <= 1 or getattr(_this_thread, "alone", False):
         return [work(item) for item in items]
     return list(_pool(threads).map(work, items))
 

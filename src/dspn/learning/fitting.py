@@ -33,6 +33,9 @@ class EmOptions:
 
     With a `batch_size` a step is a pass over batches of that many sequences. The t-th batch
     replaces the share (t + `step_delay`) ** -`step_power` of the statistics by its own.
+
+    `single_precision` computes flows and scores in float32 where its range suffices, which is
+    faster for templates of the initial kind with sixteen interface nodes or more.
     """
 
     max_steps: int = 100
@@ -42,6 +45,7 @@ class EmOptions:
     batch_size: int | None = None
     step_power: float = 0.6
     step_delay: float = 2.0
+    single_precision: bool = False
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range."""
@@ -51,6 +55,7 @@ class EmOptions:
         for name, least in wholes.items():
             number = whole_number(getattr(self, name), name, StructureError, least=least)
             object.__setattr__(self, name, number)
+        require_type(self.single_precision, bool, "single_precision", StructureError)
         for name in ("tolerance", "step_delay"):
             require_number("EmOptions", name, getattr(self, name), least=0, open_end=False)
         require_number("EmOptions", "step_power", self.step_power, least=0.5, open_end=True)
@@ -197,7 +202,9 @@ def fit_em(
         on_step,
         deadline,
     )
-    return _run(compile_program(network) if program is None else program.rebound(network), task)
+    if program is None:
+        program = compile_program(network, single=options.single_precision)
+    return _run(program.rebound(network), task)
 
 
 def _weighted(train: Sequences, sample_weights: Floats | None) -> Part:
@@ -300,14 +307,15 @@ def _fits(
     program: Program | None = None
     for network in networks:
         require_type(network, DynamicNetwork, "networks", StructureError)
-        program = _program(network, program)
+        options = settings.get("options", DEFAULT_OPTIONS)
+        program = _program(network, program, single=options.single_precision)
         yield fit_em(network, train, program=program, **settings)
         deadline = settings.get("deadline")
         if deadline is not None and deadline():
             return
 
 
-def _program(network: DynamicNetwork, known: Program | None) -> Program:
+def _program(network: DynamicNetwork, known: Program | None, *, single: bool) -> Program:
     """The network compiled; bound to known layouts where its structure is the same."""
     if (
         known is not None
@@ -316,7 +324,7 @@ def _program(network: DynamicNetwork, known: Program | None) -> Program:
         and known.network.root == network.root
     ):
         return known.rebound(network)
-    return compile_program(network)
+    return compile_program(network, single=single)
 
 
 def best_of(fits: Iterable[EmFit]) -> EmFit:

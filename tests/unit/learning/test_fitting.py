@@ -109,9 +109,9 @@ def test_structure_is_compiled_once_and_every_step_is_one_pass(
     calls = {"compile": 0, "flows": 0, "likelihood": 0}
 
     def counted(name: str, function):  # type: ignore[no-untyped-def]
-        def call(*arguments: object) -> object:
+        def call(*arguments: object, **options: object) -> object:
             calls[name] += 1
-            return function(*arguments)
+            return function(*arguments, **options)
 
         return call
 
@@ -487,3 +487,15 @@ def test_scaled_families_keep_the_distribution() -> None:
 def test_networks_of_categories_have_nothing_to_scale() -> None:
     network = start(0)
     assert scaled_families(network, drawn(0)) is network
+
+
+def test_single_precision_ends_near_double_precision() -> None:
+    schema = Schema(tuple(Variable.binary(f"x{i}") for i in range(4)))
+    rng = np.random.default_rng(0)
+    data = Model(initial_network(schema, 6, rng=rng)).sample(40, 20, rng=rng)
+    start = initial_network(schema, 20, rng=rng)
+    double = fit_em(start, data, options=EmOptions(max_steps=15))
+    single = fit_em(start, data, options=EmOptions(max_steps=15, single_precision=True))
+    assert len(single.history) == len(double.history)
+    assert single.score == pytest.approx(double.score, rel=1e-5)
+    assert single.score != double.score

@@ -10,7 +10,7 @@ from numba import njit
 
 from dspn._arrays import Floats, Ints
 from dspn.engine.kernels._options import OPTIONS, REDUCING
-from dspn.engine.kernels.products import largest_entry
+from dspn.engine.kernels.products import largest_entry, numbers_in_vector
 from dspn.engine.kernels.tile import (
     add_eight_rows,
     best_eight_lanes,
@@ -24,7 +24,6 @@ from dspn.engine.kernels.upward import active_lanes, number_slices
 from dspn.engine.records import Batch, ChainFlows, ChainShape, ChainState
 
 LEAST_MASS = 1e-250  # below this a mass may lack what underflowed; see `engine.passes`
-_RESCALE_EVERY = 8
 _FEW = 4  # a rest of fewer lanes than this is run lane by lane, a larger one as a full tile
 
 
@@ -44,13 +43,14 @@ def _advance(
     c_l are the coefficients of lane l's slice.
     """
     width = shape.width
+    step = numbers_in_vector(v)
     for group in range(shape.column.size - 1):
         first, start = shape.column[group], shape.start[group]
         size = shape.column[group + 1] - first
         lane = 0
         while n - lane >= _FEW:
             at = lane * width + first
-            for i in range(0, size, 8):
+            for i in range(0, size, step):
                 eight_lanes(
                     matrix,
                     start + i,
@@ -69,7 +69,7 @@ def _advance(
             lane += 8
         while lane < n:
             at = lane * width + first
-            for i in range(0, size, 8):
+            for i in range(0, size, step):
                 one_lane(
                     matrix,
                     start + i,
@@ -151,6 +151,7 @@ def _rescale(shape: ChainShape, v: Floats, exponents: Ints, work: Floats, n: int
     A group of zeros stays as it is.
     """
     bits = work.view(np.int64)
+    own = np.empty_like(v[0, :1])  # the factor in the precision of the vectors
     for lane in range(n):
         for group in range(shape.column.size - 1):
             row = v[lane, shape.column[group] : shape.column[group + 1]]
@@ -159,7 +160,8 @@ def _rescale(shape: ChainShape, v: Floats, exponents: Ints, work: Floats, n: int
                 continue
             shift = (bits[0] >> 52) - 1022
             bits[0] = (1023 - shift) << 52
-            factor = work[0]
+            own[0] = work[0]
+            factor = own[0]
             for i in range(row.size):
                 row[i] *= factor
             exponents[group, lane] += shift
@@ -191,16 +193,18 @@ def chain_upward(
     state: ChainState,
     store: Floats,
     floor: float,
+    rescale_every: int,
 ) -> None:
     """Moves the vectors up through positions p0 .. p1 - 1.
 
-    With a non-empty store, the vectors below position p0 + s are kept in its part s, and those
-    above the last position in the part after; a lane that ends keeps its last vector there.
+    They are rescaled after every `rescale_every` positions. With a non-empty store, the vectors
+    below position p0 + s are kept in its part s, and those above the last position in the part
+    after; a lane that ends keeps its last vector there.
     """
     padded = state.v.shape[0]
     keep = store.size > 0
     v = store[0] if keep else state.v.copy()
-    out = store[1] if keep else np.zeros((padded, shape.width))
+    out = store[1] if keep else np.zeros_like(state.v)
     numbers = np.zeros(padded, dtype=np.int64)
     work = np.empty(1)
     n = active_lanes(batch.lengths, p0)
@@ -222,7 +226,7 @@ def chain_upward(
         _clear(out, n, min(padded, n + 7))
         for lane in range(n):
             state.scale[lane] += scale[numbers[lane]]
-        if position % _RESCALE_EVERY == _RESCALE_EVERY - 1:
+        if position % rescale_every == rescale_every - 1:
             _rescale(shape, out, state.exponents, work, n)
         if keep:
             v = out
@@ -334,7 +338,7 @@ def _outer(
     That is the expected use of every edge, still to be multiplied by its weight.
     """
     for i in range(0, size, 8):
-        for j in range(0, size, 8):
+        for j in range(0, size, numbers_in_vector(v)):
             to = start + i * size + j
             add_eight_rows(v, column + j, width, e, column + i, 1, width, n, out, to, size)
 
@@ -351,6 +355,7 @@ def _weigh(
     e: Floats,
     mass: Floats,
     n: int,
+    least: float,
 ) -> None:
     """Adds weight v_i d_i / mass, the posterior of output i, to the sums of its slice.
 
@@ -360,7 +365,7 @@ def _weigh(
     width = shape.width
     for group in range(shape.column.size - 1):
         first = shape.column[group]
-        packs = (shape.column[group + 1] - first) // 8
+        packs = (shape.column[group + 1] - first) // numbers_in_vector(d)
         for lane in range(n):
             at = lane * width + first
             mass[group, lane] = weigh_row(
@@ -374,7 +379,7 @@ def _weigh(
                 e,
                 packs,
                 weight[lane],
-                LEAST_MASS,
+                least,
             )
 
 
@@ -383,10 +388,12 @@ def _hand_down(
     shape: ChainShape, below: Floats, mass: Floats, weight: Floats, d: Floats, n: int
 ) -> None:
     """d = below mass / weight: the derivatives at the inputs, no longer relative to the mass."""
+    ratio = np.empty_like(d[0, :1])  # in the precision of the vectors
     for group in range(shape.column.size - 1):
         first, last = shape.column[group], shape.column[group + 1]
         for lane in range(n):
-            factor = mass[group, lane] / weight[lane]
+            ratio[0] = mass[group, lane] / weight[lane]
+            factor = ratio[0]
             to, own = d[lane, first:last], below[lane, first:last]
             for i in range(to.size):
                 to[i] = own[i] * factor
@@ -401,11 +408,13 @@ def _undo_rescaling(
     Where the vectors above were rescaled, so was the mass that e was divided by; the same sum over
     the inputs tells by how much.
     """
+    ratio = np.empty_like(e[0, :1])  # in the precision of the vectors
     for group in range(shape.column.size - 1):
         first, last = shape.column[group], shape.column[group + 1]
         for lane in range(n):
             mass = _dot(v[lane, first:last], below[lane, first:last])
-            factor = weight[lane] / mass if mass > 0.0 else 0.0
+            ratio[0] = weight[lane] / mass if mass > 0.0 else 0.0
+            factor = ratio[0]
             row = e[lane, first:last]
             for i in range(row.size):
                 row[i] *= factor
@@ -423,6 +432,8 @@ def chain_downward(
     store: Floats,
     weight: Floats,
     flows: ChainFlows,
+    rescale_every: int,
+    least: float,
 ) -> None:
     """Adds every lane's expected flows at positions p1 - 1 .. p0, times its weight, to `flows`.
 
@@ -432,10 +443,10 @@ def chain_downward(
     """
     padded, width = state.v.shape[0], shape.width
     d = state.v
-    e = np.zeros((padded, width))
-    below = np.zeros((padded, width))
+    e = np.zeros_like(d)
+    below = np.zeros_like(d)
     mass = np.empty((shape.column.size - 1, padded))
-    ones = np.ones((1, width))
+    ones = np.ones_like(d[:1])
     zeros = np.zeros(padded, dtype=np.int64)
     numbers = np.zeros(padded, dtype=np.int64)
     work = np.empty(1)
@@ -445,13 +456,13 @@ def chain_downward(
             continue
         v, above = store[position - p0], store[position - p0 + 1]
         number_slices(batch, position, p0, numbers, n)
-        _weigh(shape, above, d, coefficients, numbers, weight, flows.coefficient, e, mass, n)
+        _weigh(shape, above, d, coefficients, numbers, weight, flows.coefficient, e, mass, n, least)
         for group in range(mass.shape[0]):
             for lane in range(n):
                 flows.least[lane] = min(flows.least[lane], mass[group, lane])
         # The coefficients are in e already: row 0 of `ones` stands for all of them.
         _advance(shape, transposed, e, below, ones, zeros, n, 0.0)
-        if position % _RESCALE_EVERY == _RESCALE_EVERY - 1:
+        if position % rescale_every == rescale_every - 1:
             _undo_rescaling(shape, v, below, weight, e, n)
         if position > 0:
             for group in range(shape.column.size - 1):
@@ -459,5 +470,5 @@ def chain_downward(
                 size = shape.column[group + 1] - column
                 _outer(e, v, column, size, width, n, flows.matrix, shape.start[group])
         _hand_down(shape, below, mass, weight, d, n)
-        if position % _RESCALE_EVERY == 0:
+        if position % rescale_every == 0:
             _rescale(shape, d, state.exponents, work, n)

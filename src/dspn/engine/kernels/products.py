@@ -12,10 +12,16 @@ from dspn.engine.records import ChainShape
 @njit(**MAXIMISING)
 def largest_entry(row: Floats) -> float:
     """The largest of some non-negative numbers."""
-    peak = 0.0
-    for i in range(row.size):
+    peak: float = row[0]
+    for i in range(1, row.size):
         peak = max(peak, row[i])
     return peak
+
+
+@njit(**OPTIONS)
+def numbers_in_vector(array: Floats) -> int:
+    """How many numbers of an array a vector of the tiles holds."""
+    return 64 // array.itemsize
 
 
 @njit(**OPTIONS)
@@ -104,6 +110,7 @@ def multiply_chunks(
     width = shape.width
     ones = (tables.shape[0] - 1) * width
     count = first.size
+    packs = width // numbers_in_vector(out)
     place = np.full(count + 4, ones)
     work = np.empty(1)
     for u in range(rows.size):
@@ -114,7 +121,7 @@ def multiply_chunks(
             total += divisors[row]
         scale[u] = total
         product_of_four(
-            tables, place[0], place[1], place[2], place[3], out, u * width, width // 8, floor
+            tables, place[0], place[1], place[2], place[3], out, u * width, packs, floor
         )
         q = 4
         while q < count:

@@ -1,9 +1,10 @@
 """Register tiles of small matrix products, written in vector instructions.
 
 LLVM's loop vectoriser keeps the accumulators of a small matrix product in memory. These intrinsics
-build the loop with vectors of eight float64, so that a tile of eight rows stays in registers and
-runs near the processor's peak, for matrices as small as 8 x 8. A processor with shorter vectors
-gets several instructions for each.
+build the loop with vectors of 64 bytes, so that a tile of eight rows stays in registers and runs
+near the processor's peak, for matrices as small as 8 x 8. A processor with shorter vectors gets
+several instructions for each. The arrays of a tile are all of float64, eight to a vector, or all of
+float32, sixteen to a vector; scalars are float64.
 """
 
 from collections.abc import Callable
@@ -14,10 +15,9 @@ from numba import types
 from numba.extending import intrinsic
 
 VECTOR: Final = 8
+VECTOR_SINGLE: Final = 16
 
-_FLOAT = ir.DoubleType()
 _INDEX = ir.IntType(64)
-_PACK = ir.VectorType(_FLOAT, VECTOR)
 _LANE = ir.IntType(32)
 
 
@@ -25,22 +25,58 @@ def _number(value: int) -> ir.Constant:
     return ir.Constant(_INDEX, value)
 
 
-def _pack_pointer(builder: ir.IRBuilder, data: ir.Value, index: ir.Value) -> ir.Value:
-    return builder.bitcast(builder.gep(data, [index]), _PACK.as_pointer())
+class _Packs:
+    """Vectors of the numbers of an array."""
 
+    def __init__(self, builder: ir.IRBuilder, array: Any) -> None:
+        self.builder = builder
+        self.is_single = array.dtype == types.float32
+        self.element = ir.FloatType() if self.is_single else ir.DoubleType()
+        self.width = VECTOR_SINGLE if self.is_single else VECTOR
+        self.type = ir.VectorType(self.element, self.width)
 
-def _load_pack(builder: ir.IRBuilder, data: ir.Value, index: ir.Value) -> ir.Value:
-    loaded = builder.load(_pack_pointer(builder, data, index))
-    loaded.align = 8
-    return loaded
+    def _pointer(self, data: ir.Value, index: ir.Value) -> ir.Value:
+        return self.builder.bitcast(self.builder.gep(data, [index]), self.type.as_pointer())
 
+    def load(self, data: ir.Value, index: ir.Value) -> ir.Value:
+        """Neighbours from an index on."""
+        loaded = self.builder.load(self._pointer(data, index))
+        loaded.align = 4 if self.is_single else 8
+        return loaded
 
-def _spread(builder: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
-    none = ir.Constant(_PACK, ir.Undefined)
-    first = builder.insert_element(none, scalar, ir.Constant(_LANE, 0))
-    return builder.shuffle_vector(
-        first, none, ir.Constant(ir.VectorType(_LANE, VECTOR), [0] * VECTOR)
-    )
+    def store(self, data: ir.Value, index: ir.Value, pack: ir.Value) -> None:
+        """Writes neighbours from an index on."""
+        stored = self.builder.store(pack, self._pointer(data, index))
+        stored.align = 4 if self.is_single else 8
+
+    def spread(self, scalar: ir.Value) -> ir.Value:
+        """Copies of a number of the element type."""
+        none = ir.Constant(self.type, ir.Undefined)
+        first = self.builder.insert_element(none, scalar, ir.Constant(_LANE, 0))
+        return self.builder.shuffle_vector(
+            first, none, ir.Constant(ir.VectorType(_LANE, self.width), [0] * self.width)
+        )
+
+    def narrowed(self, scalar: ir.Value) -> ir.Value:
+        """A float64 as the element type."""
+        return self.builder.fptrunc(scalar, self.element) if self.is_single else scalar
+
+    def widened(self, scalar: ir.Value) -> ir.Value:
+        """A number of the element type as a float64."""
+        return self.builder.fpext(scalar, ir.DoubleType()) if self.is_single else scalar
+
+    def constant(self, value: float) -> ir.Value:
+        """Copies of a known number."""
+        return ir.Constant(self.type, [value] * self.width)
+
+    def sum(self, pack: ir.Value) -> ir.Value:
+        """The numbers of a vector added up, halves first."""
+        builder = self.builder
+        parts = [builder.extract_element(pack, ir.Constant(_LANE, i)) for i in range(self.width)]
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = [builder.fadd(parts[i], parts[i + half]) for i in range(half)]
+        return parts[0]
 
 
 def _multiply_add(
@@ -95,13 +131,8 @@ def _data(context: Any, builder: ir.IRBuilder, kind: Any, array: ir.Value) -> ir
     return context.make_array(kind)(context, builder, array).data
 
 
-def _store_pack(builder: ir.IRBuilder, data: ir.Value, index: ir.Value, pack: ir.Value) -> None:
-    stored = builder.store(pack, _pack_pointer(builder, data, index))
-    stored.align = 8
-
-
 def _sum_rows(
-    builder: ir.IRBuilder,
+    packs_of: _Packs,
     combine: _Combine,
     start: list[ir.Value],
     packs: tuple[ir.Value, ...],
@@ -112,16 +143,17 @@ def _sum_rows(
 
     `packs` is (data, start, step); `scalars` is (data, start, row, step).
     """
+    builder = packs_of.builder
     pack_data, pack_start, pack_step = packs
     scalar_data, scalar_start, scalar_row, scalar_step = scalars
 
     def body(j: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
-        pack = _load_pack(builder, pack_data, builder.add(pack_start, builder.mul(j, pack_step)))
+        pack = packs_of.load(pack_data, builder.add(pack_start, builder.mul(j, pack_step)))
         base = builder.add(scalar_start, builder.mul(j, scalar_step))
         after = []
         for row, total in enumerate(totals):
             place = builder.add(base, builder.mul(scalar_row, _number(row)))
-            scalar = _spread(builder, builder.load(builder.gep(scalar_data, [place])))
+            scalar = packs_of.spread(builder.load(builder.gep(scalar_data, [place])))
             after.append(combine(builder, pack, scalar, total))
         return after
 
@@ -154,12 +186,13 @@ def _outer_tile(rows: int) -> Any:
             places = [
                 builder.add(args[9], builder.mul(args[10], _number(row))) for row in range(rows)
             ]
-            start = [_load_pack(builder, out, place) for place in places]
+            of = _Packs(builder, signature.args[0])
+            start = [of.load(out, place) for place in places]
             totals = _sum_rows(
-                builder, _multiply_add, start, (packs, *args[1:3]), (scalars, *args[4:7]), args[7]
+                of, _multiply_add, start, (packs, *args[1:3]), (scalars, *args[4:7]), args[7]
             )
             for place, total in zip(places, totals, strict=True):
-                _store_pack(builder, out, place, total)
+                of.store(out, place, total)
             return context.get_dummy_value()
 
         return signature, generate
@@ -194,9 +227,10 @@ def _slice_tile(rows: int, combine: _Combine, finish: _Combine) -> Any:
             matrix, v, out, coefficients, numbers = (
                 _data(context, builder, signature.args[i], args[i]) for i in (0, 3, 6, 8, 9)
             )
-            size, width, initial = args[2], args[5], _spread(builder, args[12])
+            of = _Packs(builder, signature.args[0])
+            size, width, initial = args[2], args[5], of.spread(of.narrowed(args[12]))
             totals = _sum_rows(
-                builder,
+                of,
                 combine,
                 [initial] * rows,
                 (matrix, args[1], size),
@@ -206,9 +240,9 @@ def _slice_tile(rows: int, combine: _Combine, finish: _Combine) -> Any:
             for row, total in enumerate(totals):
                 number = builder.load(builder.gep(numbers, [builder.add(args[10], _number(row))]))
                 place = builder.add(builder.mul(number, width), args[11])
-                pack = _load_pack(builder, coefficients, place)
+                pack = of.load(coefficients, place)
                 index = builder.add(args[7], builder.mul(width, _number(row)))
-                _store_pack(builder, out, index, finish(builder, pack, total, initial))
+                of.store(out, index, finish(builder, pack, total, initial))
             return context.get_dummy_value()
 
         return signature, generate
@@ -241,15 +275,16 @@ def _product_tile(join: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) 
 
         def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
             tables, out = (_data(context, builder, signature.args[i], args[i]) for i in (0, 5))
-            floor = _spread(builder, args[8])
+            of = _Packs(builder, signature.args[0])
+            floor = of.spread(of.narrowed(args[8]))
 
             def body(j: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
-                offset = builder.mul(j, _number(VECTOR))
+                offset = builder.mul(j, _number(of.width))
                 first, second, third, fourth = (
-                    _load_pack(builder, tables, builder.add(args[i], offset)) for i in range(1, 5)
+                    of.load(tables, builder.add(args[i], offset)) for i in range(1, 5)
                 )
                 both = join(builder, join(builder, first, second), join(builder, third, fourth))
-                _store_pack(builder, out, builder.add(args[6], offset), builder.fadd(both, floor))
+                of.store(out, builder.add(args[6], offset), builder.fadd(both, floor))
                 return totals
 
             _loop(builder, args[7], [], body)
@@ -258,15 +293,6 @@ def _product_tile(join: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) 
         return signature, generate
 
     return tile
-
-
-def _sum_of_pack(builder: ir.IRBuilder, pack: ir.Value) -> ir.Value:
-    """The eight numbers of a vector added up, halves first."""
-    parts = [builder.extract_element(pack, ir.Constant(_LANE, i)) for i in range(VECTOR)]
-    while len(parts) > 1:
-        half = len(parts) // 2
-        parts = [builder.fadd(parts[i], parts[i + half]) for i in range(half)]
-    return parts[0]
 
 
 def _better(
@@ -287,6 +313,7 @@ def _best_tile() -> Any:
 
         def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
             a, b = (_data(context, builder, signature.args[i], args[i]) for i in (0, 2))
+            of = _Packs(builder, signature.args[0])
             places = ir.VectorType(_INDEX, VECTOR)
             steps = ir.Constant(places, [VECTOR] * VECTOR)
 
@@ -294,8 +321,8 @@ def _best_tile() -> Any:
                 best, place, here = totals
                 offset = builder.mul(j, _number(VECTOR))
                 term = builder.fadd(
-                    _load_pack(builder, a, builder.add(args[1], offset)),
-                    _load_pack(builder, b, builder.add(args[3], offset)),
+                    of.load(a, builder.add(args[1], offset)),
+                    of.load(b, builder.add(args[3], offset)),
                 )
                 better = builder.fcmp_ordered(">", term, best)
                 return [
@@ -304,7 +331,7 @@ def _best_tile() -> Any:
                     builder.add(here, steps),
                 ]
 
-            lowest = ir.Constant(_PACK, [float("-inf")] * VECTOR)
+            lowest = of.constant(float("-inf"))
             first = ir.Constant(places, list(range(VECTOR)))
             best, place, _ = _loop(builder, args[4], [lowest, first, first], body)
             pairs = [
@@ -347,29 +374,31 @@ def _weigh_tile() -> Any:
                 _data(context, builder, signature.args[i], args[i]) for i in (0, 2, 4, 6, 7)
             )
 
+            of = _Packs(builder, signature.args[0])
+
             def at(start: ir.Value, j: ir.Value) -> ir.Value:
-                return builder.add(start, builder.mul(j, _number(VECTOR)))
+                return builder.add(start, builder.mul(j, _number(of.width)))
 
             def add_mass(j: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
-                v = _load_pack(builder, above, at(args[1], j))
-                own = _load_pack(builder, d, at(args[3], j))
+                v = of.load(above, at(args[1], j))
+                own = of.load(d, at(args[3], j))
                 return [_multiply_add(builder, v, own, totals[0])]
 
-            zero = ir.Constant(_PACK, [0.0] * VECTOR)
-            mass = _sum_of_pack(builder, _loop(builder, args[8], [zero], add_mass)[0])
+            total = _loop(builder, args[8], [of.constant(0.0)], add_mass)[0]
+            mass = of.widened(of.sum(total))
             enough = builder.fcmp_ordered(">", mass, args[10])
-            safe = builder.select(enough, mass, ir.Constant(_FLOAT, 1.0))
-            given = builder.select(enough, args[9], ir.Constant(_FLOAT, 0.0))
-            factor = _spread(builder, builder.fdiv(given, safe))
+            safe = builder.select(enough, mass, ir.Constant(ir.DoubleType(), 1.0))
+            given = builder.select(enough, args[9], ir.Constant(ir.DoubleType(), 0.0))
+            factor = of.spread(of.narrowed(builder.fdiv(given, safe)))
 
             def spread_mass(j: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
                 here, there = at(args[3], j), at(args[5], j)
-                part = builder.fmul(_load_pack(builder, d, here), factor)
-                total = _load_pack(builder, sums, there)
-                v = _load_pack(builder, above, at(args[1], j))
-                c = _load_pack(builder, coefficients, there)
-                _store_pack(builder, sums, there, _multiply_add(builder, v, part, total))
-                _store_pack(builder, e, here, builder.fmul(part, c))
+                part = builder.fmul(of.load(d, here), factor)
+                total = of.load(sums, there)
+                v = of.load(above, at(args[1], j))
+                c = of.load(coefficients, there)
+                of.store(sums, there, _multiply_add(builder, v, part, total))
+                of.store(e, here, builder.fmul(part, c))
                 return totals
 
             _loop(builder, args[8], [], spread_mass)
