@@ -16,8 +16,12 @@ from benchmarks.jobs import Job, multiply_adds
 
 OURS: Final = "dspn"
 TWO_THREADS: Final = "dspn, 2 threads"
-_ENGINE: Final = "viterbi_engine"
-_BESIDE: Final = {"viterbi": _ENGINE}
+# Variants of ours that are timed in the same rounds as a task.
+_BESIDE: Final = {
+    "viterbi": "viterbi_engine",
+    "log_likelihood": "log_likelihood_single",
+    "em": "em_single",
+}
 
 
 @final
@@ -105,10 +109,11 @@ def competitors(environments: list[Environment]) -> list[Competitor]:
     return [*ours(), *peers]
 
 
-def _entries(task: str, labels: list[str]) -> dict[str, Entry]:
+def _entries(job: Job, task: str, labels: list[str]) -> dict[str, Entry]:
     entries = {label: Entry(label, task) for label in labels}
-    if task in _BESIDE:
-        entries[_BESIDE[task]] = Entry(OURS, _BESIDE[task])
+    beside = _BESIDE.get(task)
+    if beside in job.tasks:
+        entries[beside] = Entry(OURS, beside)
     return entries
 
 
@@ -138,7 +143,7 @@ def _row(job: Job, case: Case, task: str, found: dict[str, Measurement]) -> Row:
 def compare(
     job: Job, opponents: list[Competitor], effort: Effort, say: Callable[[str], None]
 ) -> Iterator[Row]:
-    """A row for each task of the job; the engine alone is timed in the same rounds as the model."""
+    """A row for each task of the job; variants of ours are timed in the same rounds."""
     case = job.make()
     labels = [competitor.label for competitor in opponents]
     with (
@@ -146,12 +151,13 @@ def compare(
         Contest(case, Path(folder), opponents, effort) as contest,
     ):
         for task in job.tasks:
-            if task == _ENGINE:
+            if task in _BESIDE.values():
                 continue
             say(f"{job.title}, k = {job.num_states}: {task}")
-            found = contest.run(_entries(task, labels))
-            engine = found.pop(_ENGINE, None)
+            found = contest.run(_entries(job, task, labels))
+            beside = _BESIDE.get(task, "")
+            variant = found.pop(beside, None)
             yield _row(job, case, task, found)
-            if engine is not None:
+            if variant is not None:
                 shared = {name: m for name, m in found.items() if name != TWO_THREADS}
-                yield _row(job, case, _ENGINE, {**shared, OURS: engine})
+                yield _row(job, case, beside, {**shared, OURS: variant})

@@ -30,6 +30,8 @@ TASK_NAMES: Final = {
     "em": "EM iteration",
     "viterbi": "Viterbi (Model.complete)",
     "viterbi_engine": "Viterbi (engine only)",
+    "log_likelihood_single": "log-likelihood (float32)",
+    "em_single": "EM iteration (float32)",
 }
 
 
@@ -84,6 +86,11 @@ class Job:
         return tuple(self.floors)
 
 
+def _single(k: int) -> dict[str, Floors]:
+    """The tasks that float32 is faster at."""
+    return {"log_likelihood_single": _LIKELIHOOD[k], "em_single": _EM[k]}
+
+
 def _short(
     group: str, title: str, num_variables: int, num_categories: int, scale: Scale
 ) -> list[Job]:
@@ -106,6 +113,9 @@ def _short(
                 "viterbi": _VITERBI[k],
                 "viterbi_engine": _VITERBI[k],
                 **({"one_shot": _ONE_SHOT} if k == 8 else {}),
+                **(
+                    {} if k == 8 else {"log_likelihood_single": _LIKELIHOOD[k], "em_single": _EM[k]}
+                ),
             },
         )
         for k in scale.states
@@ -166,5 +176,5 @@ def multiply_adds(task: str, num_states: int) -> int:
 
     EM needs the upward pass, the downward pass and the sum of the edges' counts.
     """
-    passes = 3 if task == "em" else 1
+    passes = 3 if task in ("em", "em_single") else 1
     return passes * num_states * num_states

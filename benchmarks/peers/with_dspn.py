@@ -11,7 +11,7 @@ import numpy as np
 import dspn
 from benchmarks.cases import Case
 from benchmarks.peers.base import Peer, Result, Task
-from dspn.engine import Program, best_choices
+from dspn.engine import Program, best_choices, compile_program, likelihood
 from dspn.learning import NO_PRIORS, em_step
 
 MODEL_FILE = "model.dspn"
@@ -87,10 +87,13 @@ class Dspn(Peer):
     def tasks(self) -> Mapping[str, Task]:
         model, data = self.model, self.data
         few = data[: min(_FEW, len(data))]
+        single = compile_program(model.network, single=True)
         return {
             "log_likelihood": Task(lambda _: model.log_likelihood(data), _total),
             "one_shot": Task(lambda _: model.log_likelihood(self.arrays), _total),
+            "log_likelihood_single": Task(lambda _: likelihood(single, data), _total),
             "em": Task(lambda _: _em_step(model.program, data), self._parameters),
+            "em_single": Task(lambda _: _em_step(single, data), self._parameters),
             "em_few": Task(lambda _: _em_step(model.program, few), lambda _: {}),
             "viterbi": Task(
                 lambda _: model.complete(data), lambda found: self._states(found.interfaces)
