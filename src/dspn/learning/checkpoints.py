@@ -8,6 +8,8 @@ from typing import Any, Final, final
 
 from dspn.errors import ModelFileError, StructureError
 from dspn.io import JSON, load_network, save_network
+from dspn.io.paths import path_text
+from dspn.learning.clock import is_number
 from dspn.learning.growth import GrowthStep
 from dspn.learning.partitions import Positions
 from dspn.learning.plan import Plan
@@ -18,6 +20,7 @@ from dspn.structure import DynamicNetwork
 
 _VERSION: Final = 1
 _ENTRY: Final = "learning"
+_DATA: Final = ("train", "validation")
 
 
 @final
@@ -52,7 +55,14 @@ class CheckpointFile:
         every: float,
     ) -> "CheckpointFile":
         """The file for a run, which is known by its plan, its seed and its data."""
-        if not (isinstance(every, int | float) and every >= 0):
+        name = path_text(path)
+        directory = os.path.dirname(os.path.realpath(name))
+        if not os.path.isdir(directory):
+            raise ModelFileError(
+                f"cannot write the checkpoint {name!r}: the directory {directory!r} does not "
+                "exist; create it first."
+            )
+        if not (is_number(every) and every >= 0):
             raise StructureError(
                 f"`checkpoint_every` must be a number of seconds, not negative, but is {every!r}."
             )
@@ -62,7 +72,7 @@ class CheckpointFile:
             "train": data_fingerprint(train).hex(),
             "validation": data_fingerprint(validation).hex(),
         }
-        return cls(Path(path), run, every)
+        return cls(Path(name), run, every)
 
     def require_absent(self) -> None:
         """Raises where there is a file already: what took long to learn is not overwritten."""
@@ -83,7 +93,7 @@ class CheckpointFile:
             "version": _VERSION,
             "run": self._run,
             "score": _finite(checkpoint.score),
-            "trail": [[s.num_interfaces, _finite(s.score)] for s in checkpoint.trail],
+            "trail": [[s.num_interfaces, _finite(s.score), s.accepted] for s in checkpoint.trail],
             "search": None if checkpoint.search is None else _search_json(checkpoint.search),
         }
         save_network(checkpoint.network, self.path, provenance={_ENTRY: entry})
@@ -95,13 +105,19 @@ class CheckpointFile:
             return None
         found = load_network(self.path)
         entry = found.provenance.get(_ENTRY)
+        if entry is None:
+            raise ModelFileError(
+                f"{str(self.path)!r} is a model, but no checkpoint to go on from: it does not say "
+                "how far its learning had come. Give another path for the checkpoint."
+            )
         try:
             return self._read(found.network, entry)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, ModelFileError):
                 raise
             raise ModelFileError(
-                f"{str(self.path)!r} is a model, but no checkpoint to go on from: {error!r}."
+                f"{str(self.path)!r} is a model, but no checkpoint to go on from: what it says of "
+                f"its learning cannot be read ({error!r}). Give another path for the checkpoint."
             ) from error
 
     def _read(self, network: DynamicNetwork, entry: Any) -> Checkpoint:
@@ -110,15 +126,23 @@ class CheckpointFile:
                 f"the checkpoint {str(self.path)!r} is of version {entry['version']}, but this "
                 f"release reads version {_VERSION}; begin anew without `resume`, at another path."
             )
-        for name, own in self._run.items():
-            if entry["run"][name] != own:
-                raise ModelFileError(
-                    f"the checkpoint {str(self.path)!r} belongs to another run: its {name} "
-                    f"{_difference(entry['run'][name], own)}. Give what it was made with, or begin "
-                    "anew at another path."
-                )
+        others = [
+            said
+            for name, own in self._run.items()
+            for said in _differences(entry["run"][name], own, name)
+        ]
+        if others:
+            raise ModelFileError(
+                f"the checkpoint {str(self.path)!r} belongs to another run: {'; '.join(others)}. "
+                "Give what it was made with, or begin anew at another path."
+            )
         score = _number(entry["score"])
-        trail = tuple(GrowthStep(int(size), _number(value)) for size, value in entry["trail"])
+        trail = tuple(
+            GrowthStep(int(size), _number(value), bool(accepted))
+            for size, value, accepted in entry["trail"]
+        )
+        if not trail:
+            raise ValueError("it has no size that growth has tried")
         search = entry["search"]
         if search is None:
             return Checkpoint(network, score, trail, None)
@@ -153,9 +177,20 @@ def _number(value: float | None) -> float:
     return float("-inf") if value is None else float(value)
 
 
-def _difference(saved: object, own: object) -> str:
-    """How two descriptions differ, in words."""
+def _differences(saved: object, own: object, name: str) -> list[str]:
+    """How the descriptions of two runs differ, in words."""
+    if saved == own:
+        return []
+    if name in _DATA:
+        return [f"its `{name}` holds other data"]
     if isinstance(saved, dict) and isinstance(own, dict):
-        changed = sorted(k for k in {*saved, *own} if saved.get(k) != own.get(k))
-        return f"differs in {', '.join(changed)}"
-    return f"is {saved!r} where this run has {own!r}" if isinstance(own, int) else "is other data"
+        return [
+            said
+            for key in sorted({*saved, *own})
+            for said in _differences(saved.get(key), own.get(key), f"{name}.{key}")
+        ]
+    return [f"its `{name}` is {_said(saved)} where this run has {_said(own)}"]
+
+
+def _said(value: object) -> str:
+    return str(value.get("class", "other")) if isinstance(value, dict) else repr(value)

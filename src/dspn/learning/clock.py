@@ -2,9 +2,15 @@
 
 import threading
 import time
+from numbers import Real
 from typing import final
 
 from dspn.errors import StructureError
+
+
+def is_number(value: object) -> bool:
+    """Whether the value is a real number, of Python or of NumPy; a truth value is none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 @final
@@ -12,12 +18,12 @@ class Clock:
     """Counts the seconds since it was made; due when the limit has passed or after `stop`."""
 
     def __init__(self, limit: float | None = None) -> None:
-        if limit is not None and not (isinstance(limit, int | float) and limit > 0):
+        if limit is not None and not (is_number(limit) and limit > 0):
             raise StructureError(
                 f"`time_limit` must be a positive number of seconds, or None for no limit, but is "
                 f"{limit!r}."
             )
-        self.limit = limit
+        self.limit = None if limit is None else float(limit)
         self._start = time.monotonic()
         self._stopped = threading.Event()
 

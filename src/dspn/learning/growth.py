@@ -15,10 +15,13 @@ from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
 from dspn.engine import compile_program
 from dspn.errors import StructureError
-from dspn.learning.fitting import EmFit, EmOptions, best_of, fit_em, scaled_families
+from dspn.learning.fitting import EmFit, EmOptions, best_of, fit_em
 from dspn.learning.priors import Priors
 from dspn.learning.scores import Score
-from dspn.learning.starts.splitting import interface_use, split_interface
+from dspn.learning.starts.clusters import clustered_network
+from dspn.learning.starts.informed import informed_split
+from dspn.learning.starts.random import randomised
+from dspn.leaves.base import require_number
 from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Root, initial_network
 
@@ -27,15 +30,20 @@ class GrowthMode(StrEnum):
     """How Algorithm 1 is read.
 
     LITERAL: a random factored node is added, everything is trained, and the first size that is
-    worse ends the growth. SPLIT: the busiest node is split in two, which keeps what was learned,
-    and growth goes on until `patience` sizes in a row were no better than the best.
+    worse ends the growth. SPLIT: nodes that hold two kinds of slices are split in two, which keeps
+    what was learned, and growth goes on until `patience` sizes in a row were no better than the
+    best.
     """
 
     SPLIT = "split"
     LITERAL = "literal"
 
 
-_EM: Final = EmOptions(max_steps=100, min_steps=12, patience=4)
+_STREAM: Final = 1
+_EM: Final = EmOptions(max_steps=40, min_steps=15, tolerance=1e-6, patience=8)
+# Up to this size another start may well find what a split does not: a single node over a single
+# variable holds no two kinds of slices, whatever the slices before and after them.
+_FEW: Final = 4
 
 
 @final
@@ -43,17 +51,21 @@ _EM: Final = EmOptions(max_steps=100, min_steps=12, patience=4)
 class GrowthOptions:
     """When growth ends, and how each size is trained.
 
-    Every size is tried from `num_starts` splits: of the busiest node, and of nodes drawn by how
-    busy they are. `noise` says how far the two halves start from each other. No size below
-    `min_interfaces` ends the growth or is chosen.
+    At each step the share `at_once` of the nodes, at least one, is split. Every size is tried from
+    `num_starts` such splits, and up to four nodes also from clusters of slices with their context
+    and from `num_random` random networks. A size is better than another where its score is greater
+    by `caution` standard errors (`Score.is_better`); the literal reading adds one node at a time
+    and has no caution. No size below `min_interfaces` ends the growth or is chosen.
     """
 
     mode: GrowthMode | str = GrowthMode.SPLIT
     min_interfaces: int = 1
     max_interfaces: int = 32
     patience: int = 3
-    num_starts: int = 2
-    noise: float = 0.5
+    num_starts: int = 1
+    num_random: int = 2
+    at_once: float = 0.125
+    caution: float = 1.0
     em: EmOptions = _EM
 
     def __post_init__(self) -> None:
@@ -64,18 +76,20 @@ class GrowthOptions:
             raise StructureError(
                 f"`mode` must be 'split' or 'literal', but is {self.mode!r}; choose one."
             ) from None
-        for name in ("min_interfaces", "max_interfaces", "patience", "num_starts"):
-            number = whole_number(getattr(self, name), name, StructureError)
+        for name in ("min_interfaces", "max_interfaces", "patience", "num_starts", "num_random"):
+            least = 0 if name == "num_random" else 1
+            number = whole_number(getattr(self, name), name, StructureError, least=least)
             object.__setattr__(self, name, number)
         if self.min_interfaces > self.max_interfaces:
             raise StructureError(
                 f"`min_interfaces` must be at most `max_interfaces`, but they are "
                 f"{self.min_interfaces} and {self.max_interfaces}."
             )
-        if not (isinstance(self.noise, int | float) and 0 < self.noise <= 1):
+        for name in ("caution", "at_once"):
+            require_number("GrowthOptions", name, getattr(self, name), least=0, open_end=False)
+        if self.at_once > 1:
             raise StructureError(
-                f"`noise` must be a number above 0 and at most 1, but is {self.noise!r}; without "
-                "noise the halves of a node stay alike."
+                f"`at_once` must be a share of the nodes, at most 1, but is {self.at_once!r}."
             )
         require_type(self.em, EmOptions, "em", StructureError)
 
@@ -86,30 +100,32 @@ DEFAULT_GROWTH: Final = GrowthOptions()
 @final
 @dataclass(frozen=True)
 class GrowthStep:
-    """A number of interface nodes, and the score of the network trained with as many."""
+    """A number of interface nodes, the score of the network trained with as many, its fate."""
 
     num_interfaces: int
     score: float
+    accepted: bool
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class GrowthState:
-    """Where growth stands: the best network so far, and the last one, from which it goes on.
-
-    `failures` counts the sizes since the best one.
-    """
+    """Where growth stands: the best network so far, and the last one, from which it goes on."""
 
     network: DynamicNetwork
     score: float
     seed: int
     trail: tuple[GrowthStep, ...]
     current: DynamicNetwork
-    failures: int = 0
+
+    @property
+    def failures(self) -> int:
+        """The number of sizes tried since the best one."""
+        return next(i for i, step in enumerate(reversed(self.trail)) if step.accepted)
 
     def is_over(self, options: GrowthOptions) -> bool:
         """Whether a stopping rule is met."""
-        size = self.current.num_interfaces
+        size = self.trail[-1].num_interfaces
         if size >= options.max_interfaces:
             return True
         patience = 1 if options.mode == GrowthMode.LITERAL else options.patience
@@ -128,8 +144,8 @@ class GrowthTask:
     options: GrowthOptions = DEFAULT_GROWTH
     is_due: Callable[[], bool] = lambda: False
 
-    def trained(self, network: DynamicNetwork) -> EmFit:
-        """The network after EM."""
+    def trained(self, network: DynamicNetwork, rng: np.random.Generator) -> EmFit:
+        """The network after EM; mini-batches are drawn from `rng`."""
         return fit_em(
             network,
             self.train,
@@ -137,56 +153,104 @@ class GrowthTask:
             score=self.score,
             options=self.options.em,
             priors=self.priors,
+            rng=rng,
             deadline=self.is_due,
         )
 
 
 def first_growth(task: GrowthTask, *, seed: int, root: Root, tied: bool) -> GrowthState:
     """A single factored node: the variables of a slice are independent, and slices are."""
-    rng = np.random.default_rng([seed, 1])
-    network = scaled_families(initial_network(task.train.schema, 1, rng=rng, root=root), task.train)
+    rng = _stream(seed, 1)
+    fit = task.trained(_initial(task.train, 1, rng, root=root, tied=tied), rng)
+    trail = (GrowthStep(1, fit.score, True),)
+    return GrowthState(fit.network, fit.score, seed, trail, fit.network)
+
+
+def _stream(seed: int, size: int) -> np.random.Generator:
+    """The randomness of one size, apart from that of the tries of a search with the same seed."""
+    return np.random.default_rng([seed, _STREAM, size])
+
+
+def _initial(
+    train: Sequences, size: int, rng: np.random.Generator, *, root: Root, tied: bool
+) -> DynamicNetwork:
+    """The initial template with random parameters; leaves begin where the data are."""
+    network = initial_network(train.schema, size, rng=rng, root=root)
     if not tied:
         own = network.parameters
         network = network.with_parameters(Parameters(own.template, own.top, own.template))
-    fit = task.trained(network)
-    trail = (GrowthStep(1, fit.score),)
-    return GrowthState(fit.network, fit.score, seed, trail, fit.network)
+    return randomised(network, train, rng)
+
+
+def _clustered_network(
+    network: DynamicNetwork, count: int, task: GrowthTask, rng: np.random.Generator
+) -> DynamicNetwork:
+    """A network with `count` interface nodes more that begins from clusters of slices."""
+    size = network.num_interfaces + count
+    found = clustered_network(task.train, size, priors=task.priors, rng=rng, root=network.root)
+    if network.parameters.tied:
+        return found
+    own = found.parameters
+    return found.with_parameters(Parameters(own.template, own.top, own.template))
+
+
+def _random_network(
+    network: DynamicNetwork, count: int, train: Sequences, rng: np.random.Generator
+) -> DynamicNetwork:
+    """A random network with `count` interface nodes more."""
+    size, tied = network.num_interfaces + count, network.parameters.tied
+    return _initial(train, size, rng, root=network.root, tied=tied)
 
 
 def next_growth(state: GrowthState, task: GrowthTask) -> GrowthState | None:
     """The state with one more interface node; None where time was up before it was trained."""
     options = task.options
     literal = options.mode == GrowthMode.LITERAL
-    size = state.current.num_interfaces + 1
-    rng = np.random.default_rng([state.seed, size])
+    rng = _stream(state.seed, state.current.num_interfaces + 1)
     if literal:
         starts = [_with_random_node(state.current, task.train, rng)]
     else:
-        starts = _split_starts(state.current, task.train, options, rng)
-    fit = best_of(map(task.trained, starts))
+        starts = _split_starts(state.current, task, rng)
+    fits = []
+    for start in starts:
+        if task.is_due():
+            return None
+        fits.append(task.trained(start, rng))
     if task.is_due():
         return None
-    better = fit.score > state.score or (literal and fit.score == state.score)
-    kept = better or size <= options.min_interfaces
+    fit = best_of(fits)
+    if literal:
+        better = fit.score >= state.score
+    else:
+        new, old = compile_program(fit.network), compile_program(state.network)
+        better = task.score.is_better(new, old, task.validation, caution=options.caution)
+    kept = better or state.network.num_interfaces < options.min_interfaces
+    step = GrowthStep(fit.network.num_interfaces, fit.score, kept)
     return replace(
         state,
         network=fit.network if kept else state.network,
         score=fit.score if kept else state.score,
-        trail=(*state.trail, GrowthStep(size, fit.score)),
+        trail=(*state.trail, step),
         current=fit.network,
-        failures=0 if kept else state.failures + 1,
     )
 
 
 def _split_starts(
-    network: DynamicNetwork, train: Sequences, options: GrowthOptions, rng: np.random.Generator
+    network: DynamicNetwork, task: GrowthTask, rng: np.random.Generator
 ) -> list[DynamicNetwork]:
-    """The network with the busiest node split, and with nodes split that were drawn by use."""
-    use = interface_use(compile_program(network), train)
-    chosen = [int(np.argmax(use))]
-    drawn = rng.choice(use.size, size=options.num_starts - 1, p=use / use.sum())
-    chosen.extend(int(position) for position in drawn)
-    return [split_interface(network, position, rng, options.noise) for position in chosen]
+    """The network with nodes split that hold two kinds of slices; others while it is small."""
+    options, size = task.options, network.num_interfaces
+    count = max(1, min(int(options.at_once * size), options.max_interfaces - size))
+    starts = [
+        informed_split(network, task.train, count, priors=task.priors, rng=rng)
+        for _ in range(options.num_starts)
+    ]
+    if size < _FEW:
+        fresh = range(options.num_random)
+        starts.append(_clustered_network(network, count, task, rng))
+        starts += [_random_network(network, count, task.train, rng) for _ in fresh]
+    # Where the data leave no doubt about the halves, splits are alike to the last bit.
+    return list({start.fingerprint: start for start in starts}.values())
 
 
 def _with_random_node(
@@ -197,9 +261,7 @@ def _with_random_node(
     The sums that were there give the new node an equal share.
     """
     size = network.num_interfaces
-    grown = scaled_families(
-        initial_network(network.schema, size + 1, rng=rng, root=network.root), train
-    )
+    grown = _initial(train, size + 1, rng, root=network.root, tied=True)
 
     def shared(weights: Floats) -> Floats:
         rows = weights.reshape(-1, size)

@@ -4,12 +4,16 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import final
+from itertools import chain
+from typing import Final, final
+
+import numpy as np
 
 from dspn._checks import require_type, whole_number
 from dspn.errors import DataError, StructureError
 from dspn.learning.checkpoints import Checkpoint, CheckpointFile
 from dspn.learning.clock import Clock
+from dspn.learning.fitting import fit_em
 from dspn.learning.growth import (
     GrowthState,
     GrowthStep,
@@ -21,7 +25,10 @@ from dspn.learning.plan import DEFAULT_PLAN, Plan
 from dspn.learning.progress import Report, Reporter
 from dspn.learning.search import SearchState, SearchTask, next_round
 from dspn.sequences import Sequences
+from dspn.sequences.joining import joined
 from dspn.structure import DynamicNetwork, Root
+
+_STREAM: Final = 3  # of randomness, apart from those of growth and search
 
 
 class Ending(StrEnum):
@@ -37,8 +44,9 @@ class Ending(StrEnum):
 class Learned:
     """The best network, its score on the validation set, and how it was found.
 
-    `growth` has the score of every number of interface nodes that was tried. `history` tells the
-    best score against time.
+    The score is that before the network was trained on the validation set, too. `growth` has the
+    score of every number of interface nodes that was tried. `history` tells the best score against
+    time.
     """
 
     network: DynamicNetwork
@@ -71,13 +79,12 @@ class _State:
     def report(self, clock: Clock) -> Report:
         """The state as people see it."""
         template, search = self.network.template, self.search
-        scores = [step.score for step in self.growth.trail]
-        rises = sum(scores[i] > max(scores[:i]) for i in range(1, len(scores)))
+        added = [step.accepted for step in self.growth.trail[1:]]
         return Report(
             "growth" if search is None else "search",
             self.score,
-            len(scores) - 1 if search is None else search.tried,
-            rises if search is None else search.accepted,
+            len(added) if search is None else search.tried,
+            sum(added) if search is None else search.accepted,
             template.num_interfaces,
             len(template.nodes),
             template.num_edges,
@@ -85,14 +92,20 @@ class _State:
             clock.limit,
         )
 
-    @property
-    def can_be_saved(self) -> bool:
+    def can_be_saved(self, plan: Plan) -> bool:
         """Whether the best network is the one to go on from.
 
-        While growth is behind its best size it is not; it then goes on from the best size again and
-        comes by the same way.
+        While growth is beyond its best size and not over it is not; it then goes on from the best
+        size again and comes by the same way.
         """
-        return self.search is not None or self.growth.failures == 0
+        growth = self.growth
+        return self.search is not None or growth.failures == 0 or growth.is_over(plan.growth)
+
+    def is_over(self, plan: Plan) -> bool:
+        """Whether growth has ended and, where there is a search, the search."""
+        if plan.search is None:
+            return self.growth.is_over(plan.growth)
+        return self.search is not None and self.search.is_over(plan.search)
 
     def checkpoint(self) -> Checkpoint:
         """What has to be kept to go on from here."""
@@ -159,6 +172,19 @@ class _Run:
         growth = GrowthState(saved.network, saved.score, self.seed, saved.trail, saved.network)
         return _State(growth, saved.search)
 
+    def refitted(self, state: _State) -> DynamicNetwork:
+        """The best network trained on all data, where the plan says so.
+
+        A sequence of probability zero says that the network is wrong, not how to change it.
+        """
+        if self.plan.refit is None or state.score == -np.inf:
+            return state.network
+        same = self.train is self.validation
+        everything = self.train if same else joined([self.train, self.validation])
+        rng = np.random.default_rng([self.seed, _STREAM])
+        options, priors = self.plan.refit, self.plan.priors
+        return fit_em(state.network, everything, options=options, priors=priors, rng=rng).network
+
 
 def learn(
     train: Sequences,
@@ -176,18 +202,19 @@ def learn(
     """The best template found by growth and search, scored on the validation set.
 
     The result follows from data, plan and seed, whatever the number of jobs; a time limit and
-    Ctrl-C end the search early with the best so far.
+    Ctrl-C end it early with the best so far, which is at the least a single trained node. What is
+    to be trained on all data in the end is trained after a time limit as well, not after Ctrl-C.
 
     Args:
         checkpoint: Where to keep the state, every `checkpoint_every` seconds and at the end; the
             file is a model by itself.
         resume: Whether to go on from the checkpoint if there is one, to the same result as without
             the interruption. Without it a file that is there is refused, not overwritten.
-        report: Called with every new state.
+        report: Called with every state, the first included.
     """
     require_type(plan, Plan, "plan", StructureError)
     _check_data(train, validation, plan)
-    jobs = whole_number(num_jobs, "n_jobs", StructureError)
+    jobs = whole_number(num_jobs, "num_jobs", StructureError)
     clock = Clock(time_limit)
     run = _Run(
         train, validation, plan, whole_number(seed, "seed", StructureError, least=0), jobs, clock
@@ -200,6 +227,8 @@ def learn(
             saved = file.load()
         else:
             file.require_absent()
+    elif resume:
+        raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
     state = run.first() if saved is None else run.resumed(saved)
     return _followed(run, state, file, report)
 
@@ -209,28 +238,37 @@ def _followed(
 ) -> Learned:
     """Goes from state to state until the last one, or until it is time to stop."""
     clock = run.clock
-    history = [first.report(clock)]
+    history: list[Report] = []
     state = kept = first
-    ending = Ending.FINISHED
     try:
-        for state in run.states(first):
-            history.append(state.report(clock))
-            if report is not None:
-                report(history[-1])
-            if state.can_be_saved:
+        for state in chain([first], run.states(first)):
+            # Kept before anything else can be interrupted.
+            if state.can_be_saved(run.plan):
                 kept = state
             if file is not None:
                 file.save_now_and_then(kept.checkpoint())
-        if clock.is_due():
-            ending = Ending.TIME_LIMIT
+            history.append(state.report(clock))
+            if report is not None:
+                report(history[-1])
+        ending = Ending.FINISHED if state.is_over(run.plan) else Ending.TIME_LIMIT
     except KeyboardInterrupt:
         clock.stop()
         ending = Ending.INTERRUPTED
     if file is not None:
         file.save(kept.checkpoint())
-    search = state.search
+    return _result(run, state, ending, history)
+
+
+def _result(run: _Run, state: _State, ending: Ending, history: list[Report]) -> Learned:
+    """What is found at the end, trained once more unless Ctrl-C has come or comes now."""
+    network, search = state.network, state.search
+    try:
+        if ending != Ending.INTERRUPTED:
+            network = run.refitted(state)
+    except KeyboardInterrupt:
+        ending = Ending.INTERRUPTED
     return Learned(
-        state.network,
+        network,
         state.score,
         ending,
         state.growth.trail,
@@ -244,8 +282,9 @@ def _check_data(train: Sequences, validation: Sequences, plan: Plan) -> None:
     """Raises where data and plan do not go together, before the long work begins."""
     for name, data in (("train", train), ("validation", validation)):
         require_type(data, Sequences, name, DataError)
-        if not len(data):
-            raise DataError(f"`{name}` must hold at least one sequence, but is empty.")
     if train.schema != validation.schema:
-        raise DataError("`validation` must have the variables and categories of `train`.")
+        raise DataError(
+            "`validation` must have the variables and categories of `train`, but has others; give "
+            "the schema of `train` when it is read."
+        )
     plan.score.check(train.schema)

@@ -8,6 +8,7 @@ from typing import Final, final
 from dspn._checks import require_type
 from dspn.errors import StructureError
 from dspn.io import JSON
+from dspn.learning.fitting import EmOptions
 from dspn.learning.growth import DEFAULT_GROWTH, GrowthOptions
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.scores import LIKELIHOOD, Score
@@ -15,17 +16,21 @@ from dspn.learning.search import DEFAULT_SEARCH, SearchOptions
 from dspn.structure import Root
 from dspn.structure.network import checked_root
 
+_REFIT: Final = EmOptions(max_steps=10, tolerance=1e-7)
+
 
 @final
 @dataclass(frozen=True)
 class Plan:
     """Growth by Algorithm 1, then search by Algorithm 2; without a `search` growth alone.
 
-    With `tied=False` the bottom network has parameters of its own.
+    What they find is trained once more by `refit`, on training and validation set together; None
+    leaves it as it was scored. With `tied=False` the bottom network has parameters of its own.
     """
 
     growth: GrowthOptions = DEFAULT_GROWTH
     search: SearchOptions | None = DEFAULT_SEARCH
+    refit: EmOptions | None = _REFIT
     priors: Priors = DEFAULT_PRIORS
     score: Score = LIKELIHOOD
     root: Root | str = Root.FIRST
@@ -36,6 +41,8 @@ class Plan:
         require_type(self.growth, GrowthOptions, "growth", StructureError)
         if self.search is not None:
             require_type(self.search, SearchOptions, "search", StructureError)
+        if self.refit is not None:
+            require_type(self.refit, EmOptions, "refit", StructureError)
         require_type(self.priors, Priors, "priors", StructureError)
         require_type(self.score, Score, "score", StructureError)
         require_type(self.tied, bool, "tied", StructureError)

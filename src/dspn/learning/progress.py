@@ -73,18 +73,23 @@ def _row(report: Report) -> Table:
 def reporter(*, quiet: bool = False, stream: TextIO | None = None) -> Iterator[Reporter]:
     """What to hand reports to: a table that is drawn anew on a terminal, lines anywhere else.
 
-    A line is written when the stage changes, every second for as long as something is accepted, and
-    otherwise every ten. Everything goes to standard error unless there is another stream.
+    A line is written when the stage changes, every second for as long as something is accepted,
+    otherwise every ten, and at the end. Everything goes to standard error unless there is another
+    stream.
     """
     if quiet:
         yield _silent
         return
-    console = Console(file=stream or sys.stderr)
-    if console.is_terminal:
+    console = Console(file=sys.stderr if stream is None else stream)
+    if console.is_terminal and not console.is_dumb_terminal:
         with Live(console=console, refresh_per_second=4) as live:
             yield lambda report: live.update(_row(report))
         return
-    yield _Lines(console.file)
+    lines = _Lines(console.file)
+    try:
+        yield lines
+    finally:
+        lines.finish()
 
 
 @final
@@ -94,12 +99,23 @@ class _Lines:
     def __init__(self, stream: IO[str]) -> None:
         self.stream = stream
         self.last: Report | None = None
+        self.unsaid: Report | None = None
 
     def __call__(self, report: Report) -> None:
         last = self.last
+        self.unsaid = report
         if last is not None and report.stage == last.stage:
             pause = _NEWS_EVERY_S if report.accepted > last.accepted else _LINE_EVERY_S
             if report.seconds - last.seconds < pause:
                 return
+        self._write(report)
+
+    def finish(self) -> None:
+        """Writes the last report, unless it has been written."""
+        if self.unsaid is not None:
+            self._write(self.unsaid)
+
+    def _write(self, report: Report) -> None:
         print(report, file=self.stream, flush=True)
         self.last = report
+        self.unsaid = None

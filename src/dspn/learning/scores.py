@@ -1,5 +1,6 @@
 """What learning aims at: a number for each sequence, of which the mean is the score."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,6 +30,23 @@ class Score(ABC):
     def mean(self, program: Program, data: Sequences, weights: Floats | None = None) -> float:
         """Mean over the sequences, weighted where weights are given."""
         return float(np.average(self.sequence_scores(program, data), weights=weights))
+
+    @final
+    def is_better(
+        self, new: Program, old: Program, data: Sequences, *, caution: float = 0.0
+    ) -> bool:
+        """Whether the mean is greater by more than `caution` standard errors.
+
+        The error is that of the mean of the sequences' differences. With few sequences the best of
+        many candidates is better by luck alone, which some caution guards against; the more
+        sequences there are, the less it asks for.
+        """
+        after, before = self.sequence_scores(new, data), self.sequence_scores(old, data)
+        if not np.isfinite(before).all() or not np.isfinite(after).all() or len(data) < 2:
+            return bool(np.mean(after) > np.mean(before))
+        gains = after - before
+        error = float(np.std(gains, ddof=1)) / math.sqrt(gains.size)
+        return float(np.mean(gains)) > caution * error
 
 
 @final

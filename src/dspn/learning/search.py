@@ -24,6 +24,7 @@ from dspn.learning.partitions import Partition, PartitionOptions, Positions
 from dspn.learning.priors import Priors
 from dspn.learning.scores import Score
 from dspn.learning.slice_posteriors import SlicePosteriors
+from dspn.leaves.base import require_number
 from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork
 
@@ -45,6 +46,7 @@ _PARTITIONS: Final = PartitionOptions()
 _NEW_PART: Final = EmOptions(max_steps=4, tolerance=0.0)
 _WHOLE: Final = EmOptions(max_steps=12, patience=3)
 _BEGINNING: Final = Positions()
+_STREAM: Final = 2
 
 
 @final
@@ -54,12 +56,15 @@ class SearchOptions:
 
     It ends after `max_neighbours` tries, or after `max_failures` tries in a row without an
     improvement. A neighbour is trained in two stages: its `new_part` alone, then the `whole` of it.
+    It is an improvement where its score is greater by `caution` standard errors
+    (`Score.is_better`); the literal reading has no caution.
     """
 
     mode: Mode | str = Mode.ANYTIME
     max_neighbours: int = 200
     max_failures: int = 40
     round_size: int = 4
+    caution: float = 1.0
     partitions: PartitionOptions = _PARTITIONS
     new_part: EmOptions = _NEW_PART
     whole: EmOptions = _WHOLE
@@ -75,6 +80,7 @@ class SearchOptions:
         for name, least in (("max_neighbours", 0), ("max_failures", 1), ("round_size", 1)):
             number = whole_number(getattr(self, name), name, StructureError, least=least)
             object.__setattr__(self, name, number)
+        require_number("SearchOptions", "caution", self.caution, least=0, open_end=False)
         require_type(self.partitions, PartitionOptions, "partitions", StructureError)
         require_type(self.new_part, EmOptions, "new_part", StructureError)
         require_type(self.whole, EmOptions, "whole", StructureError)
@@ -137,14 +143,18 @@ class SearchTask:
     num_jobs: int = 1
     clock: Clock = field(default_factory=Clock)
 
-    def trained(self, neighbour: Neighbour) -> EmFit:
-        """The neighbour after EM on its new part, then on everything."""
+    def trained(self, neighbour: Neighbour, rng: np.random.Generator) -> EmFit:
+        """The neighbour after EM on its new part, then on everything.
+
+        Mini-batches are drawn from `rng`.
+        """
         started = fit_em(
             neighbour.network,
             self.train,
             score=self.score,
             options=self.options.new_part,
             priors=self.priors,
+            rng=rng,
             learnable=neighbour.new_nodes,
             deadline=self.clock.is_due,
         )
@@ -155,6 +165,7 @@ class SearchTask:
             score=self.score,
             options=self.options.whole,
             priors=self.priors,
+            rng=rng,
             deadline=self.clock.is_due,
         )
 
@@ -162,10 +173,11 @@ class SearchTask:
 @final
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A neighbour before it is trained, and the partition it was made from."""
+    """A neighbour before it is trained, its partition, and the randomness it was drawn with."""
 
     neighbour: Neighbour
     partition: Partition
+    rng: np.random.Generator
 
 
 def _candidates(state: SearchState, task: SearchTask) -> tuple[list[_Candidate], Positions]:
@@ -177,27 +189,35 @@ def _candidates(state: SearchState, task: SearchTask) -> tuple[list[_Candidate],
     positions = state.positions
     found = []
     for number in range(state.tried, min(state.tried + size, options.max_neighbours)):
-        rng = np.random.default_rng([state.seed, number])
+        # Apart from the randomness of growth with the same seed.
+        rng = np.random.default_rng([state.seed, _STREAM, number])
         node = nodes[int(rng.integers(len(nodes)))]
         proposal = propose(posteriors, node, positions, options.partitions, rng)
         positions = proposal.positions
-        found.append(_Candidate(proposal.neighbour, proposal.partition))
+        found.append(_Candidate(proposal.neighbour, proposal.partition, rng))
     return found, positions
 
 
-def _fits(task: SearchTask, candidates: Sequence[_Candidate]) -> list[EmFit]:
-    """Every candidate trained, in their order, side by side where there are several jobs."""
+def _fits(task: SearchTask, candidates: Sequence[_Candidate]) -> list[EmFit | None]:
+    """Every candidate trained, in their order, side by side where there are several jobs.
+
+    None for a candidate that was not begun because time was up.
+    """
+
+    def work(candidate: _Candidate) -> EmFit | None:
+        due = task.clock.is_due()
+        return None if due else task.trained(candidate.neighbour, candidate.rng)
+
+    def work_alone(candidate: _Candidate) -> EmFit | None:
+        with one_thread_each():
+            return work(candidate)
+
     jobs = min(task.num_jobs, len(candidates))
     if jobs <= 1:
-        return [task.trained(candidate.neighbour) for candidate in candidates]
-
-    def work(candidate: _Candidate) -> EmFit:
-        with one_thread_each():
-            return task.trained(candidate.neighbour)
-
+        return [work(candidate) for candidate in candidates]
     with ThreadPoolExecutor(jobs, thread_name_prefix="dspn-search") as pool:
         try:
-            return list(pool.map(work, candidates))
+            return list(pool.map(work_alone, candidates))
         except BaseException:
             task.clock.stop()  # the others end at their next step, or Ctrl-C would wait for them
             raise
@@ -205,14 +225,20 @@ def _fits(task: SearchTask, candidates: Sequence[_Candidate]) -> list[EmFit]:
 
 def next_round(state: SearchState, task: SearchTask) -> SearchState | None:
     """The state after one more round; None where time was up before the round was done."""
+    if task.clock.is_due():
+        return None
     candidates, positions = _candidates(state, task)
-    fits = _fits(task, candidates)
+    fits = [fit for fit in _fits(task, candidates) if fit is not None]
     if task.clock.is_due():
         return None
     scores = [fit.score for fit in fits]
     best = int(np.argmax(scores))
     literal = task.options.mode == Mode.LITERAL
-    better = scores[best] > state.score or (literal and scores[best] == state.score)
+    if literal:
+        better = scores[best] >= state.score
+    else:
+        new, old = compile_program(fits[best].network), compile_program(state.network)
+        better = task.score.is_better(new, old, task.validation, caution=task.options.caution)
     tries = tuple(
         Try(candidate.partition, score, better and number == best)
         for number, (candidate, score) in enumerate(zip(candidates, scores, strict=True))
