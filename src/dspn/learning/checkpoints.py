@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
+from dspn._version import __version__
 from dspn.errors import ModelFileError, StructureError
 from dspn.io import JSON, load_network, save_network
 from dspn.io.paths import path_text
@@ -54,7 +55,7 @@ class CheckpointFile:
         validation: Sequences,
         every: float,
     ) -> "CheckpointFile":
-        """The file for a run, which is known by its plan, its seed and its data."""
+        """The file for a run, which is known by its plan, its seed, its data and the release."""
         name = path_text(path)
         directory = os.path.dirname(os.path.realpath(name))
         if not os.path.isdir(directory):
@@ -67,6 +68,7 @@ class CheckpointFile:
                 f"`checkpoint_every` must be a number of seconds, not negative, but is {every!r}."
             )
         run: dict[str, JSON] = {
+            "release": __version__,
             "plan": plan.to_json(),
             "seed": seed,
             "train": data_fingerprint(train).hex(),

@@ -23,6 +23,7 @@ from dspn.learning.growth import (
 )
 from dspn.learning.plan import DEFAULT_PLAN, Plan
 from dspn.learning.progress import Report, Reporter
+from dspn.learning.scores import ConditionalLikelihood
 from dspn.learning.search import SearchState, SearchTask, next_round
 from dspn.sequences import Sequences
 from dspn.sequences.joining import joined
@@ -175,15 +176,18 @@ class _Run:
     def refitted(self, state: _State) -> DynamicNetwork:
         """The best network trained on all data, where the plan says so.
 
-        A sequence of probability zero says that the network is wrong, not how to change it.
+        That raises the likelihood, and might undo what the conditional likelihood has chosen. A
+        sequence of probability zero says that the network is wrong, not how to change it.
         """
-        if self.plan.refit is None or state.score == -np.inf:
+        plan = self.plan
+        conditional = isinstance(plan.score, ConditionalLikelihood)
+        if plan.refit is None or conditional or state.score == -np.inf:
             return state.network
         same = self.train is self.validation
         everything = self.train if same else joined([self.train, self.validation])
         rng = np.random.default_rng([self.seed, _STREAM])
-        options, priors = self.plan.refit, self.plan.priors
-        return fit_em(state.network, everything, options=options, priors=priors, rng=rng).network
+        found = fit_em(state.network, everything, options=plan.refit, priors=plan.priors, rng=rng)
+        return found.network
 
 
 def learn(
