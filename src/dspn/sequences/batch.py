@@ -258,6 +258,11 @@ class Sequences:
         return self.offsets.size - 1
 
     @property
+    def shape(self) -> tuple[int]:
+        """One axis, the sequences: what scikit-learn splits, keeping schema and ids."""
+        return (self.num_sequences,)
+
+    @property
     def total_slices(self) -> int:
         """Number of slices of all sequences together."""
         return len(self.values)
@@ -293,6 +298,8 @@ class Sequences:
         A slice, an index array or a boolean mask picks out sequences; their order is that of
         the key, and an index may be repeated.
         """
+        if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:
+            key = key[0]  # as scikit-learn picks samples out of whatever has a shape
         if isinstance(key, slice):
             return self._gathered(np.arange(self.num_sequences)[key])
         if not isinstance(key, tuple) and np.ndim(key) > 0:

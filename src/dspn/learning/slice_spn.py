@@ -1,0 +1,207 @@
+"""Sum-product networks over the variables of one slice, learned from weighted slices.
+
+The recursion of LearnSPN: variables that fall into independent subsets become a product, one factor
+for each subset; where they do not, the slices are clustered and become a sum, one child for each
+cluster. A single variable is a leaf, and too few slices are a product of leaves.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+import numpy as np
+from scipy.special import log_softmax
+
+from dspn._arrays import Floats, Ints
+from dspn._checks import checked_rng, float_array, require_type, whole_number
+from dspn.errors import DataError, StructureError
+from dspn.learning.independence import Column, checked_alpha, independent_subsets
+from dspn.learning.priors import DEFAULT_PRIORS, Priors
+from dspn.leaves import Family
+from dspn.leaves.base import require_number
+from dspn.sequences import Kind, Sequences
+from dspn.structure import DynamicNetwork, NetworkBuilder, assemble, mixture_top
+
+# A slice of less weight says nothing about structure that others do not say.
+_LEAST_WEIGHT: Final = 1e-3
+
+
+@final
+@dataclass(frozen=True)
+class SliceSpnOptions:
+    """How far the networks of slices are taken apart.
+
+    Variables are called dependent at level `alpha`. Slices are clustered into `num_clusters` by a
+    naive Bayes model, by `num_steps` steps of expectation maximisation. Slices that weigh less than
+    `min_slices` together are not taken apart further.
+    """
+
+    alpha: float = 0.001
+    num_clusters: int = 2
+    num_steps: int = 20
+    min_slices: float = 100.0
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range."""
+        object.__setattr__(self, "alpha", checked_alpha(self.alpha))
+        for name, least in (("num_clusters", 2), ("num_steps", 1)):
+            number = whole_number(getattr(self, name), name, StructureError, least=least)
+            object.__setattr__(self, name, number)
+        require_number("SliceSpnOptions", "min_slices", self.min_slices, least=0, open_end=True)
+
+
+DEFAULT_SLICE_SPN: Final = SliceSpnOptions()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some slices, by their rows and weights, and some variables of them."""
+
+    rows: Ints
+    weights: Floats
+    variables: tuple[int, ...]
+
+    def of(self, variables: Sequence[int]) -> "_Part":
+        """The same slices with fewer variables."""
+        return _Part(self.rows, self.weights, tuple(variables))
+
+    def members(self, chosen: Ints) -> "_Part":
+        """Fewer slices with the same variables."""
+        return _Part(self.rows[chosen], self.weights[chosen], self.variables)
+
+
+@final
+class SliceLearner:
+    """Lays down networks over the slices of a data set, one for each set of weights.
+
+    `families` has the leaf family of each variable, scaled to the data.
+    """
+
+    def __init__(
+        self,
+        builder: NetworkBuilder,
+        data: Sequences,
+        families: Sequence[Family],
+        *,
+        options: SliceSpnOptions = DEFAULT_SLICE_SPN,
+        priors: Priors = DEFAULT_PRIORS,
+    ) -> None:
+        require_type(data, Sequences, "data", DataError)
+        require_type(options, SliceSpnOptions, "options", StructureError)
+        require_type(priors, Priors, "priors", StructureError)
+        self.builder = builder
+        self.data = data
+        self.families = tuple(families)
+        self.options = options
+        self.priors = priors
+        self._statistics = [
+            family.statistics(data.values[:, variable])
+            for variable, family in enumerate(self.families)
+        ]
+
+    def factors(self, weights: Floats, rng: np.random.Generator) -> list[int]:
+        """Nodes whose product is a distribution over the variables of the weighted slices.
+
+        `weights` has an entry for each slice of the data.
+        """
+        checked_rng(rng, StructureError)
+        own = float_array(weights, "weights", DataError)
+        if own.shape != (self.data.total_slices,) or not np.all(own >= 0):
+            raise DataError(
+                f"`weights` must have a number that is not negative for each of the "
+                f"{self.data.total_slices} slices, but has shape {own.shape}."
+            )
+        rows = np.flatnonzero(own > _LEAST_WEIGHT)
+        return self._factors(_Part(rows, own[rows], tuple(range(len(self.families)))), rng)
+
+    def _factors(self, part: _Part, rng: np.random.Generator) -> list[int]:
+        """A node for each independent subset of the variables."""
+        if len(part.variables) == 1 or part.weights.sum() < self.options.min_slices:
+            return self._leaves(part)
+        columns = [self._column(part, variable) for variable in part.variables]
+        nodes = []
+        for subset in independent_subsets(columns, part.weights, self.options.alpha):
+            own = part.of([part.variables[place] for place in subset])
+            nodes.extend(self._leaves(own) if len(subset) == 1 else [self._mixture(own, rng)])
+        return nodes
+
+    def _mixture(self, part: _Part, rng: np.random.Generator) -> int:
+        """A sum over clusters of the slices; a product of leaves where there is one cluster."""
+        clusters = self._clusters(part, rng)
+        if len(clusters) == 1:
+            return self.builder.product(self._leaves(part))
+        children = [self.builder.product(self._factors(own, rng)) for own in clusters]
+        totals = np.array([own.weights.sum() for own in clusters])
+        return self.builder.sum(children, totals / totals.sum())
+
+    def _leaves(self, part: _Part) -> list[int]:
+        """The best leaf of each variable."""
+        found = []
+        for variable in part.variables:
+            family = self.families[variable]
+            statistics = part.weights @ self._statistics[variable][part.rows]
+            row = family.maximise(statistics[None], self.priors.leaf(family))[0]
+            found.append(self.builder.leaf(variable, row, family))
+        return found
+
+    def _column(self, part: _Part, variable: int) -> Column:
+        values, own = self.data.values[part.rows, variable], self.data.schema[variable]
+        if own.kind is Kind.CATEGORICAL:
+            return Column.of_codes(values, own.num_categories)
+        return Column.of_numbers(values, part.weights)
+
+    def _clusters(self, part: _Part, rng: np.random.Generator) -> list[_Part]:
+        """The slices by their most probable class in a naive Bayes model; empty classes left out.
+
+        What is missing has no say.
+        """
+        size = self.options.num_clusters
+        shares = rng.dirichlet(np.ones(size), size=part.rows.size)
+        for _ in range(self.options.num_steps):
+            shares = self._class_shares(part, shares)
+        best = shares.argmax(axis=1)
+        chosen = [np.flatnonzero(best == cluster) for cluster in range(size)]
+        return [part.members(own) for own in chosen if own.size]
+
+    def _class_shares(self, part: _Part, shares: Floats) -> Floats:
+        """P(class | slice) after one step of expectation maximisation, (slices, classes)."""
+        counts = part.weights[:, None] * shares
+        totals = counts.sum(axis=0) + self.priors.sum_pseudo_count
+        with np.errstate(divide="ignore"):
+            joint = np.log(totals / totals.sum()) + np.zeros_like(shares)
+        for variable in part.variables:
+            family = self.families[variable]
+            statistics = counts.T @ self._statistics[variable][part.rows]
+            leaves = family.maximise(statistics, self.priors.leaf(family))
+            joint += family.log_prob(leaves, self.data.values[part.rows, variable])
+        nowhere = np.all(joint == -np.inf, axis=1)
+        joint[nowhere] = 0.0
+        found: Floats = np.exp(log_softmax(joint, axis=1))
+        return found
+
+
+def spn_emissions(
+    data: Sequences,
+    families: Sequence[Family],
+    start: Floats,
+    transition: Floats,
+    posteriors: Floats,
+    *,
+    options: SliceSpnOptions = DEFAULT_SLICE_SPN,
+    priors: Priors = DEFAULT_PRIORS,
+    rng: np.random.Generator,
+) -> DynamicNetwork:
+    """A hidden Markov model whose state i emits a slice by a network of its own.
+
+    That network is learned from the slices weighted by `posteriors[:, i]`. `start` and `transition`
+    are those of the chain of states.
+    """
+    builder = NetworkBuilder(data.schema)
+    learner = SliceLearner(builder, data, families, options=options, priors=priors)
+    inputs = builder.inputs(start.size)
+    outputs = []
+    for state, own in enumerate(posteriors.T):
+        factors = learner.factors(own, rng)
+        outputs.append(builder.product([*factors, builder.sum(inputs, transition[state])]))
+    return assemble(builder.template(outputs), mixture_top(data.schema, start))

@@ -1,0 +1,93 @@
+"""The paper's initial template, trained by expectation maximisation from several starts."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+import numpy as np
+
+from dspn.learning.fitting import EmFit, EmOptions, best_of, restarts, scaled_families
+from dspn.learning.priors import Priors
+from dspn.learning.scores import Score
+from dspn.learning.starts.clusters import clustered_network
+from dspn.learning.starts.random import randomised
+from dspn.models._training import TrainingData
+from dspn.sequences import Sequences
+from dspn.structure import DynamicNetwork, Parameters, Root, initial_network
+
+DEFAULT_EM: Final = EmOptions(max_steps=200)
+
+# Clusters of as many slices as this to a node start a network as well as those of all slices do.
+_SLICES_PER_NODE: Final = 100
+
+
+@final
+@dataclass(frozen=True)
+class FactoredOptions:
+    """How factored templates are started and trained.
+
+    The first start is from clusters of slices, the others are random.
+    """
+
+    n_starts: int
+    em: EmOptions
+    priors: Priors
+    score: Score
+    root: Root
+    tied: bool = True
+
+
+def _sample(data: Sequences, num_slices: int, rng: np.random.Generator) -> Sequences:
+    """Sequences drawn at random, of about as many slices together."""
+    if data.total_slices <= num_slices:
+        return data
+    order = rng.permutation(len(data))
+    count = int(np.searchsorted(np.cumsum(data.lengths[order]), num_slices)) + 1
+    return data[np.sort(order[:count])]
+
+
+def _start(data: TrainingData, size: int, number: int, options: FactoredOptions) -> DynamicNetwork:
+    """A network to begin from; the first one from clusters, the others at random."""
+    rng, root = data.rng(1, size, number), options.root
+    if number == 0:
+        sample = _sample(data.train, _SLICES_PER_NODE * size, rng)
+        network = clustered_network(sample, size, priors=options.priors, rng=rng, root=root)
+        network = scaled_families(network, data.train)
+    else:
+        plain = initial_network(data.schema, size, rng=rng, root=root)
+        network = randomised(plain, data.train, rng)
+    if options.tied:
+        return network
+    own = network.parameters
+    return network.with_parameters(Parameters(own.template, own.top, own.template))
+
+
+def fit_factored(
+    data: TrainingData,
+    sizes: Sequence[int],
+    options: FactoredOptions,
+    is_due: Callable[[], bool] | None = None,
+) -> tuple[EmFit, dict[int, float]]:
+    """The best factored template of the given sizes, and the score of each size.
+
+    Once `is_due` says yes, the fit at hand ends and no other start is made.
+    """
+
+    def starts(size: int) -> Iterator[DynamicNetwork]:
+        return (_start(data, size, number, options) for number in range(options.n_starts))
+
+    fits = {
+        size: restarts(
+            starts(size),
+            data.train,
+            validation=data.validation,
+            score=options.score,
+            options=options.em,
+            priors=options.priors,
+            sample_weights=data.weights,
+            rng=data.rng(2, size),
+            deadline=is_due,
+        )
+        for size in sizes
+    }
+    return best_of(fits.values()), {size: fit.score for size, fit in fits.items()}

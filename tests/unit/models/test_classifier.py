@@ -1,0 +1,169 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import log_softmax
+
+from dspn import (
+    DSPN,
+    HMM,
+    HMMSPN,
+    AscentOptions,
+    DSPNClassifier,
+    EmOptions,
+    ImpossibleEvidenceWarning,
+    Model,
+    Schema,
+    Sequences,
+    Variable,
+)
+from dspn.learning import NO_PRIORS
+from dspn.models._estimator import SequenceEstimator
+
+SCHEMA = Schema((Variable.categorical("a", ("u", "v")), Variable.continuous("b")))
+
+
+def process(shift: float, stay: float) -> Model:
+    """Two states; classes differ in how long these last, and a little in their levels."""
+    return Model.from_hmm(
+        [0.5, 0.5],
+        [[stay, 1 - stay], [1 - stay, stay]],
+        {"a": [[0.8, 0.2], [0.3, 0.7]], "b": [[shift, 1.0], [2 + shift, 1.0]]},
+        schema=SCHEMA,
+    )
+
+
+MODELS = {"calm": process(0.0, 0.9), "wild": process(0.3, 0.4), "other": process(0.8, 0.7)}
+
+
+def labelled(num_each: int, seed: int) -> tuple[Sequences, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    parts = [model.sample(num_each, 10, rng=rng) for model in MODELS.values()]
+    values = np.concatenate([part.values for part in parts])
+    data = Sequences.from_codes(values, np.arange(0, len(values) + 1, 10), SCHEMA)
+    order = rng.permutation(len(data))
+    return data[order], np.repeat(list(MODELS), num_each)[order]
+
+
+def bayes_accuracy(data: Sequences, labels: np.ndarray) -> float:
+    scores = np.stack([model.log_likelihood(data) for model in MODELS.values()], axis=1)
+    return float(np.mean(np.array(list(MODELS))[scores.argmax(axis=1)] == labels))
+
+
+@pytest.mark.parametrize("estimator", [None, HMM(2), HMMSPN(2), DSPN(learner="em", n_interfaces=2)])
+def test_classes_are_told_apart_nearly_as_well_as_by_the_true_models(
+    estimator: SequenceEstimator | None,
+) -> None:
+    train, y = labelled(60, 0)
+    test, truth = labelled(60, 1)
+    fitted = DSPNClassifier(estimator, random_state=0).fit(train, y)
+    assert_array_equal(fitted.classes_, ["calm", "other", "wild"])
+    assert fitted.score(test, truth) > bayes_accuracy(test, truth) - 0.08
+
+
+def test_probabilities_follow_bayes_rule() -> None:
+    train, y = labelled(20, 2)
+    rare = np.flatnonzero((y != "other") | (np.arange(60) % 3 == 0))
+    train, y = train[rare], y[rare]
+    fitted = DSPNClassifier(HMM(2), random_state=0).fit(train, y)
+    names, counts = np.unique(y, return_counts=True)
+    joint = np.stack([own.score_samples(train) for own in fitted.estimators_], axis=1)
+    joint += np.log(counts / counts.sum())
+    assert_allclose(fitted.predict_log_proba(train), log_softmax(joint, axis=1), rtol=1e-9)
+    assert_allclose(fitted.predict_proba(train).sum(axis=1), np.ones(len(train)), rtol=1e-12)
+    assert_array_equal(fitted.predict(train), names[joint.argmax(axis=1)])
+
+
+def test_each_class_has_the_model_that_its_own_sequences_give() -> None:
+    train, y = labelled(15, 3)
+    fitted = DSPNClassifier(HMM(2, validation_fraction=0), random_state=7).fit(train, y)
+    for name, own in zip(fitted.classes_, fitted.estimators_, strict=True):
+        seed = own.model_.provenance["seed"]
+        alone = HMM(2, validation_fraction=0, random_state=seed).fit(
+            train[np.flatnonzero(y == name)]
+        )
+        assert alone.network_.fingerprint == own.network_.fingerprint
+
+
+@pytest.mark.parametrize("mode", ["generative", "discriminative"])
+def test_the_same_random_state_gives_the_same_probabilities(mode: str) -> None:
+    train, y = labelled(10, 4)
+    one, other = (DSPNClassifier(HMM(2), mode=mode, random_state=3).fit(train, y) for _ in range(2))
+    inherited = DSPNClassifier(HMM(2, random_state=3), mode=mode).fit(train, y)
+    expected = one.predict_proba(train)
+    assert_array_equal(other.predict_proba(train), expected)
+    assert_array_equal(inherited.predict_proba(train), expected)
+
+
+def test_discriminative_steps_raise_the_conditional_likelihood_from_the_generative_start() -> None:
+    train, y = labelled(30, 5)
+    plain = HMM(2, validation_fraction=0)
+    generative = DSPNClassifier(plain, random_state=0).fit(train, y)
+    steps = AscentOptions(max_steps=15)
+    fitted = DSPNClassifier(plain, mode="discriminative", ascent=steps, random_state=0)
+    fitted.fit(train, y)
+    own = np.arange(len(y)), np.searchsorted(fitted.classes_, y)
+    before = generative.predict_log_proba(train)[own].mean()
+    after = fitted.predict_log_proba(train)[own].mean()
+    assert after > before + 0.05
+    assert_allclose(
+        [fitted.history_[0].train, fitted.history_[-1].train], [before, after], rtol=1e-9
+    )
+    assert np.all(np.diff([record.penalised for record in fitted.history_]) > 0)
+
+
+def test_discriminative_models_are_the_best_of_the_validation_set() -> None:
+    train, y = labelled(30, 6)
+    held, truth = labelled(30, 7)
+    fitted = DSPNClassifier(HMM(3), mode="discriminative", random_state=0)
+    fitted.fit(train, y, validation=(held, truth))
+    own = np.arange(len(truth)), np.searchsorted(fitted.classes_, truth)
+    found = fitted.predict_log_proba(held)[own].mean()
+    assert found == pytest.approx(max(r.validation for r in fitted.history_), rel=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["generative", "discriminative"])
+def test_sequences_without_weight_do_not_count(mode: str) -> None:
+    train, y = labelled(12, 8)
+    weights = np.where(np.arange(36) % 4 == 0, 0.0, 1.0)
+    weights[y == "other"] = 0.0
+    kept = np.flatnonzero(weights)
+    one = DSPNClassifier(HMM(2), mode=mode, random_state=0).fit(train, y, sample_weight=weights)
+    other = DSPNClassifier(HMM(2), mode=mode, random_state=0).fit(train[kept], y[kept])
+    assert_array_equal(one.classes_, ["calm", "wild"])
+    assert_array_equal(one.predict_proba(train), other.predict_proba(train))
+
+
+def test_weights_of_classes_are_their_prior() -> None:
+    train, y = labelled(10, 9)
+    weights = np.where(y == "calm", 4.0, 1.0)
+    fitted = DSPNClassifier(HMM(2), random_state=0).fit(train, y, sample_weight=weights)
+    assert_allclose(np.exp(fitted.class_log_prior_), [4 / 6, 1 / 6, 1 / 6], rtol=1e-12)
+
+
+def test_a_sequence_that_no_class_can_make_has_the_prior_with_a_warning() -> None:
+    schema = Schema((Variable.categorical("a", (0, 1, 2)),))
+    arrays = [np.array([[0.0], [1.0]])] * 6 + [np.array([[1.0], [0.0]])] * 3
+    estimator = HMM(1, priors=NO_PRIORS, schema=schema, em=EmOptions(max_steps=3, tolerance=1))
+    fitted = DSPNClassifier(estimator, random_state=0).fit(arrays, [0] * 6 + [1] * 3)
+    with pytest.warns(ImpossibleEvidenceWarning, match="sequence 1"):
+        found = fitted.predict_proba([np.array([[0.0]]), np.array([[2.0]])])
+    assert_allclose(found[1], [2 / 3, 1 / 3], rtol=1e-12)
+
+
+def test_lengths_cut_rows_into_sequences() -> None:
+    train, y = labelled(8, 10)
+    rows, lengths = train.to_concatenated(decode=True)
+    fitted = DSPNClassifier(HMM(2, schema=SCHEMA), random_state=0)
+    fitted.fit(rows, y, lengths=lengths)
+    expected = fitted.predict(train)
+    assert_array_equal(fitted.predict(rows, lengths=lengths), expected)
+    assert fitted.score(rows, y, lengths=lengths) == np.mean(expected == y)
+
+
+def test_japanese_vowels_are_classified_by_speaker(data_directory) -> None:
+    from dspn.datasets import read_japanese_vowels
+
+    data = read_japanese_vowels(data_directory)
+    fitted = DSPNClassifier(HMM(5), random_state=0)
+    fitted.fit(data.sequences[data.train], data.labels[data.train])
+    assert fitted.score(data.sequences[data.test], data.labels[data.test]) > 0.95

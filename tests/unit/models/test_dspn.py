@@ -1,0 +1,128 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dspn
+from dspn import (
+    DSPN,
+    HMM,
+    ConditionalLikelihood,
+    EmOptions,
+    GrowthOptions,
+    Model,
+    Schema,
+    SearchOptions,
+    Sequences,
+    Variable,
+)
+from dspn.learning.learner import Ending
+from dspn.structure import Root
+
+BITS = Schema(tuple(Variable.binary(f"x{i}") for i in range(3)))
+TRUTH = Model.from_hmm(
+    [0.5, 0.5],
+    [[0.9, 0.1], [0.1, 0.9]],
+    {f"x{i}": [[0.9, 0.1], [0.2, 0.8]] for i in range(3)},
+    schema=BITS,
+)
+QUICK = EmOptions(max_steps=10, patience=2)
+GROWTH = GrowthOptions(max_interfaces=3, patience=1, num_starts=1, em=QUICK)
+SEARCH = SearchOptions(max_neighbours=3, round_size=3, new_part=QUICK, whole=QUICK)
+
+
+def drawn(num_sequences: int = 40, seed: int = 0) -> Sequences:
+    return TRUTH.sample(num_sequences, 8, rng=np.random.default_rng(seed))
+
+
+def small(**options: object) -> DSPN:
+    return DSPN(**{"growth": GROWTH, "search": SEARCH, "random_state": 0, **options})
+
+
+def test_growth_and_search_come_near_the_model_that_made_the_data() -> None:
+    train, test = drawn(200), drawn(200, 1)
+    fitted = DSPN(max_interfaces=4, search=SEARCH, random_state=0).fit(train)
+    assert fitted.score(test) > TRUTH.log_likelihood(test).mean() - 0.3
+    assert fitted.ending_ is Ending.FINISHED
+    assert fitted.tried_ == 3 and 0 <= fitted.accepted_ <= 3
+    assert [step.num_interfaces for step in fitted.growth_][:2] == [1, 2]
+    assert fitted.history_[-1].score == fitted.validation_score_
+
+
+def test_the_same_random_state_gives_the_same_model_whatever_the_number_of_jobs() -> None:
+    data = drawn()
+    one, other = (small(n_jobs=jobs).fit(data) for jobs in (1, 2))
+    assert one.network_.fingerprint == other.network_.fingerprint
+
+
+def test_growth_alone_leaves_the_initial_template() -> None:
+    fitted = small(search=False).fit(drawn())
+    size = fitted.network_.num_interfaces
+    assert fitted.tried_ == 0
+    assert len(fitted.network_.template.nodes) == size * (1 + 1 + 3 + 1)
+
+
+def test_a_given_number_of_interface_nodes_is_kept() -> None:
+    growth = GrowthOptions(num_starts=1, em=QUICK)
+    fitted = small(n_interfaces=3, growth=growth, search=False).fit(drawn())
+    assert fitted.network_.num_interfaces == 3
+    assert [step.num_interfaces for step in fitted.growth_] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("root", "tied"), [("first", True), ("last", True), ("last", False)])
+@pytest.mark.parametrize("learner", ["paper", "em"])
+def test_root_and_bottom_are_as_asked(learner: str, root: str, tied: bool) -> None:
+    if learner == "em":
+        fitted = DSPN(learner="em", n_interfaces=2, root=root, tied=tied, random_state=0)
+    else:
+        fitted = small(root=root, tied=tied)
+    fitted.fit(drawn())
+    assert fitted.network_.root == Root(root)
+    assert fitted.network_.parameters.tied is tied
+
+
+def test_expectation_maximisation_alone_is_an_hmm_with_the_root_at_the_first_slice() -> None:
+    data = drawn()
+    plain = HMM(3, random_state=4).fit(data)
+    fitted = DSPN(learner="em", n_interfaces=3, random_state=4).fit(data)
+    assert fitted.network_.fingerprint == plain.network_.fingerprint
+    weighted = DSPN(learner="em", n_interfaces=3, random_state=4)
+    weighted.fit(data, sample_weight=np.linspace(0.5, 2, 40))
+    assert weighted.network_.fingerprint != plain.network_.fingerprint
+
+
+def test_a_class_variable_is_what_learning_aims_at_where_it_is_told_so() -> None:
+    fitted = small(scoring=ConditionalLikelihood(("x0",))).fit(drawn())
+    # P(x0 | others) of eight bits is no less likely than of fair coins.
+    assert -8 * np.log(2) < fitted.validation_score_ < 0
+
+
+def test_time_limit_ends_learning_with_the_best_so_far() -> None:
+    endless = SearchOptions(max_neighbours=10**6, max_failures=10**6)
+    fitted = small(search=endless, time_limit=1.0).fit(drawn(20))
+    assert fitted.ending_ is Ending.TIME_LIMIT
+    assert np.isfinite(fitted.score(drawn(20)))
+
+
+def test_learning_goes_on_from_a_checkpoint_to_the_same_model(tmp_path: Path) -> None:
+    data, path = drawn(), tmp_path / "run.dspn"
+    scored, whole = small(refit=False).fit(data), small().fit(data)
+    small(checkpoint=path).fit(data)
+    # The checkpoint is the model as it was scored, before the held-out part is learned from.
+    assert dspn.load(path).network.fingerprint == scored.network_.fingerprint
+    resumed = small(checkpoint=path, resume=True).fit(data)
+    assert resumed.network_.fingerprint == whole.network_.fingerprint
+
+
+def test_a_given_validation_set_is_not_learned_from() -> None:
+    data, held = drawn(), drawn(20, 3)
+    for learner in ({}, {"learner": "em", "n_interfaces": 2, "growth": None, "search": None}):
+        fitted = small(**learner).fit(data, validation=held)
+        assert fitted.validation_score_ == pytest.approx(fitted.score(held), rel=1e-12)
+
+
+def test_progress_is_shown_where_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    small(search=False).fit(drawn(20))
+    assert capsys.readouterr().err == ""
+    small(search=False, verbose=1).fit(drawn(20))
+    assert "growth" in capsys.readouterr().err
