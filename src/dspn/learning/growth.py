@@ -21,6 +21,7 @@ from dspn.learning.scores import Score
 from dspn.learning.starts.clusters import clustered_network
 from dspn.learning.starts.informed import informed_split
 from dspn.learning.starts.random import randomised
+from dspn.learning.starts.splitting import interface_use, split_interfaces
 from dspn.leaves.base import require_number
 from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Root, initial_network
@@ -44,6 +45,8 @@ _EM: Final = EmOptions(max_steps=40, min_steps=15, tolerance=1e-6, patience=8)
 # Up to this size another start may well find what a split does not: a single node over a single
 # variable holds no two kinds of slices, whatever the slices before and after them.
 _FEW: Final = 4
+# How far the halves of a busy node start from each other.
+_NOISE: Final = 0.5
 
 
 @final
@@ -52,8 +55,9 @@ class GrowthOptions:
     """When growth ends, and how each size is trained.
 
     At each step the share `at_once` of the nodes, at least one, is split. Every size is tried from
-    `num_starts` such splits, and up to four nodes also from clusters of slices with their context
-    and from `num_random` random networks. A size is better than another where its score is greater
+    `num_starts` splits, by turns of the nodes that hold two kinds of slices and of the busiest
+    ones, and up to four nodes also from clusters of slices with their context and from `num_random`
+    random networks. A size is better than another where its score is greater
     by `caution` standard errors (`Score.is_better`); the literal reading adds one node at a time
     and has no caution. No size below `min_interfaces` ends the growth or is chosen.
     """
@@ -61,8 +65,8 @@ class GrowthOptions:
     mode: GrowthMode | str = GrowthMode.SPLIT
     min_interfaces: int = 1
     max_interfaces: int = 32
-    patience: int = 3
-    num_starts: int = 1
+    patience: int = 4
+    num_starts: int = 2
     num_random: int = 2
     at_once: float = 0.125
     caution: float = 1.0
@@ -241,10 +245,15 @@ def _split_starts(
     """The network with nodes split that hold two kinds of slices; others while it is small."""
     options, size = task.options, network.num_interfaces
     count = max(1, min(int(options.at_once * size), options.max_interfaces - size))
-    starts = [
-        informed_split(network, task.train, count, priors=task.priors, rng=rng)
-        for _ in range(options.num_starts)
-    ]
+    starts = []
+    for number in range(options.num_starts):
+        if number % 2 == 0:
+            start = informed_split(network, task.train, count, priors=task.priors, rng=rng)
+        else:
+            use = interface_use(compile_program(network), task.train)
+            busiest = np.argsort(-use, kind="stable")[:count].tolist()
+            start = split_interfaces(network, busiest, rng, _NOISE)
+        starts.append(start)
     if size < _FEW:
         fresh = range(options.num_random)
         starts.append(_clustered_network(network, count, task, rng))

@@ -62,7 +62,7 @@ class SearchOptions:
 
     mode: Mode | str = Mode.ANYTIME
     max_neighbours: int = 200
-    max_failures: int = 40
+    max_failures: int = 60
     round_size: int = 4
     caution: float = 1.0
     partitions: PartitionOptions = _PARTITIONS

@@ -281,7 +281,8 @@ def test_every_size_begins_from_splits_and_a_small_one_in_other_ways_too(
 
     monkeypatch.setattr(growth, "informed_split", seen)
     monkeypatch.setattr(growth, "clustered_network", made)
-    task = task_of(num_starts=2, num_random=3, max_interfaces=6, patience=9)
+    # Of three splits the second is one of the busiest node.
+    task = task_of(num_starts=3, num_random=3, max_interfaces=6, patience=9)
     states = grown(task)
     assert [before for before, _ in split] == [s.current for s in states[:-1] for _ in range(2)]
     prints = [network.fingerprint for network in trained]
@@ -292,7 +293,7 @@ def test_every_size_begins_from_splits_and_a_small_one_in_other_ways_too(
     made_so = halves | {network.fingerprint for network in clustered}
     assert made_so <= set(prints)
     fresh = [network.num_interfaces for network in trained if network.fingerprint not in made_so]
-    assert fresh == [1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
+    assert fresh == [1, *[2] * 4, *[3] * 4, *[4] * 4, 5, 6]
 
 
 def test_random_networks_begin_where_the_data_are(trained: Starts) -> None:
