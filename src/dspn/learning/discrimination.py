@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Final, final
 
 import numpy as np
-from scipy.optimize import Bounds, OptimizeResult, minimize
 from scipy.special import log_softmax
 
 from dspn._arrays import Floats, Ints
@@ -20,17 +19,14 @@ from dspn._checks import require_type
 from dspn.engine import Program, compile_program, likelihood
 from dspn.engine.flows import expected_flows
 from dspn.errors import DataError, StructureError
-from dspn.learning.ascent import DEFAULT_ASCENT, AscentOptions, AscentRecord
-from dspn.learning.fitting import StopReason
+from dspn.learning.climbing import DEFAULT_ASCENT, AscentOptions, AscentRecord, Slope, climb
 from dspn.learning.gradient import FreeCoordinates, coordinates_of
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
+from dspn.learning.stopping import StopReason
 from dspn.leaves.base import FREE_LIMIT
 from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork
 
-# A gradient this flat, in nats per sequence, leads nowhere.
-_FLAT: Final = 1e-10
-_LINE_SEARCH_STEPS: Final = 30
 # Sequences whose class is as sure as this add nothing to a gradient.
 _LEAST_WEIGHT: Final = 1e-12
 
@@ -174,66 +170,6 @@ class _Task:
         return AscentRecord(step, point.train, point.penalised, held)
 
 
-@final
-class _Climb:
-    """The steps taken so far, and the best models among them."""
-
-    def __init__(self, task: _Task, options: AscentOptions) -> None:
-        self.task = task
-        self.options = options
-        start = task.point(task.start, task.logits)
-        self.history = [task.record(0, start)]
-        self.best = (start, self.history[0])
-        self.latest: tuple[Floats, _Point] = (task.vector, start)
-        self.stopped = StopReason.MAX_STEPS if options.max_steps == 0 else None
-
-    def loss(self, vector: Floats) -> tuple[float, Floats]:
-        """What is made small: minus the penalised score, and its gradient."""
-        point = self._point(vector)
-        return -point.penalised, -point.gradient
-
-    def _point(self, vector: Floats) -> _Point:
-        if not np.array_equal(self.latest[0], vector):
-            self.latest = (vector.copy(), self.task.at(vector))
-        return self.latest[1]
-
-    def step(self, intermediate_result: OptimizeResult) -> None:
-        """Takes note of a step; one that rounding has made useless is not taken."""
-        point = self._point(intermediate_result.x)
-        gain = point.penalised - self.history[-1].penalised
-        if gain <= 0:
-            self.stopped = StopReason.CONVERGED
-            raise StopIteration
-        record = self.task.record(len(self.history), point)
-        self.history.append(record)
-        known = self.best[1].validation
-        if record.validation is None or known is None or record.validation > known:
-            self.best = (point, record)
-        self.stopped = self._reason(gain)
-        if self.stopped is not None:
-            raise StopIteration
-
-    def _reason(self, gain: float) -> StopReason | None:
-        options, last = self.options, self.history[-1]
-        if last.step >= options.min_steps:
-            if gain <= options.tolerance * max(1.0, abs(last.penalised)):
-                return StopReason.CONVERGED
-            if last.step - self.best[1].step >= options.patience:
-                return StopReason.PATIENCE
-        return StopReason.MAX_STEPS if last.step >= options.max_steps else None
-
-    def fit(self) -> DiscriminativeFit:
-        """The result."""
-        point, record = self.best
-        return DiscriminativeFit(
-            tuple(program.network for program in point.programs),
-            log_softmax(point.logits),
-            tuple(self.history),
-            record.train if record.validation is None else record.validation,
-            StopReason.CONVERGED if self.stopped is None else self.stopped,
-        )
-
-
 def discriminate(
     networks: Sequence[DynamicNetwork],
     logits: Floats,
@@ -258,30 +194,14 @@ def discriminate(
         validation,
         priors,
     )
-    climb = _Climb(task, options)
-    if climb.stopped is None:
-        _take_steps(climb)
-    return climb.fit()
-
-
-def _take_steps(climb: _Climb) -> None:
-    """L-BFGS within the bounds of the coordinates, until the climb stops or nothing leads up."""
-    lower, upper = climb.task.bounds()
-    minimize(
-        climb.loss,
-        np.clip(climb.task.vector, lower, upper),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=Bounds(lower, upper),
-        callback=climb.step,
-        options={
-            "maxcor": climb.options.memory,
-            "maxiter": climb.options.max_steps,
-            "maxfun": _LINE_SEARCH_STEPS * (climb.options.max_steps + 1),
-            "maxls": _LINE_SEARCH_STEPS,
-            "ftol": 0.0,
-            "gtol": _FLAT,
-        },
+    slope = Slope(task.vector, task.bounds(), task.at, task.record)
+    found = climb(slope, task.point(task.start, task.logits), options)
+    return DiscriminativeFit(
+        tuple(program.network for program in found.point.programs),
+        log_softmax(found.point.logits),
+        found.history,
+        found.score,
+        found.stopped,
     )
 
 

@@ -2,20 +2,28 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, TypedDict, Unpack, final
 
 import numpy as np
 
 from dspn._arrays import Floats
-from dspn._checks import checked_rng, float_array, require_type, whole_number
+from dspn._checks import checked_rng, require_type, whole_number
 from dspn.engine import Program, compile_program
-from dspn.errors import DataError, StructureError
+from dspn.errors import StructureError
 from dspn.learning._learnable import checked_learnable
-from dspn.learning._stages import Batches, Maximiser, Part, Stage, full_batch, mini_batch
+from dspn.learning._stages import (
+    Batches,
+    Maximiser,
+    Part,
+    Stage,
+    full_batch,
+    mini_batch,
+    weighted_part,
+)
 from dspn.learning.diagnosis import DeadNode, dead_nodes
 from dspn.learning.priors import DEFAULT_PRIORS, Priors, log_prior
 from dspn.learning.scores import LIKELIHOOD, Likelihood, Score
+from dspn.learning.stopping import StopReason, is_kept, stop_reason
 from dspn.leaves.base import require_number
 from dspn.sequences import Sequences
 from dspn.sequences.reading import sequences_of
@@ -67,15 +75,6 @@ class EmOptions:
 
 
 DEFAULT_OPTIONS: Final = EmOptions()
-
-
-class StopReason(StrEnum):
-    """Why a fit ended."""
-
-    CONVERGED = "converged"
-    PATIENCE = "patience"
-    MAX_STEPS = "max_steps"
-    DEADLINE = "deadline"
 
 
 @final
@@ -193,7 +192,7 @@ def fit_em(
     require_type(priors, Priors, "priors", StructureError)
     score.check(network.schema)
     task = _Task(
-        _weighted(sequences_of(train, network.schema, "train"), sample_weights),
+        weighted_part(sequences_of(train, network.schema, "train"), sample_weights),
         None if validation is None else sequences_of(validation, network.schema, "validation"),
         score,
         options,
@@ -207,30 +206,6 @@ def fit_em(
     return _run(program.rebound(network), task)
 
 
-def _weighted(train: Sequences, sample_weights: Floats | None) -> Part:
-    """The sequences of positive weight."""
-    size = len(train)
-    if sample_weights is None:
-        return Part(train, np.ones(size), np.arange(size))
-    weights = float_array(sample_weights, "sample_weights", DataError)
-    if weights.shape != (size,):
-        raise DataError(
-            f"`sample_weights` must have one number for each of the {size} sequences, but has "
-            f"shape {weights.shape}."
-        )
-    allowed = np.isfinite(weights) & (weights >= 0)
-    if not allowed.all():
-        wrong = int(np.argmin(allowed))
-        raise DataError(
-            f"`sample_weights` must be finite and not negative, but entry {wrong} is "
-            f"{weights[wrong]}; correct it."
-        )
-    if not weights.any():
-        raise DataError("`sample_weights` are all zero; give at least one sequence a weight.")
-    part = Part(train, weights, np.arange(size))
-    return part if weights.all() else part.picked(np.flatnonzero(weights))
-
-
 def _run(program: Program, task: _Task) -> EmFit:
     """Takes steps until a rule says stop, and keeps the best network."""
     history: list[EmRecord] = []
@@ -241,9 +216,9 @@ def _run(program: Program, task: _Task) -> EmFit:
         history.append(record)
         if task.on_step is not None:
             task.on_step(record)
-        if best is None or _is_better(record, best[1]):
+        if best is None or is_kept(record, best[1]):
             best = (stage, record)
-        stopped = _reason(history, best[1].step, task)
+        stopped = stop_reason(history, best[1].step, task.options, is_due=task.is_due())
         if stopped is not None:
             break
     assert best is not None and stopped is not None
@@ -251,30 +226,6 @@ def _run(program: Program, task: _Task) -> EmFit:
     network = kept.program.network
     score = task.final_score(kept, record)
     return EmFit(network, tuple(history), score, stopped, dead_nodes(network, kept.statistics))
-
-
-def _is_better(new: EmRecord, best: EmRecord) -> bool:
-    """Whether the newer network is kept: always without validation, else with a better score.
-
-    Minus infinity is no score: for as long as there is no other, the last network is kept.
-    """
-    if new.validation is None or best.validation is None:
-        return True
-    return new.validation > best.validation or best.validation == -np.inf
-
-
-def _reason(history: list[EmRecord], best_step: int, task: _Task) -> StopReason | None:
-    """Which rule, if any, ends the fit after the last record."""
-    options, last = task.options, history[-1]
-    if last.step >= max(options.min_steps, 1):
-        gain = last.penalised - history[-2].penalised
-        if gain <= options.tolerance * max(1.0, abs(last.penalised)):
-            return StopReason.CONVERGED
-        if last.step - best_step >= options.patience:
-            return StopReason.PATIENCE
-    if last.step >= options.max_steps:
-        return StopReason.MAX_STEPS
-    return StopReason.DEADLINE if task.is_due() else None
 
 
 class FitSettings(TypedDict, total=False):

@@ -20,8 +20,7 @@ from dspn.engine import Program, compile_program
 from dspn.engine.flows import ExpectedFlows, NetworkFlows
 from dspn.errors import StructureError
 from dspn.learning._learnable import checked_learnable, learnable_edges, learnable_leaves
-from dspn.learning._stages import Part
-from dspn.learning.fitting import _weighted
+from dspn.learning._stages import Part, weighted_part
 from dspn.learning.priors import Priors
 from dspn.learning.scores import LIKELIHOOD, ConditionalLikelihood, Likelihood, Score
 from dspn.leaves.base import FREE_LIMIT
@@ -259,7 +258,7 @@ def gradient(
     """Sum over the sequences of weight times score, and its gradient in `free_parameters`."""
     coordinates = coordinates_of(network, learnable)
     check_score(score, network)
-    part = _weighted(sequences_of(data, network.schema, "data"), sample_weights)
+    part = weighted_part(sequences_of(data, network.schema, "data"), sample_weights)
     return score_gradient(coordinates, compile_program(network), part, score)
 
 

@@ -15,9 +15,10 @@ from sklearn.utils import Tags
 from dspn._version import __version__
 from dspn.errors import ConvergenceWarning
 from dspn.io import JSON
-from dspn.learning.fitting import EmFit, StopReason, fit_em
+from dspn.learning.fitting import EmFit, fit_em
 from dspn.learning.plan import DEFAULT_PLAN, described
 from dspn.learning.priors import Priors
+from dspn.learning.stopping import StopReason
 from dspn.models._data import checked_sample_weight, read_for_fit, read_for_query, seed_of
 from dspn.models._training import (
     TrainingData,

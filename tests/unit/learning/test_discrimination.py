@@ -12,8 +12,8 @@ from dspn.learning.discrimination import (
     class_posteriors,
     discriminate,
 )
-from dspn.learning.fitting import StopReason
 from dspn.learning.priors import NO_PRIORS, Priors
+from dspn.learning.stopping import StopReason
 from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import DynamicNetwork, from_hmm, initial_network
 from strategies import random_case
