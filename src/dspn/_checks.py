@@ -101,3 +101,27 @@ def float_array(values: Any, argument: str, error: type[DspnError], *, remedy: s
             f"`{argument}` must be numbers, as many in every row, but cannot be read as such: "
             f"{str(reason).rstrip('.')}{hint}."
         ) from None
+
+
+def sequence_weights(
+    values: Any, argument: str, error: type[DspnError], num_sequences: int
+) -> Floats:
+    """How often each sequence counts: finite, not negative, and not zero for all."""
+    weights = float_array(values, argument, error)
+    if weights.shape != (num_sequences,):
+        raise error(
+            f"`{argument}` must have one number for each of the {num_sequences} sequences, but has "
+            f"shape {weights.shape}."
+        )
+    allowed = np.isfinite(weights) & (weights >= 0)
+    if not allowed.all():
+        wrong = int(np.argmin(allowed))
+        raise error(
+            f"`{argument}` must be finite and not negative, but entry {wrong} is "
+            f"{weights[wrong]}; correct it."
+        )
+    if not weights.any():
+        raise error(
+            f"`{argument}` must not be zero for all sequences, but is; give at least one a weight."
+        )
+    return weights

@@ -26,7 +26,7 @@ def sample_given(program: Program, data: Sequences, *, rng: np.random.Generator)
     return data.with_values(values)
 
 
-def _lengths(num_sequences: int, length: int | Sequence[int] | Ints) -> Ints:
+def sequence_lengths(num_sequences: int, length: int | Sequence[int] | Ints) -> Ints:
     """The length of each sequence; a single number stands for all."""
     count = whole_number(num_sequences, "num_sequences", DataError)
     if np.ndim(length) == 0:
@@ -48,7 +48,7 @@ def sample(
     rng: np.random.Generator,
 ) -> Sequences:
     """Draws from P(x_1..x_T); `length` is one number, or one for each sequence."""
-    offsets = np.concatenate([[0], np.cumsum(_lengths(num_sequences, length))])
+    offsets = np.concatenate([[0], np.cumsum(sequence_lengths(num_sequences, length))])
     schema = program.network.schema
     blank = Sequences.from_codes(np.full((int(offsets[-1]), len(schema)), np.nan), offsets, schema)
     return sample_given(program, blank, rng=rng)

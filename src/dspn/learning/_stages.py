@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
-from dspn._checks import float_array
+from dspn._checks import sequence_weights
 from dspn.engine import Program, likelihood
 from dspn.engine.flows import ExpectedFlows, FlowsAndLikelihood, NetworkFlows, expected_flows
 from dspn.errors import DataError, EvidenceError
@@ -56,21 +56,7 @@ def weighted_part(train: Sequences, sample_weights: Floats | None) -> Part:
     size = len(train)
     if sample_weights is None:
         return Part(train, np.ones(size), np.arange(size))
-    weights = float_array(sample_weights, "sample_weights", DataError)
-    if weights.shape != (size,):
-        raise DataError(
-            f"`sample_weights` must have one number for each of the {size} sequences, but has "
-            f"shape {weights.shape}."
-        )
-    allowed = np.isfinite(weights) & (weights >= 0)
-    if not allowed.all():
-        wrong = int(np.argmin(allowed))
-        raise DataError(
-            f"`sample_weights` must be finite and not negative, but entry {wrong} is "
-            f"{weights[wrong]}; correct it."
-        )
-    if not weights.any():
-        raise DataError("`sample_weights` are all zero; give at least one sequence a weight.")
+    weights = sequence_weights(sample_weights, "sample_weights", DataError, size)
     part = Part(train, weights, np.arange(size))
     return part if weights.all() else part.picked(np.flatnonzero(weights))
 

@@ -7,7 +7,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from dspn._arrays import Floats
-from dspn._checks import float_array, require_type, whole_number
+from dspn._checks import require_type, sequence_weights, whole_number
 from dspn.errors import DataError
 from dspn.sequences import Schema, Sequences
 from dspn.sequences.reading import sequences_of
@@ -110,22 +110,4 @@ def checked_sample_weight(sample_weight: Any, num_sequences: int) -> Floats | No
     """A weight for each sequence; None where all count alike."""
     if sample_weight is None:
         return None
-    weights = float_array(sample_weight, "sample_weight", DataError)
-    if weights.shape != (num_sequences,):
-        raise DataError(
-            f"`sample_weight` must have one number for each of the {num_sequences} sequences, but "
-            f"has shape {weights.shape}."
-        )
-    allowed = np.isfinite(weights) & (weights >= 0)
-    if not allowed.all():
-        wrong = int(np.argmin(allowed))
-        raise DataError(
-            f"`sample_weight` must be finite and not negative, but entry {wrong} is "
-            f"{weights[wrong]}; correct it."
-        )
-    if not weights.any():
-        raise DataError(
-            "`sample_weight` must not be zero for all sequences, but is; give at least one a "
-            "weight."
-        )
-    return weights
+    return sequence_weights(sample_weight, "sample_weight", DataError, num_sequences)

@@ -190,7 +190,13 @@ def random_tables(
     )
 
 
-def _check_tables(given: Mapping[str, Floats], shapes: _Shapes, part: str) -> None:
+def check_tables(structure: DbnStructure, tables: DbnTables) -> None:
+    """Raises unless the tables are those of the structure, and hold distributions."""
+    for part, shapes in zip(("first", "later"), table_shapes(structure), strict=True):
+        _check_part(getattr(tables, part), shapes, part)
+
+
+def _check_part(given: Mapping[str, Floats], shapes: _Shapes, part: str) -> None:
     """Raises unless each node that has a table, and no other, has one of the right shape."""
     missing = [node for node in shapes if node not in given]
     if missing:
@@ -279,8 +285,7 @@ def from_dbn(structure: DbnStructure, tables: DbnTables) -> DynamicNetwork:
     require_type(structure, DbnStructure, "structure", StructureError)
     require_type(tables, DbnTables, "tables", StructureError)
     structure.topological()
-    for part, shapes in zip(("first", "later"), table_shapes(structure), strict=True):
-        _check_tables(getattr(tables, part), shapes, part)
+    check_tables(structure, tables)
     states = _States(structure)
     schema = dbn_schema(structure)
     builder = NetworkBuilder(schema)

@@ -315,7 +315,7 @@ def test_sample_weights_count_sequences_several_times() -> None:
         ([1.0], r"one number for each of the 3 sequences, but has shape \(1,\)"),
         ([1.0, -1.0, 1.0], "finite and not negative, but entry 1 is -1.0"),
         ([1.0, 1.0, np.nan], "finite and not negative, but entry 2 is nan"),
-        ([0.0, 0.0, 0.0], "all zero"),
+        ([0.0, 0.0, 0.0], "not be zero for all"),
         (["a", "b", "c"], "must be numbers"),
     ],
 )

@@ -1,7 +1,7 @@
 """A dynamic Bayesian network to draw from, with its exact likelihood."""
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, final
@@ -10,46 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dspn._arrays import Floats, Ints
-from dspn._checks import checked_rng, require_type, whole_number, whole_numbers
+from dspn._checks import checked_rng, require_type
 from dspn.datasets.synthetic._likelihood import FilterPlan, filter_plan, forward
 from dspn.datasets.synthetic._sampling import ancestral_sample
 from dspn.errors import DataError, ImpossibleEvidenceWarning, StructureError
+from dspn.inference.sampling import sequence_lengths
 from dspn.sequences import Schema, Sequences
 from dspn.sequences.reading import sequences_of
 from dspn.structure import DbnStructure, DbnTables, dbn_schema
-from dspn.structure.dbn import table_shapes
-from dspn.structure.parameters import check_distributions
+from dspn.structure.dbn import check_tables
 
 _MOST_NAMED: Final = 5
-
-
-def _check_tables(
-    given: Mapping[str, Floats], shapes: Mapping[str, tuple[int, ...]], part: str
-) -> None:
-    """Raises unless the tables are those of the structure."""
-    if set(given) != set(shapes):
-        raise StructureError(
-            f"`tables.{part}` must have a table for each of the nodes {list(shapes)} and no other, "
-            f"but has them for {list(given)}."
-        )
-    for node, shape in shapes.items():
-        if given[node].shape != shape:
-            raise StructureError(
-                f"`tables.{part}[{node!r}]` must have shape {shape}, but has {given[node].shape}."
-            )
-        check_distributions(given[node], f"tables.{part}[{node!r}]")
-
-
-def _lengths(num_sequences: int, length: int | Sequence[int] | Ints) -> Ints:
-    """The length of each sequence; a single number stands for all."""
-    count = whole_number(num_sequences, "num_sequences", DataError)
-    lengths = whole_numbers(np.atleast_1d(length), "length", DataError)
-    if np.ndim(length) and lengths.size != count:
-        raise DataError(
-            f"`length` must be one number, or one for each of the {count} sequences, but has "
-            f"{lengths.size}."
-        )
-    return np.array(np.broadcast_to(lengths, count))
 
 
 @final
@@ -68,9 +39,7 @@ class DbnProcess:
         require_type(self.structure, DbnStructure, "structure", StructureError)
         require_type(self.tables, DbnTables, "tables", StructureError)
         self.structure.topological()
-        first, later = table_shapes(self.structure)
-        _check_tables(self.tables.first, first, "first")
-        _check_tables(self.tables.later, later, "later")
+        check_tables(self.structure, self.tables)
 
     @cached_property
     def schema(self) -> Schema:
@@ -89,7 +58,7 @@ class DbnProcess:
         rng: np.random.Generator,
     ) -> Sequences:
         """Draws of the observed nodes; `length` is one number, or one for each sequence."""
-        lengths = _lengths(num_sequences, length)
+        lengths = sequence_lengths(num_sequences, length)
         checked_rng(rng, DataError)
         values = ancestral_sample(self.structure, self.tables, lengths, rng)
         return Sequences.from_codes(values, np.cumsum([0, *lengths.tolist()]), self.schema)
