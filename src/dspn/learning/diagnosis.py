@@ -30,6 +30,7 @@ class DeadNode:
     network: Part
     node: int
     what: str
+    is_interface: bool = False
 
     def __str__(self) -> str:
         return f"{self.what} (node {self.node} of the {self.network} network)"
@@ -94,7 +95,7 @@ def _dead_interfaces(
         used |= more
         waiting = {template.outputs[position] for position in more} - reached
     for position in sorted(set(range(template.num_interfaces)) - used):
-        yield DeadNode("template", template.outputs[position], f"interface {position}")
+        yield DeadNode("template", template.outputs[position], f"interface {position}", True)
 
 
 def _fed(part: Template | Top, flows: Floats, least: float) -> set[int]:

@@ -13,8 +13,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
 from dspn._version import __version__
-from dspn.errors import ConvergenceWarning
+from dspn.engine.flows import expected_flows
+from dspn.errors import ConvergenceWarning, EvidenceError
 from dspn.io import JSON
+from dspn.learning.diagnosis import DeadNode, dead_nodes
 from dspn.learning.fitting import EmFit, fit_em
 from dspn.learning.plan import DEFAULT_PLAN, described
 from dspn.learning.priors import Priors
@@ -33,6 +35,7 @@ from dspn.models.model import Model
 from dspn.sequences import Schema, Sequences
 from dspn.structure import DynamicNetwork
 
+_MOST_NAMED: Final = 5
 # What a model file tells otherwise, or what belongs to the machine.
 _NOT_RECORDED: Final = frozenset(
     ["schema", "random_state", "checkpoint", "checkpoint_every", "resume", "n_jobs", "verbose"]
@@ -88,6 +91,7 @@ class SequenceEstimator(SequenceVerbs, BaseEstimator):
         validation_score_: Its score in nats per sequence where sequences were held out, else None.
         history_: How the score rose.
         ending_: Why learning ended.
+        dead_: Nodes of the model that the training data do not use, each by name.
     """
 
     schema: Schema | None
@@ -97,6 +101,7 @@ class SequenceEstimator(SequenceVerbs, BaseEstimator):
     validation_score_: float | None
     history_: tuple[Any, ...]
     ending_: StrEnum
+    dead_: tuple[DeadNode, ...]
 
     @abstractmethod
     def _check(self, schema: Schema, *, weighted: bool, validated: bool) -> None:
@@ -157,6 +162,8 @@ class SequenceEstimator(SequenceVerbs, BaseEstimator):
         self.history_ = outcome.history
         self.ending_ = outcome.ending
         self.model_ = Model(outcome.network, provenance=self._provenance(parts, outcome))
+        self.dead_ = _dead(self.model_, parts.train)
+        _warn_of_dead_interfaces(self.dead_, outcome.network.num_interfaces)
         return self
 
     def _provenance(self, data: TrainingData, outcome: Outcome) -> Mapping[str, JSON]:
@@ -187,6 +194,28 @@ class SequenceEstimator(SequenceVerbs, BaseEstimator):
         tags.input_tags.categorical = True
         tags.input_tags.three_d_array = True
         return tags
+
+
+def _dead(model: Model, train: Sequences) -> tuple[DeadNode, ...]:
+    """The nodes that nothing of the training data flows through."""
+    try:
+        flows = expected_flows(model.program, train).flows
+    except EvidenceError:  # a sequence is impossible, which every query says by itself
+        return ()
+    return dead_nodes(model.network, flows)
+
+
+def _warn_of_dead_interfaces(dead: tuple[DeadNode, ...], num_interfaces: int) -> None:
+    """Names the interface nodes that are not used; what stands below them is not used either."""
+    idle = [str(node) for node in dead if node.is_interface]
+    if idle:
+        named = ", ".join(idle[:_MOST_NAMED]) + (", ..." if len(idle) > _MOST_NAMED else "")
+        warnings.warn(
+            f"{len(idle)} of {num_interfaces} interface nodes are not used by the training data "
+            f"({named}); the model can be used, and fewer nodes would do.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
 
 
 def _plain(value: Any) -> JSON:
