@@ -30,7 +30,11 @@ class DeadNode:
     network: Part
     node: int
     what: str
-    is_interface: bool = False
+
+    @property
+    def is_interface(self) -> bool:
+        """Whether it is an interface node, below which everything of its own is dead, too."""
+        return self.what.startswith("interface ")
 
     def __str__(self) -> str:
         return f"{self.what} (node {self.node} of the {self.network} network)"
@@ -95,7 +99,7 @@ def _dead_interfaces(
         used |= more
         waiting = {template.outputs[position] for position in more} - reached
     for position in sorted(set(range(template.num_interfaces)) - used):
-        yield DeadNode("template", template.outputs[position], f"interface {position}", True)
+        yield DeadNode("template", template.outputs[position], f"interface {position}")
 
 
 def _fed(part: Template | Top, flows: Floats, least: float) -> set[int]:

@@ -18,7 +18,7 @@ from dspn.leaves import CategoricalPrior, GaussianPrior
 from dspn.structure import Root
 
 OTHERS = [
-    Plan(growth=GrowthOptions(patience=4)),
+    Plan(growth=GrowthOptions(patience=7)),
     Plan(growth=GrowthOptions(mode="literal")),
     Plan(growth=GrowthOptions(em=EmOptions(max_steps=7))),
     Plan(search=None),
