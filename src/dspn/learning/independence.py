@@ -22,7 +22,6 @@ from functools import cached_property
 from typing import Any, Final, final
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 from scipy.special import chdtrc, xlogy
 
 from dspn._arrays import Bools, Floats, Ints
@@ -268,6 +267,9 @@ def components(linked: Bools) -> list[list[int]]:
     """The connected components of a graph, each in rising order, by their first members."""
     if not len(linked):
         return []
+    # Imported when it is used, as it takes long to load.
+    from scipy.sparse.csgraph import connected_components
+
     count, labels = connected_components(linked, directed=False)
     found: list[list[int]] = [[] for _ in range(count)]
     for item, label in enumerate(labels.tolist()):
