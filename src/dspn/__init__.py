@@ -1,5 +1,6 @@
 """Exact, linear-time probabilistic models of sequences, built on dynamic sum-product networks."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dspn import models
@@ -24,16 +25,21 @@ from dspn.inference import (
     Surprise,
     VariableMarginals,
 )
-from dspn.learning import ConditionalLikelihood, EmOptions, Likelihood, Priors
-from dspn.learning.ascent import AscentOptions
-from dspn.learning.growth import GrowthOptions
-from dspn.learning.search import SearchOptions
-from dspn.learning.slice_spn import SliceSpnOptions
 from dspn.models import Model, load
 from dspn.sequences import Kind, Schema, Sequences, Variable
 from dspn.structure import DbnStructure, DbnTables, DynamicNetwork, Root, Template
 
 if TYPE_CHECKING:
+    from dspn.learning import (
+        AscentOptions,
+        ConditionalLikelihood,
+        EmOptions,
+        GrowthOptions,
+        Likelihood,
+        Priors,
+        SearchOptions,
+        SliceSpnOptions,
+    )
     from dspn.models import DSPN, HMM, HMMSPN, DSPNClassifier
 
 __all__ = [
@@ -81,9 +87,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """An estimator, imported when it is first named; see `dspn.models`."""
+    """An estimator or an option of learning, imported when it is first named.
+
+    A model that was loaded needs neither; see `dspn.models`.
+    """
     if name in models.__all__:
         return getattr(models, name)
+    if name == "learning" or name in __all__:
+        learning = import_module("dspn.learning")
+        return learning if name == "learning" else getattr(learning, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

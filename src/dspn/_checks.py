@@ -3,6 +3,7 @@
 import operator
 import reprlib
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +36,11 @@ def checked_rng(rng: Any, error: type[DspnError]) -> np.random.Generator:
     )
     generator: np.random.Generator = rng
     return generator
+
+
+def is_number(value: object) -> bool:
+    """Whether the value is a real number, of Python or of NumPy; a truth value is none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def whole_number(

@@ -21,6 +21,7 @@ from dspn.learning.priors import DEFAULT_PRIORS, NO_PRIORS, Priors, log_prior
 from dspn.learning.progress import Report, reporter
 from dspn.learning.scores import LIKELIHOOD, ConditionalLikelihood, Likelihood, Score
 from dspn.learning.search import Mode, SearchOptions
+from dspn.learning.slice_spn import SliceSpnOptions
 from dspn.learning.stopping import StopReason
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "Report",
     "Score",
     "SearchOptions",
+    "SliceSpnOptions",
     "StopReason",
     "ascend",
     "best_of",

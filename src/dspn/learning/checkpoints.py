@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
+from dspn._checks import is_number
 from dspn._version import __version__
 from dspn.errors import ModelFileError, StructureError
 from dspn.io import JSON, load_network, save_network
 from dspn.io.paths import path_text
-from dspn.learning.clock import is_number
 from dspn.learning.growth import GrowthStep
 from dspn.learning.partitions import Positions
 from dspn.learning.plan import Plan

@@ -2,15 +2,10 @@
 
 import threading
 import time
-from numbers import Real
 from typing import final
 
+from dspn._checks import is_number
 from dspn.errors import StructureError
-
-
-def is_number(value: object) -> bool:
-    """Whether the value is a real number, of Python or of NumPy; a truth value is none."""
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 @final

@@ -207,7 +207,7 @@ def _random_network(
 
 
 def next_growth(state: GrowthState, task: GrowthTask) -> GrowthState | None:
-    """The state with one more interface node; None where time was up before it was trained."""
+    """The state with more interface nodes; None where time was up before they were trained."""
     options = task.options
     literal = options.mode == GrowthMode.LITERAL
     rng = _stream(state.seed, state.current.num_interfaces + 1)

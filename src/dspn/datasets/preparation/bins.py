@@ -1,6 +1,6 @@
 """Numbers as the bin they fall into; the edges are learned from training data."""
 
-from collections.abc import Callable
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import final
 
@@ -44,52 +44,46 @@ class Bins(FittedPreparation):
         return recoded(data, codes, self.num_bins)
 
 
-def _fitted(data: Sequences, num_bins: int, edges_of: Callable[[Floats], Floats]) -> Bins:
-    """Bins with the edges of what each variable shows in the data."""
-    edges: list[Floats | None] = [None] * checked_data(data).num_variables
-    for column in numeric_columns(data.schema):
-        values = data.values[:, column]
-        observed = values[~np.isnan(values)]
-        if not observed.size:
-            raise DataError(
-                f"`data` must show at least one value of variable {data.schema[column].name!r} to "
-                "learn bins from, but all of them are missing."
-            )
-        edges[column] = read_only(edges_of(observed))
-    return Bins(data.schema, tuple(edges), num_bins)
-
-
-@final
 @dataclass(frozen=True)
-class EqualWidthBins(Preparation):
-    """Bins of one width between the smallest and the largest value of the training data."""
+class _LearnedBins(Preparation):
+    """Bins whose edges follow from the values of each variable in the training data."""
 
     num_bins: int = 7
 
     def __post_init__(self) -> None:
         whole_number(self.num_bins, "num_bins", DataError)
 
+    @abstractmethod
+    def _edges(self, values: Floats) -> Floats:
+        """The inner edges for some observed values."""
+
+    @final
     def fit(self, data: Sequences) -> Bins:
         """The inner edges of each variable."""
-        return _fitted(data, self.num_bins, self._edges)
+        edges: list[Floats | None] = [None] * checked_data(data).num_variables
+        for column in numeric_columns(data.schema):
+            values = data.values[:, column]
+            observed = values[~np.isnan(values)]
+            if not observed.size:
+                raise DataError(
+                    f"`data` must show at least one value of variable {data.schema[column].name!r} "
+                    "to learn bins from, but all of them are missing."
+                )
+            edges[column] = read_only(self._edges(observed))
+        return Bins(data.schema, tuple(edges), self.num_bins)
+
+
+@final
+class EqualWidthBins(_LearnedBins):
+    """Bins of one width between the smallest and the largest value of the training data."""
 
     def _edges(self, values: Floats) -> Floats:
         return np.linspace(values.min(), values.max(), self.num_bins + 1)[1:-1]
 
 
 @final
-@dataclass(frozen=True)
-class QuantileBins(Preparation):
+class QuantileBins(_LearnedBins):
     """Bins with the same number of values of the training data, but for equal values."""
-
-    num_bins: int = 7
-
-    def __post_init__(self) -> None:
-        whole_number(self.num_bins, "num_bins", DataError)
-
-    def fit(self, data: Sequences) -> Bins:
-        """The inner edges of each variable."""
-        return _fitted(data, self.num_bins, self._edges)
 
     def _edges(self, values: Floats) -> Floats:
         return np.asarray(np.quantile(values, np.arange(1, self.num_bins) / self.num_bins))
