@@ -70,10 +70,10 @@ BAD_OPTIONS: dict[str, tuple[Any, str]] = {
     "sizes that nothing chooses among": (HMM([2, 3], validation_fraction=0), "needs sequences"),
     "no states of an HMMSPN": (HMMSPN(0), "`n_states`"),
     "emission of another type": (HMMSPN(emission=2), "`emission` must be a SliceSpnOptions"),
-    "no interface nodes": (DSPN(n_interfaces=0), "`n_interfaces` must be a whole number"),
+    "no interface nodes": (DSPN(learner="paper", n_interfaces=0), "`n_interfaces` must be a whole number"),
     "no interface nodes by em": (DSPN(learner="em", n_interfaces=0), "`n_interfaces`"),
     "no largest number": (DSPN(max_interfaces=0), "`max_interfaces` must be a whole number"),
-    "an unknown learner": (DSPN(learner="magic"), "`learner` must be 'paper' or 'em'"),
+    "an unknown learner": (DSPN(learner="magic"), "`learner` must be 'auto', 'paper' or 'em'"),
     "an unknown root": (DSPN(root="middle"), "`root` must be 'first' or 'last'"),
     "tied in text": (DSPN(tied="yes"), "`tied` must be a bool"),
     "em without a size": (DSPN(learner="em"), "`n_interfaces` must be given"),
@@ -89,23 +89,23 @@ BAD_OPTIONS: dict[str, tuple[Any, str]] = {
         DSPN(learner="em", n_interfaces=2, checkpoint="run.dspn"),
         "`checkpoint` is for `learner='paper'`",
     ),
-    "the paper's learner with em": (DSPN(em=QUICK), "`em` is for `learner='em'`"),
+    "the paper's learner with em": (DSPN(learner="paper", em=QUICK), "`em` is for `learner='em'`"),
     "two largest numbers": (
-        DSPN(max_interfaces=8, growth=GrowthOptions(max_interfaces=4)),
+        DSPN(learner="paper", max_interfaces=8, growth=GrowthOptions(max_interfaces=4)),
         "`max_interfaces` is 8, but `growth` has 4",
     ),
     "a size and bounds": (
-        DSPN(n_interfaces=6, growth=GrowthOptions(max_interfaces=4)),
+        DSPN(learner="paper", n_interfaces=6, growth=GrowthOptions(max_interfaces=4)),
         "`n_interfaces` is 6, but growth is told to stay between 1 and 4",
     ),
-    "growth of another type": (DSPN(growth={}), "`growth` must be a GrowthOptions"),
-    "search of another type": (DSPN(search=5), "`search` must be a SearchOptions"),
+    "growth of another type": (DSPN(learner="paper", growth={}), "`growth` must be a GrowthOptions"),
+    "search of another type": (DSPN(learner="paper", search=5), "`search` must be a SearchOptions"),
     "scoring of another type": (DSPN(scoring="accuracy"), "`scoring` must be a Score"),
     "a continuous class variable": (
-        DSPN(scoring=ConditionalLikelihood(("x0",))),
+        DSPN(learner="paper", scoring=ConditionalLikelihood(("x0",))),
         "must be categorical, but 'x0' is continuous",
     ),
-    "an unknown class variable": (DSPN(scoring=ConditionalLikelihood(("y",))), "'y' is none"),
+    "an unknown class variable": (DSPN(learner="paper", scoring=ConditionalLikelihood(("y",))), "'y' is none"),
     "resume without a checkpoint": (DSPN(resume=True), "`resume` needs the `checkpoint`"),
     "a checkpoint without a seed": (
         DSPN(checkpoint="run.dspn"),
@@ -199,7 +199,7 @@ def test_variables_that_were_never_observed_are_named() -> None:
 
 def test_a_single_sequence_is_its_own_validation_set_with_a_warning() -> None:
     growth = GrowthOptions(max_interfaces=2, num_starts=1, em=QUICK)
-    for estimator in (HMM(2, em=QUICK), DSPN(growth=growth, search=False)):
+    for estimator in (HMM(2, em=QUICK), DSPN(learner="paper", growth=growth, search=False)):
         with pytest.warns(ConvergenceWarning, match="its own validation set"):
             estimator.set_params(random_state=0).fit(arrays(1))
         assert np.isfinite(estimator.validation_score_)
@@ -272,7 +272,7 @@ def test_fewer_sequences_than_folds_are_refused() -> None:
 def checkpointed(path: Path, **options: Any) -> DSPN:
     growth = GrowthOptions(max_interfaces=2, num_starts=1, em=QUICK)
     settings = {"growth": growth, "search": False, "random_state": 0, **options}
-    return DSPN(checkpoint=path, **settings)
+    return DSPN(learner="paper", checkpoint=path, **settings)
 
 
 @pytest.mark.parametrize(

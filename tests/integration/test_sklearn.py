@@ -64,7 +64,9 @@ FAILING_WITH_LABELS = {
 ESTIMATORS = {
     "HMM": HMM(2, em=QUICK),
     "HMMSPN": HMMSPN(2, em=QUICK),
-    "DSPN": DSPN(
+    "DSPN": DSPN(auto=AutoOptions(effort=0.001, em=EmOptions(max_steps=2))),
+    "the paper's DSPN": DSPN(
+        learner="paper",
         growth=GrowthOptions(max_interfaces=2, num_starts=1, em=EmOptions(max_steps=2)),
         search=False,
     ),
@@ -155,7 +157,7 @@ def test_a_grid_search_reaches_into_the_classifier() -> None:
 def test_a_grid_search_chooses_a_dspn() -> None:
     arrays, _ = sequences(15, 3)
     growth = GrowthOptions(num_starts=1, em=QUICK)
-    own = DSPN(growth=growth, search=False, random_state=0)
+    own = DSPN(learner="paper", growth=growth, search=False, random_state=0)
     search = GridSearchCV(own, {"n_interfaces": [1, 2]}, cv=2).fit(arrays)
     assert search.best_params_ == {"n_interfaces": 2}
 

@@ -1,13 +1,19 @@
 """Marginals as the queries return them, checked entry by entry against the exact mixtures."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from dspn import Sequences
 from dspn.structure import DynamicNetwork
 from oracles import Mixture, conditional
 
+Conditional = Callable[..., Mixture]
 
-def mixtures(network: DynamicNetwork, data: Sequences, v: int) -> dict[int, Mixture]:
+
+def mixtures(
+    network: DynamicNetwork, data: Sequences, v: int, conditional: Conditional = conditional
+) -> dict[int, Mixture]:
     """The conditional distribution of every missing entry of a variable, by row of the batch."""
     found = {}
     for start, values in zip(data.offsets.tolist(), data, strict=False):
@@ -26,11 +32,17 @@ def assert_quantile(mixture: Mixture, value: float, level: float) -> None:
         assert value == 0 or mixture.cdf(value - 1) < level + 1e-9
 
 
-def assert_marginals(network: DynamicNetwork, data: Sequences, marginals, rows=None) -> None:  # type: ignore[no-untyped-def]
+def assert_marginals(  # type: ignore[no-untyped-def]
+    network: DynamicNetwork,
+    data: Sequences,
+    marginals,
+    rows=None,
+    conditional: Conditional = conditional,
+) -> None:
     """Every entry's distribution, mean, variance and quantiles are those of the exact mixture."""
     for v, variable in enumerate(network.schema):
         own = marginals[variable.name]
-        expected = mixtures(network, data, v)
+        expected = mixtures(network, data, v, conditional)
         if rows is not None:
             expected = {row: mixture for row, mixture in expected.items() if row in rows}
         assert own.variable == variable

@@ -19,7 +19,9 @@ _LEARNER_SEED: Final = 0
 def _fitted(example: Example, *, search: bool, verbose: bool = False) -> DSPN:
     """An estimator after learning, whose work was counted and not timed."""
     options = None if search else False
-    estimator = DSPN(search=options, random_state=_LEARNER_SEED, verbose=int(verbose))
+    estimator = DSPN(
+        learner="paper", search=options, random_state=_LEARNER_SEED, verbose=int(verbose)
+    )
     return estimator.fit(example.training, validation=example.validation)
 
 

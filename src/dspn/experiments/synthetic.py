@@ -6,12 +6,11 @@ folds, and a gap is the mean difference to the log-likelihood of the true model.
 fold by fold, and a run that was stopped goes on where it was.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, final
+from typing import Annotated, Final, final
 
 import numpy as np
 import typer
@@ -19,11 +18,11 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-import dspn
 from dspn._arrays import Floats
 from dspn.datasets import DbnProcess, bat_process, hmm_process, water_process
 from dspn.engine import compile_program, likelihood
 from dspn.experiments.folds import Fold, folds_of
+from dspn.experiments.results import Results
 from dspn.io import write_atomically
 from dspn.learning.growth import GrowthOptions
 from dspn.learning.learner import learn
@@ -89,25 +88,6 @@ def _tested(data: Sequences, fold: Fold, plan: Plan) -> tuple[Floats, float]:
     found = learn(data[fold.train], data[fold.validation], seed=_LEARNER_SEED, plan=plan)
     seconds = time.perf_counter() - start
     return likelihood(compile_program(found.network), data[fold.test]), seconds
-
-
-@final
-class Results:
-    """What is known so far, in a file that is written anew after every fold."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.entries: dict[str, Any] = {}
-        if path.exists():
-            saved = json.loads(path.read_text())
-            if saved["version"] == dspn.__version__:
-                self.entries = saved["entries"]
-
-    def add(self, key: str, entry: dict[str, Any]) -> None:
-        """Adds the result of a fold and writes everything."""
-        self.entries[key] = entry
-        content = {"version": dspn.__version__, "entries": self.entries}
-        write_atomically(str(self.path), json.dumps(content, indent=1).encode())
 
 
 def _jobs(cases: tuple[Case, ...], num_folds: int) -> Iterator[tuple[Case, int, str]]:

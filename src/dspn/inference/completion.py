@@ -7,7 +7,8 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn.engine import Choices, Program, best_choices
-from dspn.inference.likelihood import possible_likelihood
+from dspn.inference.likelihood import possible_likelihood, require_possible
+from dspn.inference.mixed import AnyProgram, MixedProgram, rows_of
 from dspn.sequences import Sequences
 from dspn.structure.network import Root
 
@@ -20,11 +21,17 @@ class Completion:
     `log_prob` is the joint of values and latent choices; `sequences` is therefore the best of that
     joint, not the most probable values with the latent choices summed out. `interfaces[t, g]` is
     the position of group g's node at slice t, -1 where the group is not part of the tree.
+
+    In a mixture the component is one more latent choice: `component[i]` is that of sequence i, the
+    first of those that are equally good. Positions are then the columns of `interface_posteriors`,
+    component after component, and groups those of the component chosen, with -1 behind the last.
+    Without a mixture `component` is 0 throughout.
     """
 
     sequences: Sequences
     log_prob: Floats
     interfaces: Ints
+    component: Ints
 
     def __repr__(self) -> str:
         total, groups = self.interfaces.shape
@@ -61,23 +68,57 @@ def interface_positions(program: Program, choices: Choices) -> Ints:
     return order[choices.interfaces]
 
 
-def complete(program: Program, data: Sequences) -> Completion:
+def complete(program: AnyProgram, data: Sequences) -> Completion:
     """Argmax over missing entries and latent choices of their joint density with the evidence."""
+    if isinstance(program, MixedProgram):
+        return _complete_mixture(program, data)
     choices, log_values = best_choices(program, data)
     if np.any(log_values == -np.inf):
         possible_likelihood(program, data)
     return Completion(
-        _filled(program, data, choices), log_values, interface_positions(program, choices)
+        data.with_values(_filled(program, data, choices)) if _is_open(data, choices) else data,
+        log_values,
+        interface_positions(program, choices),
+        np.zeros(len(data), dtype=np.int64),
     )
 
 
-def _filled(program: Program, data: Sequences, choices: Choices) -> Sequences:
-    """The data with every missing entry at the mode of its chosen leaf."""
-    if not len(choices.loads) or not np.isnan(data.values).any():
-        return data
+def _is_open(data: Sequences, choices: Choices) -> bool:
+    """Whether there is an entry to fill in; where there is none, leaves may not be named."""
+    return bool(len(choices.loads)) and bool(np.isnan(data.values).any())
+
+
+def _filled(program: Program, data: Sequences, choices: Choices) -> Floats:
+    """The values with every missing entry at the mode of its chosen leaf."""
     values = data.values.copy()
-    for variable, bank in enumerate(program.network.template.banks):
-        slices, rows = chosen_parameters(program, data, choices, variable)
-        if slices.size:
-            values[slices, variable] = bank.family.mode(rows)
-    return data.with_values(values)
+    if _is_open(data, choices):
+        for variable, bank in enumerate(program.network.template.banks):
+            slices, rows = chosen_parameters(program, data, choices, variable)
+            if slices.size:
+                values[slices, variable] = bank.family.mode(rows)
+    return values
+
+
+def _complete_mixture(program: MixedProgram, data: Sequences) -> Completion:
+    """The best completion of any component; the first where several are as good."""
+    best = np.full(len(data), -np.inf)
+    component = np.zeros(len(data), dtype=np.int64)
+    values = data.values.copy()
+    widest = max(own.num_groups for own in program.programs)
+    interfaces = np.full((data.total_slices, widest), -1, dtype=np.int64)
+    offsets = program.mixture.interface_offsets
+    for c, log_weight, own in program.parts:
+        choices, found = best_choices(own, data)
+        better = log_weight + found > best
+        if not better.any():
+            continue
+        best[better], component[better] = log_weight + found[better], c
+        rows = rows_of(data, better)
+        loads = choices.loads[rows] if len(choices.loads) else choices.loads
+        chosen = Choices(choices.interfaces[rows], loads)
+        positions = interface_positions(own, chosen)
+        interfaces[rows] = -1
+        interfaces[rows, : own.num_groups] = np.where(positions < 0, -1, positions + offsets[c])
+        values[rows] = _filled(own, data if better.all() else data[better], chosen)
+    require_possible(program, data, best)
+    return Completion(data.with_values(values), best, interfaces, component)

@@ -1,7 +1,7 @@
 """What a stream remembers, as plain arrays that can be kept anywhere and are checked on return."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import numpy as np
@@ -23,6 +23,7 @@ class FilterState:
     `vectors` has a column for each term of the top network (root at the first slice) or one column;
     `history` holds the coded slices themselves for the templates that need them and is empty
     otherwise. `fingerprint` is that of the network, byte by byte: a state serves no other model.
+    A mixture has a state for each component that has a weight, with its own log-likelihood.
     """
 
     num_slices: int
@@ -32,6 +33,7 @@ class FilterState:
     exponents: Floats
     history: Floats
     fingerprint: Floats
+    components: tuple["FilterState", ...] = ()
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -64,7 +66,8 @@ class FilterState:
     @property
     def is_dead_end(self) -> bool:
         """Whether no slice can follow, though all slices so far were possible."""
-        nothing = bool(self.vectors.size) and not np.any(self.vectors > self._zero)
+        parts = self.components or (self,)
+        nothing = all(part.vectors.size and not np.any(part.vectors > part._zero) for part in parts)
         return nothing and self.log_likelihood > -np.inf
 
     def __repr__(self) -> str:
@@ -73,21 +76,37 @@ class FilterState:
         )
 
     def to_arrays(self) -> dict[str, Floats]:
-        """The state as named float64 arrays, ready for any file format."""
+        """The state as named float64 arrays, ready for any file format.
+
+        The names of a component's arrays begin with its number and a dot.
+        """
         scalars = [float(self.num_slices), self.log_likelihood, float(self.in_logarithms)]
         arrays = {name: getattr(self, name).copy() for name in _ARRAYS}
+        for number, component in enumerate(self.components):
+            own = component.to_arrays()
+            arrays |= {f"{number}.{name}": array for name, array in own.items()}
         return {"scalars": np.array(scalars), **arrays}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Floats]) -> "FilterState":
         """The state that `to_arrays` wrote."""
         try:
-            scalars: list[Any] = [float(number) for number in arrays["scalars"]]
-            count, total, logarithms = scalars
-            rest = [float_array(arrays[name], name, EvidenceError).copy() for name in _ARRAYS]
+            fields = [_fields(arrays, "")]
+            while f"{len(fields) - 1}.scalars" in arrays:
+                fields.append(_fields(arrays, f"{len(fields) - 1}."))
         except (KeyError, ValueError, TypeError) as error:
             raise EvidenceError(
                 f"`arrays` must be the state of a filter as `to_arrays` gives it, but is not: "
                 f"{error!r}."
             ) from None
-        return cls(count, total, logarithms, *rest)
+        whole, *parts = fields
+        return replace(cls(*whole), components=tuple(cls(*part) for part in parts))
+
+
+def _fields(arrays: Mapping[str, Floats], prefix: str) -> list[Any]:
+    """The fields of one state, whose arrays have names that begin with the prefix."""
+    count, total, logarithms = (float(number) for number in arrays[f"{prefix}scalars"])
+    rest = (
+        float_array(arrays[prefix + name], prefix + name, EvidenceError).copy() for name in _ARRAYS
+    )
+    return [count, total, logarithms, *rest]

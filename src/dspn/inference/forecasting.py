@@ -8,9 +8,10 @@ import numpy as np
 
 from dspn._arrays import Bools
 from dspn._checks import whole_number
-from dspn.engine import Program
 from dspn.errors import DataError
-from dspn.inference.marginals import Marginals, checked_levels, marginals_at
+from dspn.inference.leaf_mixtures import Marginals, checked_levels
+from dspn.inference.marginals import marginals_at
+from dspn.inference.mixed import AnyProgram
 from dspn.inference.sampling import sample_given
 from dspn.sequences import Sequences
 
@@ -39,7 +40,11 @@ class Forecast:
 
 
 def forecast(
-    program: Program, data: Sequences, steps: int, *, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+    program: AnyProgram,
+    data: Sequences,
+    steps: int,
+    *,
+    quantiles: Sequence[float] = (0.05, 0.5, 0.95),
 ) -> Forecast:
     """P(x_{T+1}..x_{T+steps} | x_1..x_T), entry by entry.
 
@@ -55,7 +60,7 @@ def forecast(
 
 
 def sample_futures(
-    program: Program, data: Sequences, steps: int, *, rng: np.random.Generator
+    program: AnyProgram, data: Sequences, steps: int, *, rng: np.random.Generator
 ) -> Sequences:
     """One drawn continuation of each sequence (its missing entries are drawn along with it)."""
     ahead = whole_number(steps, "steps", DataError)

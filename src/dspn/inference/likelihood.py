@@ -6,8 +6,15 @@ from typing import Final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
-from dspn.engine import Program, likelihood
 from dspn.errors import EvidenceError, ImpossibleEvidenceWarning
+from dspn.inference.mixed import (
+    AnyProgram,
+    MixedProgram,
+    evidence_likelihood,
+    log_joint,
+    log_shares,
+    log_sum,
+)
 from dspn.sequences import Sequences, Variable
 
 _MOST_NAMED: Final = 5
@@ -18,7 +25,7 @@ def _sequence_name(data: Sequences, index: int) -> str:
     return f"sequence {index}" if data.ids is None else f"sequence {index} (id {data.ids[index]!r})"
 
 
-def _first_impossible_slices(program: Program, data: Sequences) -> Ints:
+def _first_impossible_slices(program: AnyProgram, data: Sequences) -> Ints:
     """The first slice of each impossible sequence that is so together with those before it.
 
     Found by halving: less evidence is never less probable, so as many slices as possible are taken
@@ -30,12 +37,12 @@ def _first_impossible_slices(program: Program, data: Sequences) -> Ints:
         middle = (possible + impossible) // 2
         seen = position < np.repeat(middle, data.lengths)
         part = data.with_values(np.where(seen[:, None], data.values, np.nan))
-        dead = likelihood(program, part) == -np.inf
+        dead = evidence_likelihood(program, part) == -np.inf
         possible, impossible = np.where(dead, possible, middle), np.where(dead, middle, impossible)
     return impossible - 1
 
 
-def _where(program: Program, data: Sequences, impossible: Ints) -> str:
+def _where(program: AnyProgram, data: Sequences, impossible: Ints) -> str:
     """Names the impossible sequences, and the slice that makes each of the first few so."""
     named = impossible[:_MOST_NAMED]
     slices = _first_impossible_slices(program, data[named])
@@ -47,12 +54,12 @@ def _where(program: Program, data: Sequences, impossible: Ints) -> str:
     return ", ".join(said) + (f" and {more} more" if more else "")
 
 
-def log_likelihood(program: Program, data: Sequences) -> Floats:
+def log_likelihood(program: AnyProgram, data: Sequences) -> Floats:
     """Log P(observed entries) of each sequence; -inf, with a warning, where that is impossible.
 
     The slice named is the first that, together with those before it, has probability zero.
     """
-    found = likelihood(program, data)
+    found = evidence_likelihood(program, data)
     impossible = np.flatnonzero(found == -np.inf)
     if impossible.size:
         warnings.warn(
@@ -63,9 +70,13 @@ def log_likelihood(program: Program, data: Sequences) -> Floats:
     return found
 
 
-def possible_likelihood(program: Program, data: Sequences) -> Floats:
+def possible_likelihood(program: AnyProgram, data: Sequences) -> Floats:
     """Log P(observed entries); raises where it is zero, as nothing can be conditioned on that."""
-    found = likelihood(program, data)
+    return require_possible(program, data, evidence_likelihood(program, data))
+
+
+def require_possible(program: AnyProgram, data: Sequences, found: Floats) -> Floats:
+    """The log-likelihoods `found`; raises where one is zero and names the slice."""
     impossible = np.flatnonzero(found == -np.inf)
     if impossible.size:
         raise EvidenceError(
@@ -103,8 +114,23 @@ def _joined(query: Sequences, evidence: Sequences) -> Sequences:
     return evidence.with_values(np.where(np.isnan(query.values), evidence.values, query.values))
 
 
-def log_prob(program: Program, query: Sequences, evidence: Sequences) -> Floats:
+def log_prob(program: AnyProgram, query: Sequences, evidence: Sequences) -> Floats:
     """Log Pr(query | evidence), the difference of two upward passes."""
     joint = _joined(query, evidence)
     given = possible_likelihood(program, evidence)
-    return likelihood(program, joint) - given
+    return evidence_likelihood(program, joint) - given
+
+
+def log_posteriors(program: MixedProgram, data: Sequences) -> Floats:
+    """Log P(c | observed entries), (N, C); raises where the evidence is impossible."""
+    joint = log_joint(program, data)
+    require_possible(program, data, log_sum(joint))
+    return log_shares(joint)
+
+
+def component_posteriors(program: AnyProgram, data: Sequences) -> Floats:
+    """P(component | observed entries) of each sequence, (N, C)."""
+    if isinstance(program, MixedProgram):
+        return np.exp(log_posteriors(program, data))
+    possible_likelihood(program, data)
+    return np.ones((len(data), 1))

@@ -1,151 +1,18 @@
 """Conditional distributions of all missing entries at once, from one pass up and one down."""
 
-import reprlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn._checks import float_array
+from dspn._arrays import Bools, Floats
 from dspn.engine import Program, SegmentFlows, posterior_flows
-from dspn.errors import EvidenceError
-from dspn.inference.likelihood import possible_likelihood
-from dspn.leaves import Family
-from dspn.sequences import Kind, Schema, Sequences, Variable
-
-
-@final
-@dataclass(frozen=True, eq=False, repr=False)
-class VariableMarginals:
-    """P(entry | evidence) of one variable's missing entries, each the exact mixture of its leaves.
-
-    `slices[e]` is the row of entry e in the data's `values`. A categorical variable has
-    `probabilities` (entries, categories); others have `mean`, `variance` and `quantiles` (entries,
-    levels). What does not apply is NaN or None.
-    """
-
-    variable: Variable
-    slices: Ints
-    probabilities: Floats | None
-    mean: Floats
-    variance: Floats
-    levels: tuple[float, ...]
-    quantiles: Floats
-
-    def __repr__(self) -> str:
-        return f"VariableMarginals({self.described()})"
-
-    def described(self) -> str:
-        """Name, kind, number of entries and levels, in one line."""
-        count = f"{self.slices.size} {'entry' if self.slices.size == 1 else 'entries'}"
-        levels = f", quantiles {', '.join(map(str, self.levels))}" if self.levels else ""
-        return f"{self.variable.name}: {self.variable.kind}, {count}{levels}"
-
-    def point(self) -> Floats:
-        """The most probable category, the median of a count, the mean of a continuous variable."""
-        if self.probabilities is not None:
-            best: Floats = np.argmax(self.probabilities, axis=1).astype(np.float64)
-            return best
-        if self.variable.kind != Kind.COUNT:
-            return self.mean
-        if 0.5 not in self.levels:
-            raise EvidenceError(
-                f"the point of the count {self.variable.name!r} is its median, but the levels "
-                f"asked for are {list(self.levels)}; put 0.5 among the `quantiles`."
-            )
-        median: Floats = self.quantiles[:, self.levels.index(0.5)]
-        return median
-
-
-@final
-@dataclass(frozen=True, eq=False, repr=False)
-class Marginals:
-    """Marginals of every variable, by name or number, and the log-likelihood of the evidence."""
-
-    schema: Schema
-    log_likelihood: Floats
-    variables: tuple[VariableMarginals, ...]
-
-    def __getitem__(self, variable: int | str) -> VariableMarginals:
-        index = self.schema.index(variable) if isinstance(variable, str) else variable
-        return self.variables[index]
-
-    def __repr__(self) -> str:
-        head = f"Marginals(num_sequences={self.log_likelihood.size})"
-        return "\n  ".join([head, *(own.described() for own in self.variables)])
-
-
-@final
-class Mixer:
-    """Turns posteriors over a variable's leaves into moments, probabilities and quantiles."""
-
-    def __init__(
-        self, variable: Variable, family: Family, levels: tuple[float, ...], count: int
-    ) -> None:
-        self.variable = variable
-        self.family = family
-        self.levels = () if variable.kind == Kind.CATEGORICAL else levels
-        self.probabilities = np.full((count, variable.num_categories), np.nan)
-        self.mean = np.full(count, np.nan)
-        self.variance = np.full(count, np.nan)
-        self.quantiles = np.full((count, len(self.levels)), np.nan)
-
-    def put(self, entries: Ints, weights: Floats, parameters: Floats) -> None:
-        """Entry e is the mixture of the leaves `parameters` with weights `weights[e]`.
-
-        Weights that are no mixture are passed over: a linear pass that lost them is repeated.
-        """
-        totals = weights.sum(axis=1)
-        whole = (totals > 0) & np.isfinite(totals)
-        entries, weights = entries[whole], weights[whole] / totals[whole, None]
-        if self.variable.kind == Kind.CATEGORICAL:
-            self.probabilities[entries] = weights @ parameters
-            return
-        means = self.family.mean(parameters)
-        mean = weights @ means
-        # The root of the weight comes first, so that a leaf without weight far away adds nothing;
-        # a variance beyond the largest number is infinite.
-        with np.errstate(over="ignore"):
-            spread = (np.sqrt(weights) * (means - mean[:, None])) ** 2
-        self.mean[entries] = mean
-        self.variance[entries] = spread.sum(axis=1) + weights @ self.family.variance(parameters)
-        if self.levels:
-            self.quantiles[entries] = self.family.mixture_quantiles(
-                parameters, weights, np.array(self.levels)
-            )
-
-    def result(self, slices: Ints) -> VariableMarginals:
-        """What has been put, as a value."""
-        categorical = self.variable.kind == Kind.CATEGORICAL
-        return VariableMarginals(
-            self.variable,
-            slices,
-            self.probabilities if categorical else None,
-            self.mean,
-            self.variance,
-            self.levels,
-            self.quantiles,
-        )
-
-
-def checked_levels(quantiles: Sequence[float]) -> tuple[float, ...]:
-    """The levels as a tuple; raises unless all lie strictly between 0 and 1."""
-    remedy = "give for example (0.05, 0.5, 0.95)"
-    levels = float_array(quantiles, "quantiles", EvidenceError, remedy=remedy)
-    if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
-        raise EvidenceError(
-            "`quantiles` must be a list of levels strictly between 0 and 1, but is "
-            f"{reprlib.repr(quantiles)}; {remedy}."
-        )
-    return tuple(levels.tolist())
-
-
-def leaf_rows(program: Program, variable: int) -> tuple[Ints, Ints]:
-    """The loads of a variable's leaves, and the rows of their parameters."""
-    loads = np.flatnonzero(program.template.load_bank == variable)
-    return loads, program.template.load_member[loads]
+from dspn.inference._mixed_marginals import mixed_marginals_at
+from dspn.inference.leaf_mixtures import Marginals, Mixer, checked_levels
+from dspn.inference.leaf_mixtures import leaf_rows as leaf_rows
+from dspn.inference.likelihood import log_posteriors, possible_likelihood
+from dspn.inference.mixed import AnyProgram, MixedProgram, for_each_component, rows_of
+from dspn.sequences import Sequences
 
 
 @final
@@ -184,9 +51,11 @@ class _MarginalCollector:
 
 
 def marginals_at(
-    program: Program, data: Sequences, wanted: Bools, levels: tuple[float, ...]
+    program: AnyProgram, data: Sequences, wanted: Bools, levels: tuple[float, ...]
 ) -> Marginals:
     """P(entry | evidence) of the wanted entries, all of them missing from `data`."""
+    if isinstance(program, MixedProgram):
+        return mixed_marginals_at(program, data, wanted, levels)
     possible_likelihood(program, data)
     collector = _MarginalCollector(program, wanted, levels)
     log_values = posterior_flows(program, data, collector)
@@ -200,17 +69,36 @@ def marginals_at(
     )
 
 
-def marginals(program: Program, data: Sequences, *, quantiles: Sequence[float] = ()) -> Marginals:
+def marginals(
+    program: AnyProgram, data: Sequences, *, quantiles: Sequence[float] = ()
+) -> Marginals:
     """P(entry | evidence) of every missing entry, in one pass up and one down."""
     return marginals_at(program, data, np.isnan(data.values), checked_levels(quantiles))
 
 
-def interface_posteriors(program: Program, data: Sequences) -> Floats:
+def interface_posteriors(program: AnyProgram, data: Sequences) -> Floats:
     """P(interface node i is on the induced tree at a slice | evidence), (slices, interfaces).
 
-    Sums to 1 over the nodes of each group.
+    Sums to 1 over the nodes of each group. For a mixture it is P(component, node | evidence),
+    component after component, and sums to the posterior of the component over each of its groups.
     """
-    possible_likelihood(program, data)
+    if isinstance(program, Program):
+        possible_likelihood(program, data)
+        return _interface_posteriors(program, data)
+    shares = np.exp(log_posteriors(program, data))
+    out = np.zeros((data.total_slices, program.mixture.num_interfaces))
+    offsets = program.mixture.interface_offsets
+
+    def collect(c: int, own: Program, part: Sequences, mask: Bools) -> None:
+        share = np.repeat(shares[mask, c], part.lengths)[:, None]
+        columns = offsets[c] + np.arange(own.num_interfaces)
+        out[rows_of(data, mask)[:, None], columns] = share * _interface_posteriors(own, part)
+
+    for_each_component(program, data, shares > 0, collect)
+    return out
+
+
+def _interface_posteriors(program: Program, data: Sequences) -> Floats:
     out = np.zeros((data.values.shape[0], program.num_interfaces))
     order = program.template.input_order
 
@@ -222,7 +110,7 @@ def interface_posteriors(program: Program, data: Sequences) -> Floats:
     return out
 
 
-def impute(program: Program, data: Sequences) -> Sequences:
+def impute(program: AnyProgram, data: Sequences) -> Sequences:
     """Missing entries replaced by the mode of a category, the median of a count, or the mean."""
     found = marginals(program, data, quantiles=(0.5,))
     values = data.values.copy()

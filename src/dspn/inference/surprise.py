@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import final
 
-import numpy as np
-
 from dspn._arrays import Floats
-from dspn.engine import Program, SegmentFlows, likelihood, posterior_flows
 from dspn.engine.surprises import slice_surprises
+from dspn.inference._entry_surprises import entry_surprises
+from dspn.inference._mixed_surprise import mixed_entry_surprises, mixed_slice_surprises
+from dspn.inference.mixed import AnyProgram, MixedProgram
 from dspn.sequences import Sequences
 
 
@@ -30,18 +30,9 @@ class Surprise:
         return f"Surprise(total_slices={total}, num_variables={variables})"
 
 
-def surprise(program: Program, data: Sequences) -> Surprise:
+def surprise(program: AnyProgram, data: Sequences) -> Surprise:
     """Surprise by slice (given the past) and by entry (given everything else)."""
-    entries = np.full(data.values.shape, np.nan)
-    observed = ~np.isnan(data.values)
-    possible = likelihood(program, data) > -np.inf
-    observed &= np.repeat(possible, data.lengths)[:, None]
-
-    def collect(segment: SegmentFlows) -> None:
-        at, lane = np.nonzero(segment.active)
-        rows = segment.rows[at, lane]
-        found = segment.leaves(at, lane)
-        entries[rows] = np.where(observed[rows], found.surprise.T, np.nan)
-
-    posterior_flows(program, data, collect)
+    if isinstance(program, MixedProgram):
+        return Surprise(mixed_slice_surprises(program, data), mixed_entry_surprises(program, data))
+    entries = entry_surprises(program, data)
     return Surprise(slice_surprises(program, data), entries)

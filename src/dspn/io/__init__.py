@@ -1,8 +1,17 @@
-"""Model files: one network in one `*.dspn` file, written atomically and read with suspicion."""
+"""Model files: one model in one `*.dspn` file, written atomically and read with suspicion."""
 
 from dspn.io.atomic import write_atomically
-from dspn.io.decode import LoadedNetwork
-from dspn.io.files import load_network, save_network
+from dspn.io.decode import LoadedMixture, LoadedNetwork
+from dspn.io.files import load_mixture, load_network, save_mixture, save_network
 from dspn.io.json_values import JSON
 
-__all__ = ["JSON", "LoadedNetwork", "load_network", "save_network", "write_atomically"]
+__all__ = [
+    "JSON",
+    "LoadedMixture",
+    "LoadedNetwork",
+    "load_mixture",
+    "load_network",
+    "save_mixture",
+    "save_network",
+    "write_atomically",
+]

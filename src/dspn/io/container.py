@@ -19,7 +19,8 @@ from dspn.errors import ModelFileError
 from dspn.io.json_values import JSON, compact, fields, parse, text, whole
 
 FORMAT = "dspn"
-FORMAT_VERSION = 1
+# What files are written with says how much a reader has to know: 1 for one network, 2 for several.
+FORMAT_VERSION = 2
 MAX_HEADER_BYTES = 32 * 2**20
 
 _LENGTH_BYTES = 8
@@ -35,10 +36,14 @@ Tensors = dict[str, NDArray[Any]]
 @final
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What a file holds: arrays by name, and the JSON object that says what they mean."""
+    """What a file holds: arrays by name, and the JSON object that says what they mean.
+
+    `version` is the least format version that has everything in it.
+    """
 
     tensors: Tensors
     metadata: dict[str, JSON]
+    version: int = 1
 
 
 def pack(contents: Contents) -> bytes:
@@ -46,7 +51,7 @@ def pack(contents: Contents) -> bytes:
     described = {
         **contents.metadata,
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format_version": contents.version,
         _CHECKSUM: _NO_CHECKSUM,
     }
     data: bytes = save(contents.tensors, {FORMAT: compact(described)})
@@ -64,7 +69,7 @@ def unpack(data: bytes) -> Contents:
     """What `pack` was given; raises unless every byte is as it was written."""
     check_start(data[: _LENGTH_BYTES + 1], len(data))
     metadata = dict(_metadata(data))
-    _check_version(metadata)
+    version = _checked_version(metadata)
     stored = text(metadata.pop(_CHECKSUM, None), "the checksum")
     place = data.find(_MARK) + len(_MARK)
     if stored != _checksum(data, place) or data[place : place + _DIGITS] != stored.encode():
@@ -73,7 +78,7 @@ def unpack(data: bytes) -> Contents:
             "saved"
         )
     del metadata["format"], metadata["format_version"]
-    return Contents(_tensors(data), metadata)
+    return Contents(_tensors(data), metadata, version)
 
 
 def check_start(start: bytes, size: int) -> None:
@@ -126,7 +131,7 @@ def _metadata(data: bytes) -> dict[str, JSON]:
     return metadata
 
 
-def _check_version(metadata: Mapping[str, JSON]) -> None:
+def _checked_version(metadata: Mapping[str, JSON]) -> int:
     version = whole(metadata.get("format_version"), "its format version")
     if version > FORMAT_VERSION:
         raise ModelFileError(
@@ -137,6 +142,7 @@ def _check_version(metadata: Mapping[str, JSON]) -> None:
         raise ModelFileError(
             f"it has format version {version}, which does not exist; it is damaged"
         )
+    return version
 
 
 def _tensors(data: bytes) -> Tensors:

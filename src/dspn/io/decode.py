@@ -1,4 +1,4 @@
-"""A network from named arrays and a JSON object that anybody may have written."""
+"""A mixture of networks from named arrays and a JSON object that anybody may have written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dspn._arrays import Floats
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.io.container import Contents, Tensors
-from dspn.io.encode import NodeKind, tensor_names
+from dspn.io.encode import MIXTURE_VERSION, ROOT_WEIGHTS, NodeKind, tensor_names
 from dspn.io.json_values import JSON, fields, items, plain, text, whole
 from dspn.leaves import Family, family_from_json
 from dspn.sequences import Schema, Variable
@@ -18,6 +18,7 @@ from dspn.structure import (
     DynamicNetwork,
     Input,
     Leaf,
+    Mixture,
     NetworkParameters,
     Node,
     Parameters,
@@ -30,6 +31,15 @@ from dspn.structure import (
 
 @final
 @dataclass(frozen=True, eq=False)
+class LoadedMixture:
+    """A mixture that passed every check, and what was said of its origin when it was saved."""
+
+    mixture: Mixture
+    provenance: dict[str, JSON]
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class LoadedNetwork:
     """A network that passed every check, and what was said of its origin when it was saved."""
 
@@ -37,21 +47,51 @@ class LoadedNetwork:
     provenance: dict[str, JSON]
 
 
-def decode(contents: Contents) -> LoadedNetwork:
-    """The inverse of `encode`; raises with the reason where the contents are no valid network."""
+def decode(contents: Contents) -> LoadedMixture:
+    """The inverse of `encode`; raises with the reason where the contents are no valid model."""
     metadata = fields(contents.metadata, "its metadata", ("components", "provenance", "schema"))
     components = items(metadata["components"], "`components`")
-    if len(components) != 1:
-        raise ModelFileError(
-            f"it has {len(components)} components, but this release of dspn reads models of one"
-        )
+    _check_count(len(components), contents.version)
     provenance = fields(plain(metadata["provenance"], "`provenance`"), "`provenance`")
     try:
         schema = _schema(metadata["schema"])
-        network = _network(schema, components[0], contents.tensors, "0")
+        mixture = _mixture(schema, components, contents.tensors)
     except (StructureError, DataError) as error:
         raise ModelFileError(f"it holds a model that is not valid: {error}") from error
-    return LoadedNetwork(network, provenance)
+    return LoadedMixture(mixture, provenance)
+
+
+def _check_count(count: int, version: int) -> None:
+    """Raises unless the file has as many components as its version says: one, or several."""
+    rule = "one" if version < MIXTURE_VERSION else "at least two"
+    if count < 1 or (count > 1) != (version >= MIXTURE_VERSION):
+        raise ModelFileError(
+            f"it has {count} components, but format version {version} has {rule}; it is damaged"
+        )
+
+
+def _mixture(schema: Schema, components: list[JSON], tensors: Tensors) -> Mixture:
+    described = [_component(value) for value in components]
+    several = len(described) > 1
+    expected = {ROOT_WEIGHTS} if several else set()
+    for index, component in enumerate(described):
+        expected |= tensor_names(str(index), len(schema), tied=component["bottom"] == "tied")
+    _check_names(tensors, expected)
+    networks = []
+    for index, component in enumerate(described):
+        try:
+            networks.append(_network(schema, component, tensors, str(index)))
+        except (StructureError, DataError) as error:
+            raise type(error)(f"component {index}: {error}" if several else str(error)) from error
+    weights = _finite_numbers(tensors, ROOT_WEIGHTS) if several else np.ones(1)
+    return Mixture(tuple(networks), weights)
+
+
+def _component(value: JSON) -> dict[str, JSON]:
+    component = fields(value, "a component", ("bottom", "families", "groups", "root", "top_root"))
+    if component["bottom"] not in ("tied", "own"):
+        raise ModelFileError("the `bottom` of a component must be 'tied' or 'own'")
+    return component
 
 
 def _schema(value: JSON) -> Schema:
@@ -70,12 +110,10 @@ def _variable(variable: dict[str, JSON]) -> Variable:
     return Variable(name, kind, tuple(categories))  # type: ignore[arg-type]
 
 
-def _network(schema: Schema, value: JSON, tensors: Tensors, prefix: str) -> DynamicNetwork:
-    component = fields(value, "a component", ("bottom", "families", "groups", "root", "top_root"))
-    bottom = component["bottom"]
-    if bottom not in ("tied", "own"):
-        raise ModelFileError("the `bottom` of a component must be 'tied' or 'own'")
-    _check_names(tensors, tensor_names(prefix, len(schema), tied=bottom == "tied"))
+def _network(
+    schema: Schema, component: dict[str, JSON], tensors: Tensors, prefix: str
+) -> DynamicNetwork:
+    own_bottom = component["bottom"] == "own"
     families = _families(schema, component["families"])
     outputs = _whole_numbers(tensors, f"{prefix}.template.outputs").tolist()
     template = Template(schema, _nodes(tensors, f"{prefix}.template", families), tuple(outputs))
@@ -86,7 +124,7 @@ def _network(schema: Schema, value: JSON, tensors: Tensors, prefix: str) -> Dyna
     parameters = Parameters(
         _parameters(tensors, f"{prefix}.template", len(schema)),
         _parameters(tensors, f"{prefix}.top", 0),
-        _parameters(tensors, f"{prefix}.bottom", len(schema)) if bottom == "own" else None,
+        _parameters(tensors, f"{prefix}.bottom", len(schema)) if own_bottom else None,
     )
     root = text(component["root"], "the `root` of a component")
     network = DynamicNetwork(template, top, parameters, root)  # type: ignore[arg-type]

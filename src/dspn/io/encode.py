@@ -1,9 +1,9 @@
-"""A network as named arrays and a JSON object.
+"""A mixture of networks, or one network, as named arrays and a JSON object.
 
 The metadata holds what is small and read by people: the schema, the families of the leaves (one for
 each variable), the interface groups, the root and the provenance. What grows with the network is a
 tensor, structure included: the 65,536 sum edges of an HMM with 256 states take 256 KiB and no
-parsing. `0` in the names below is the index of the component; there is one so far.
+parsing. `0` in the names below is the index of the component.
 
 - `0.template.kinds` (nodes,): the `NodeKind` of each node; `0.template.degrees` (nodes,): how many
   references it has; `0.template.references`: node after node, the children of a sum or product, the
@@ -12,13 +12,15 @@ parsing. `0` in the names below is the index of the component; there is one so f
   `0.template.leaves.3` (leaves, parameters): the leaves of variable 3, in node order.
 - `0.bottom.weights`, `0.bottom.leaves.3`: the same for a bottom network that is not tied.
 - `0.top.kinds`, `0.top.degrees`, `0.top.references`, `0.top.weights`: the top network.
+- `weights` (components,): the weights of the root sum; absent where there is one component.
 
-Any addition raises `FORMAT_VERSION`: a file with an unknown entry is refused.
+Any addition raises `FORMAT_VERSION`: a file with an unknown entry is refused. A model of one
+component is written as version 1, which has nothing else, a mixture of several as version 2.
 """
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +28,10 @@ from numpy.typing import NDArray
 from dspn.io.container import Contents, Tensors
 from dspn.io.json_values import JSON, fields, plain
 from dspn.sequences import Schema
-from dspn.structure import DynamicNetwork, Input, Leaf, NetworkParameters, Node, Product
+from dspn.structure import DynamicNetwork, Input, Leaf, Mixture, NetworkParameters, Node, Product
+
+ROOT_WEIGHTS: Final = "weights"
+MIXTURE_VERSION: Final = 2
 
 
 class NodeKind(IntEnum):
@@ -38,14 +43,19 @@ class NodeKind(IntEnum):
     SUM = 3
 
 
-def encode(network: DynamicNetwork, provenance: Mapping[str, JSON] | None = None) -> Contents:
-    """Everything a file says about the network; a function of the network and provenance only."""
+def encode(mixture: Mixture, provenance: Mapping[str, JSON] | None = None) -> Contents:
+    """Everything a file says about the mixture; a function of mixture and provenance only."""
     metadata: dict[str, JSON] = {
-        "components": [_component(network)],
+        "components": [_component(network) for network in mixture],
         "provenance": fields(plain(provenance or {}, "`provenance`"), "`provenance`"),
-        "schema": _schema(network.schema),
+        "schema": _schema(mixture.schema),
     }
-    return Contents(_tensors(network, "0"), metadata)
+    tensors: Tensors = {}
+    for index, network in enumerate(mixture):
+        tensors |= _tensors(network, str(index))
+    if len(mixture) == 1:
+        return Contents(tensors, metadata)
+    return Contents({**tensors, ROOT_WEIGHTS: mixture.weights}, metadata, MIXTURE_VERSION)
 
 
 def tensor_names(prefix: str, num_variables: int, *, tied: bool) -> set[str]:

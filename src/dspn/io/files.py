@@ -1,4 +1,4 @@
-"""Networks to and from `*.dspn` files."""
+"""Mixtures and single networks to and from `*.dspn` files."""
 
 import os
 import stat
@@ -7,11 +7,29 @@ from collections.abc import Mapping
 from dspn.errors import ModelFileError
 from dspn.io.atomic import write_atomically
 from dspn.io.container import check_start, pack, unpack
-from dspn.io.decode import LoadedNetwork, decode
+from dspn.io.decode import LoadedMixture, LoadedNetwork, decode
 from dspn.io.encode import encode
 from dspn.io.json_values import JSON
 from dspn.io.paths import path_text
-from dspn.structure import DynamicNetwork
+from dspn.structure import DynamicNetwork, Mixture
+
+
+def save_mixture(
+    mixture: Mixture,
+    path: str | bytes | os.PathLike[str],
+    *,
+    provenance: Mapping[str, JSON] | None = None,
+) -> None:
+    """Writes the mixture, all parameters bit for bit; the same mixture gives the same bytes.
+
+    A failure leaves what was at `path` as it was. `provenance` is kept beside it, as JSON.
+    """
+    name = path_text(path)
+    try:
+        data = pack(encode(mixture, provenance))
+    except ModelFileError as error:
+        raise ModelFileError(f"cannot write {name!r}: {error}.") from error
+    write_atomically(name, data)
 
 
 def save_network(
@@ -20,20 +38,12 @@ def save_network(
     *,
     provenance: Mapping[str, JSON] | None = None,
 ) -> None:
-    """Writes the network, all parameters bit for bit; the same network gives the same bytes.
-
-    A failure leaves what was at `path` as it was. `provenance` is kept beside the network, as JSON.
-    """
-    name = path_text(path)
-    try:
-        data = pack(encode(network, provenance))
-    except ModelFileError as error:
-        raise ModelFileError(f"cannot write {name!r}: {error}.") from error
-    write_atomically(name, data)
+    """Writes one network, as `save_mixture` writes a mixture of one."""
+    save_mixture(Mixture.of(network), path, provenance=provenance)
 
 
-def load_network(path: str | bytes | os.PathLike[str]) -> LoadedNetwork:
-    """The network that `save_network` wrote; anything else is refused with the reason.
+def load_mixture(path: str | bytes | os.PathLike[str]) -> LoadedMixture:
+    """What `save_mixture` or `save_network` wrote; anything else is refused with the reason.
 
     Nothing of the file is executed. Every byte is under its checksum, and a file that was made to
     fit its checksum still has to pass the checks of any network.
@@ -44,6 +54,17 @@ def load_network(path: str | bytes | os.PathLike[str]) -> LoadedNetwork:
     except ModelFileError as error:
         reason = str(error).rstrip(".")
         raise ModelFileError(f"cannot load {name!r}: {reason}.") from error
+
+
+def load_network(path: str | bytes | os.PathLike[str]) -> LoadedNetwork:
+    """The network that `save_network` wrote; a mixture of several is refused, as anything else."""
+    found = load_mixture(path)
+    if len(found.mixture) > 1:
+        raise ModelFileError(
+            f"cannot load {path_text(path)!r} as one network: it holds a mixture of "
+            f"{len(found.mixture)}; use `dspn.load` or `dspn.io.load_mixture`."
+        )
+    return LoadedNetwork(found.mixture.only, found.provenance)
 
 
 def _read(path: str) -> bytes:

@@ -16,9 +16,10 @@ from scipy.special import log_softmax
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type
-from dspn.engine import Program, compile_program, likelihood
+from dspn.engine import Program, compile_program
 from dspn.engine.flows import expected_flows
 from dspn.errors import DataError, StructureError
+from dspn.inference.mixed import AnyProgram, evidence_likelihood
 from dspn.learning.climbing import DEFAULT_ASCENT, AscentOptions, AscentRecord, Slope, climb
 from dspn.learning.gradient import FreeCoordinates, coordinates_of
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
@@ -46,9 +47,9 @@ class LabelledSequences:
         return float(np.average(own, weights=self.weights))
 
 
-def class_likelihoods(programs: Sequence[Program], data: Sequences) -> Floats:
+def class_likelihoods(programs: Sequence[AnyProgram], data: Sequences) -> Floats:
     """Log P(sequence | class), (sequences, classes); -inf where that is impossible."""
-    return np.stack([likelihood(program, data) for program in programs], axis=1)
+    return np.stack([evidence_likelihood(program, data) for program in programs], axis=1)
 
 
 def class_posteriors(log_likelihoods: Floats, logits: Floats) -> Floats:

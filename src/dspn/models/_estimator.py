@@ -33,7 +33,7 @@ from dspn.models._training import (
 from dspn.models._verbs import SequenceVerbs
 from dspn.models.model import Model
 from dspn.sequences import Schema, Sequences
-from dspn.structure import DynamicNetwork
+from dspn.structure import DynamicNetwork, Mixture
 
 _MOST_NAMED: Final = 5
 # What a model file tells otherwise, or what belongs to the machine.
@@ -45,13 +45,13 @@ _NOT_RECORDED: Final = frozenset(
 @final
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What an estimator has learned: a network, its score where others chose it, and how it went.
+    """What an estimator has learned: a model, its score where others chose it, and how it went.
 
     `score` is in nats per sequence, on the validation set and before that was learned from; None
     without a validation set.
     """
 
-    network: DynamicNetwork
+    network: DynamicNetwork | Mixture
     score: float | None
     history: tuple[Any, ...]
     ending: StrEnum
@@ -163,7 +163,7 @@ class SequenceEstimator(SequenceVerbs, BaseEstimator):
         self.ending_ = outcome.ending
         self.model_ = Model(outcome.network, provenance=self._provenance(parts, outcome))
         self.dead_ = _dead(self.model_, parts.train)
-        _warn_of_dead_interfaces(self.dead_, outcome.network.num_interfaces)
+        _warn_of_dead_interfaces(self.dead_, self.model_.mixture.num_interfaces)
         return self
 
     def _provenance(self, data: TrainingData, outcome: Outcome) -> Mapping[str, JSON]:
@@ -197,7 +197,12 @@ class SequenceEstimator(SequenceVerbs, BaseEstimator):
 
 
 def _dead(model: Model, train: Sequences) -> tuple[DeadNode, ...]:
-    """The nodes that nothing of the training data flows through."""
+    """The nodes that nothing of the training data flows through.
+
+    A mixture has none to speak of: a component that the data do not need still has its weight.
+    """
+    if len(model.components) > 1:
+        return ()
     try:
         flows = expected_flows(model.program, train).flows
     except EvidenceError:  # a sequence is impossible, which every query says by itself

@@ -12,7 +12,7 @@ from dspn.inference import Completion, Filter, FilterState, Forecast, Marginals,
 from dspn.models._data import rng_of
 from dspn.models.model import Model
 from dspn.sequences import Schema, Sequences
-from dspn.structure import DynamicNetwork
+from dspn.structure import DynamicNetwork, Mixture
 
 
 class SequenceVerbs(ABC):
@@ -26,8 +26,13 @@ class SequenceVerbs(ABC):
 
     @property
     def network_(self) -> DynamicNetwork:
-        """The network that was learned."""
+        """The network that was learned, where it is one."""
         return self.model_.network
+
+    @property
+    def mixture_(self) -> Mixture:
+        """The mixture that was learned; of one component where it is one network."""
+        return self.model_.mixture
 
     @property
     def schema_(self) -> Schema:
@@ -60,8 +65,12 @@ class SequenceVerbs(ABC):
         return self._model().marginals(self._read(X, lengths), quantiles=quantiles)
 
     def interface_posteriors(self, X: Any, *, lengths: Any = None) -> Floats:
-        """P(interface node | evidence) for every slice, (slices, interfaces)."""
+        """P(component, interface node | evidence) for every slice, (slices, interfaces)."""
         return self._model().interface_posteriors(self._read(X, lengths))
+
+    def component_posteriors(self, X: Any, *, lengths: Any = None) -> Floats:
+        """P(component | evidence) of each sequence, (sequences, components)."""
+        return self._model().component_posteriors(self._read(X, lengths))
 
     def impute(self, X: Any, *, lengths: Any = None) -> Sequences:
         """Missing entries replaced by the mode, median or mean of their marginals."""

@@ -149,6 +149,13 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
 
     def _discriminate(self, parts: Sequence[TrainingData], ascent: AscentOptions) -> None:
         """Changes all models together, from where they are."""
+        mixed = [len(model.components) for model in self.models_ if len(model.components) > 1]
+        if mixed:
+            raise StructureError(
+                "`mode='discriminative'` changes single networks, but the model of a class is a "
+                f"mixture of {mixed[0]}; use `mode='generative'`, or an estimator that learns one "
+                "network, such as HMM or DSPN(learner='paper')."
+            )
         priors = getattr(self.estimators_[0], "priors", None) or DEFAULT_PRIORS
         chosen = [part.validation for part in parts if part.validation is not None]
         fit = discriminate(
@@ -173,7 +180,7 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "models_")
         data = read_for_query(self, X, lengths, self.schema_, "X", by_row=True)
-        found = class_likelihoods([model.program for model in self.models_], data)
+        found = class_likelihoods([model.compiled for model in self.models_], data)
         nowhere = np.flatnonzero(np.all(found == -np.inf, axis=1))
         if nowhere.size:
             warnings.warn(

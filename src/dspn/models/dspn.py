@@ -1,6 +1,7 @@
-"""Dynamic sum-product networks with learned structure."""
+"""Dynamic sum-product networks whose structure is learned."""
 
 import os
+import sys
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final, final
@@ -9,6 +10,7 @@ import numpy as np
 
 from dspn._checks import require_type, whole_number
 from dspn.errors import DataError, StructureError
+from dspn.learning.auto import DEFAULT_AUTO, AutoOptions, learn_auto
 from dspn.learning.clock import Clock
 from dspn.learning.fitting import EmOptions
 from dspn.learning.growth import DEFAULT_GROWTH, GrowthOptions
@@ -29,14 +31,26 @@ _MAX_INTERFACES: Final = DEFAULT_GROWTH.max_interfaces
 
 
 class Learner(StrEnum):
-    """How a template is learned.
+    """How a model is learned.
 
-    PAPER: growth by Algorithm 1, then search by Algorithm 2. EM: the structure is the paper's
-    initial template of `n_interfaces` nodes, and only its parameters are learned.
+    AUTO: blocks of variables that share an interface, templates that are grown and enriched, and
+    mixtures of them, as far as an effort goes. PAPER: growth by Algorithm 1, then search by
+    Algorithm 2. EM: the structure is the paper's initial template of `n_interfaces` nodes, and only
+    its parameters are learned.
     """
 
+    AUTO = "auto"
     PAPER = "paper"
     EM = "em"
+
+
+_OPTIONS_OF: Final = {
+    "effort": Learner.AUTO,
+    "auto": Learner.AUTO,
+    "growth": Learner.PAPER,
+    "search": Learner.PAPER,
+    "em": Learner.EM,
+}
 
 
 def _num_jobs(n_jobs: int | None) -> int:
@@ -50,46 +64,58 @@ def _num_jobs(n_jobs: int | None) -> int:
 
 @final
 class DSPN(SequenceEstimator):
-    """A dynamic sum-product network whose template is learned from data.
+    """A dynamic sum-product network whose structure is learned from data.
 
     Args:
-        n_interfaces: Number of interface nodes of the initial template. Without it the paper's
-            learner finds it by growth; `learner="em"` needs it.
-        max_interfaces: Where growth ends at the latest.
+        effort: How much the automatic learner may do, counted in work, so that it does not depend
+            on the machine; a unit is of the order of a second. More effort, a better model.
+        n_interfaces: Number of interface nodes of the initial template, for `learner="paper"`,
+            which without it finds it by growth, and `learner="em"`, which needs it.
+        max_interfaces: Where growth ends at the latest: by default at 32 interface nodes for the
+            paper's learner, at 1024 for the automatic one.
         root: "first" or "last": the slice that carries the root. With "first" the models of all
             lengths agree; "last" is the placement of the paper.
         tied: Whether the bottom network shares the template's parameters.
-        learner: "paper" for growth and search, "em" for a template that is not changed.
+        learner: "auto" for the best model that the effort buys, "paper" for growth and search by
+            the algorithms of the paper, "em" for a template that is not changed.
+        auto: More options of the automatic learner.
         growth: How Algorithm 1 grows; for the paper's learner.
         search: How Algorithm 2 searches; False for growth alone.
         em: When expectation maximisation stops; for `learner="em"`.
-        priors: Pseudo-observations of weights and leaves.
+        priors: Pseudo-observations of weights and leaves. The automatic learner chooses among
+            several where none are given.
         scoring: What chooses among models on the validation set, the likelihood by default.
         schema: The variables, where they should not be inferred from X.
         validation_fraction: Share of the sequences that is held out to choose among models.
         refit: Whether what was held out is learned from in the end, where models are chosen by
             their likelihood.
         time_limit: Seconds after which the best model so far is taken.
-        n_jobs: Neighbours that are trained side by side; -1 for as many as there are cores.
-        checkpoint: File that learning goes on from after an interruption, with `resume=True`.
+        n_jobs: Models that are trained side by side; -1 for as many as there are cores.
+        checkpoint: What learning goes on from after an interruption, with `resume=True`: a file
+            for the paper's learner, a directory for the automatic one.
         checkpoint_every: Seconds between two writings of that file.
         resume: Whether to go on from the checkpoint where there is one.
         random_state: Seed of everything random.
         verbose: Whether to show how learning goes on.
 
     Attributes:
-        growth_: The score of every number of interface nodes that was tried.
-        tried_: Number of neighbours that were tried, and `accepted_` of those that were kept.
+        tried_: Number of models or neighbours that were tried, and `accepted_` of those that made
+            the model better.
+        explanation_: What the automatic learner has tried and chosen, in words.
+        trail_: Every try of the automatic learner.
+        growth_: The score of every number of interface nodes that the paper's learner has tried.
     """
 
     def __init__(
         self,
         *,
+        effort: float | None = None,
         n_interfaces: int | None = None,
-        max_interfaces: int = _MAX_INTERFACES,
+        max_interfaces: int | None = None,
         root: str = "first",
         tied: bool = True,
-        learner: str = "paper",
+        learner: str = "auto",
+        auto: AutoOptions | None = None,
         growth: GrowthOptions | None = None,
         search: SearchOptions | bool | None = None,
         em: EmOptions | None = None,
@@ -106,11 +132,13 @@ class DSPN(SequenceEstimator):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
+        self.effort = effort
         self.n_interfaces = n_interfaces
         self.max_interfaces = max_interfaces
         self.root = root
         self.tied = tied
         self.learner = learner
+        self.auto = auto
         self.growth = growth
         self.search = search
         self.em = em
@@ -129,11 +157,12 @@ class DSPN(SequenceEstimator):
 
     def _check(self, schema: Schema, *, weighted: bool, validated: bool) -> None:
         learner = self._learner()
-        self._plan().score.check(schema)
         if self.n_interfaces is not None:
             whole_number(self.n_interfaces, "n_interfaces", StructureError)
         Clock(self.time_limit)
         _num_jobs(self.n_jobs)
+        self._check_options_of(learner)
+        self._plan().score.check(schema)
         if self.resume and self.checkpoint is None:
             raise StructureError(
                 "`resume` needs the `checkpoint` to go on from, but there is none; name the file."
@@ -141,19 +170,30 @@ class DSPN(SequenceEstimator):
         if learner is Learner.EM:
             self._check_em()
             return
-        if self.em is not None:
-            raise StructureError(
-                "`em` is for `learner='em'`; the paper's learner takes `growth.em`, as in "
-                "growth=GrowthOptions(em=...)."
-            )
+        if learner is Learner.AUTO:
+            self._check_auto()
+        self._check_structure_data(learner, weighted=weighted, validated=validated)
+
+    def _check_options_of(self, learner: Learner) -> None:
+        """Raises where an option of another learner is given."""
+        for name, owner in _OPTIONS_OF.items():
+            if owner is not learner and getattr(self, name) not in (None, False):
+                own = " The paper's learner takes `growth.em`." if name == "em" else ""
+                raise StructureError(
+                    f"`{name}` is for `learner='{owner}'` and must be left out with "
+                    f"`learner='{learner}'`.{own}"
+                )
+
+    def _check_structure_data(self, learner: Learner, *, weighted: bool, validated: bool) -> None:
+        """Raises where structure cannot be learned from the data that are given."""
         if not validated:
             raise DataError(
-                "`learner='paper'` chooses structure by a validation set; set "
+                f"`learner='{learner}'` chooses structure by a validation set; set "
                 "`validation_fraction` above 0, or give `validation`."
             )
         if weighted:
             raise DataError(
-                "`sample_weight` must be left out with `learner='paper'`, which counts all "
+                f"`sample_weight` must be left out with `learner='{learner}'`, which counts all "
                 "sequences alike; repeat sequences instead, or use `learner='em'`."
             )
         if self.checkpoint is not None and not isinstance(self.random_state, int | np.integer):
@@ -163,32 +203,60 @@ class DSPN(SequenceEstimator):
             )
 
     def _check_em(self) -> None:
-        """Raises where options of the paper's learner are given, or one of EM's is missing."""
+        """Raises where an option of EM is missing, or one is given that it has no use for."""
         if self.n_interfaces is None:
             raise StructureError(
                 "`n_interfaces` must be given with `learner='em'`, which does not look for it."
             )
-        for name in ("growth", "search", "checkpoint"):
-            if getattr(self, name) not in (None, False):
-                raise StructureError(
-                    f"`{name}` is for `learner='paper'` and must be left out with `learner='em'`."
-                )
+        if self.checkpoint is not None:
+            raise StructureError(
+                "`checkpoint` is for learners of structure and must be left out with "
+                "`learner='em'`."
+            )
         if self.em is not None:
             require_type(self.em, EmOptions, "em", StructureError)
+
+    def _check_auto(self) -> None:
+        """Raises where the automatic learner is asked for what it does not do."""
+        self._auto()
+        if self.n_interfaces is not None:
+            raise StructureError(
+                "`n_interfaces` must be left out with `learner='auto'`, which finds it; use "
+                "`learner='paper'` or `learner='em'` for a given number."
+            )
+        if self.scoring is not None and self.scoring != LIKELIHOOD:
+            raise StructureError(
+                "`scoring` must be the likelihood with `learner='auto'`; use `learner='paper'` to "
+                "choose models by another score."
+            )
+
+    def _auto(self) -> AutoOptions:
+        """The options of the automatic learner, with what the estimator's own arguments set."""
+        auto = DEFAULT_AUTO if self.auto is None else self.auto
+        require_type(auto, AutoOptions, "auto", StructureError)
+        if self.effort is not None:
+            if self.auto is not None:
+                raise StructureError("`effort` must be set in one place only; leave it to `auto`.")
+            auto = replace(auto, effort=self.effort)
+        if self.max_interfaces is not None:
+            most = whole_number(self.max_interfaces, "max_interfaces", StructureError)
+            auto = replace(auto, max_interfaces=most)
+        return auto
 
     def _learner(self) -> Learner:
         try:
             return Learner(self.learner)
         except ValueError:
             raise StructureError(
-                f"`learner` must be 'paper' or 'em', but is {self.learner!r}; choose one."
+                f"`learner` must be 'auto', 'paper' or 'em', but is {self.learner!r}; choose one."
             ) from None
 
     def _growth(self) -> GrowthOptions:
         """The options of growth, with the bounds that the estimator's own arguments set."""
         growth = DEFAULT_GROWTH if self.growth is None else self.growth
         require_type(growth, GrowthOptions, "growth", StructureError)
-        most = whole_number(self.max_interfaces, "max_interfaces", StructureError)
+        given = _MAX_INTERFACES if self.max_interfaces is None else self.max_interfaces
+        most = whole_number(given, "max_interfaces", StructureError)
         if self.growth is not None and most not in (_MAX_INTERFACES, growth.max_interfaces):
             raise StructureError(
                 f"`max_interfaces` is {most}, but `growth` has {growth.max_interfaces}; set it in "
@@ -224,8 +292,11 @@ class DSPN(SequenceEstimator):
 
     def _learned(self, data: TrainingData) -> Outcome:
         plan = self._plan()
-        if self._learner() is Learner.EM:
+        learner = self._learner()
+        if learner is Learner.EM:
             return self._learned_by_em(data, plan)
+        if learner is Learner.AUTO:
+            return self._learned_automatically(data, plan)
         assert data.validation is not None
         with reporter(quiet=not self.verbose) as report:
             found = learn(
@@ -243,6 +314,30 @@ class DSPN(SequenceEstimator):
         self.growth_ = found.growth
         self.tried_, self.accepted_ = found.tried, found.accepted
         return Outcome(found.network, found.score, found.history, found.ending)
+
+    def _learned_automatically(self, data: TrainingData, plan: Plan) -> Outcome:
+        assert data.validation is not None
+        with reporter(quiet=not self.verbose) as report:
+            found = learn_auto(
+                data.train,
+                data.validation,
+                seed=data.seed,
+                options=self._auto(),
+                priors=self.priors,
+                root=plan.root,
+                tied=plan.tied,
+                refit=self.refit and data.is_held_out,
+                num_jobs=_num_jobs(self.n_jobs),
+                time_limit=self.time_limit,
+                checkpoint=self.checkpoint,
+                resume=self.resume,
+                report=report,
+            )
+        self.trail_, self.explanation_ = found.tried, found.explanation()
+        self.tried_, self.accepted_ = len(found.tried), sum(item.gain > 0 for item in found.tried)
+        if self.verbose:
+            print(self.explanation_, file=sys.stderr)
+        return Outcome(found.mixture, found.score, found.history, found.ending)
 
     def _learned_by_em(self, data: TrainingData, plan: Plan) -> Outcome:
         assert self.n_interfaces is not None

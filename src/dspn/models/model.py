@@ -1,4 +1,4 @@
-"""A DSPN to ask questions of: every query is a method."""
+"""A DSPN, or a mixture of several, to ask questions of: every query is a method."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from dspn import inference
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type
-from dspn.engine import Program, compile_program
+from dspn.engine import Program
 from dspn.errors import StructureError
 from dspn.inference import (
     Completion,
@@ -21,28 +21,40 @@ from dspn.inference import (
     Marginals,
     Surprise,
 )
-from dspn.io import JSON, load_network, save_network
+from dspn.inference.mixed import AnyProgram, compile_mixture
+from dspn.io import JSON, load_mixture, save_mixture
 from dspn.sequences import Schema, Sequences
 from dspn.sequences.reading import sequences_of
-from dspn.structure import DbnStructure, DbnTables, DynamicNetwork, Root, from_dbn, from_hmm
+from dspn.structure import (
+    DbnStructure,
+    DbnTables,
+    DynamicNetwork,
+    Mixture,
+    Root,
+    from_dbn,
+    from_hmm,
+)
 
 Data = Sequences | Iterable[ArrayLike]
 
 
 @final
 class Model:
-    """A checked DSPN with its queries, exact and linear in slices, sequences and template edges.
+    """A checked DSPN, or a mixture of several, with its queries.
 
-    `data` is everywhere a `Sequences` of the model's schema, or a list of (T_i, n) arrays with NaN
-    or None for what is missing. Randomness comes from the `rng` given, from nowhere else.
+    Answers are exact, in time linear in slices, sequences, components and template edges. `data` is
+    everywhere a `Sequences` of the model's schema, or a list of (T_i, n) arrays with NaN or None
+    for what is missing. Randomness comes from the `rng` given, from nowhere else.
     """
 
     def __init__(
-        self, network: DynamicNetwork, *, provenance: Mapping[str, JSON] | None = None
+        self, network: DynamicNetwork | Mixture, *, provenance: Mapping[str, JSON] | None = None
     ) -> None:
-        remedy = "`dspn.structure` builds one, and `dspn.load` reads a model from a file"
-        require_type(network, DynamicNetwork, "network", StructureError, remedy=remedy)
-        self.network = network
+        if not isinstance(network, Mixture):
+            remedy = "`dspn.structure` builds one, and `dspn.load` reads a model from a file"
+            require_type(network, DynamicNetwork, "network", StructureError, remedy=remedy)
+            network = Mixture.of(network)
+        self.mixture: Mixture = network
         self.provenance: dict[str, JSON] = dict(provenance or {})
 
     @classmethod
@@ -66,55 +78,93 @@ class Model:
     @property
     def schema(self) -> Schema:
         """The variables of a slice."""
-        return self.network.schema
+        return self.mixture.schema
 
     @property
     def root(self) -> Root:
         """Which slice carries the root."""
-        return self.network.root
+        return self.mixture.root
+
+    @property
+    def components(self) -> tuple[DynamicNetwork, ...]:
+        """The networks under the root sum; one, unless the model is a mixture."""
+        return self.mixture.components
+
+    @property
+    def weights(self) -> Floats:
+        """The weights of the root sum, one for each component."""
+        return self.mixture.weights
+
+    @property
+    def network(self) -> DynamicNetwork:
+        """The only component; raises where there are several."""
+        return self.mixture.only
 
     @cached_property
+    def compiled(self) -> AnyProgram:
+        """All components compiled for the engine."""
+        return compile_mixture(self.mixture)
+
+    @property
     def program(self) -> Program:
-        """The network compiled for the engine."""
-        return compile_program(self.network)
+        """The only component compiled for the engine; raises where there are several."""
+        compiled = self.compiled
+        if isinstance(compiled, Program):
+            return compiled
+        raise StructureError(
+            f"the model is a mixture of {len(self.components)} components and has no single "
+            "program; take model.compiled.programs[i]."
+        )
 
     def __repr__(self) -> str:
-        template = self.network.template
-        groups = len(self.network.groups)
-        return (
-            f"Model({len(self.schema)} variables, {template.num_interfaces} interface nodes in "
-            f"{groups} group{'s' if groups > 1 else ''}, {len(template.nodes)} nodes, "
-            f"{template.num_edges} edges, root={self.root.value!r})"
+        if len(self.components) == 1:
+            return f"Model({len(self.schema)} variables, {_sizes(self.network)}{self._rooted}"
+        listed = "".join(
+            f"\n  {weight:.4g}: {_sizes(network)}"
+            for weight, network in zip(self.weights, self.components, strict=True)
         )
+        head = f"Model({len(self.schema)} variables, {len(self.components)} components"
+        return head + self._rooted + listed
+
+    @property
+    def _rooted(self) -> str:
+        return f", root={self.root.value!r})"
 
     def _sequences(self, data: Data, argument: str = "data") -> Sequences:
         return sequences_of(data, self.schema, argument)
 
     def log_likelihood(self, data: Data) -> Floats:
         """Log P(observed entries) of each sequence; -inf, with a warning, where impossible."""
-        return inference.log_likelihood(self.program, self._sequences(data))
+        return inference.log_likelihood(self.compiled, self._sequences(data))
 
     def log_prob(self, query: Data, evidence: Data) -> Floats:
         """Log Pr(query | evidence) of each sequence; NaN marks what a side does not mention."""
         return inference.log_prob(
-            self.program, self._sequences(query, "query"), self._sequences(evidence, "evidence")
+            self.compiled, self._sequences(query, "query"), self._sequences(evidence, "evidence")
         )
 
     def marginals(self, data: Data, *, quantiles: Sequence[float] = ()) -> Marginals:
         """P(entry | evidence) of every missing entry."""
-        return inference.marginals(self.program, self._sequences(data), quantiles=quantiles)
+        return inference.marginals(self.compiled, self._sequences(data), quantiles=quantiles)
 
     def interface_posteriors(self, data: Data) -> Floats:
-        """P(interface node | evidence) for every slice, (slices, interfaces)."""
-        return inference.interface_posteriors(self.program, self._sequences(data))
+        """P(component, interface node | evidence) for every slice, (slices, interfaces).
+
+        Components come one after the other.
+        """
+        return inference.interface_posteriors(self.compiled, self._sequences(data))
+
+    def component_posteriors(self, data: Data) -> Floats:
+        """P(component | evidence) of each sequence, (sequences, components)."""
+        return inference.component_posteriors(self.compiled, self._sequences(data))
 
     def impute(self, data: Data) -> Sequences:
         """Missing entries replaced by the mode, median or mean of their marginals."""
-        return inference.impute(self.program, self._sequences(data))
+        return inference.impute(self.compiled, self._sequences(data))
 
     def complete(self, data: Data) -> Completion:
         """The most probable missing entries and latent choices, jointly."""
-        return inference.complete(self.program, self._sequences(data))
+        return inference.complete(self.compiled, self._sequences(data))
 
     def sample(
         self,
@@ -124,37 +174,45 @@ class Model:
         rng: np.random.Generator,
     ) -> Sequences:
         """Draws of whole sequences; `length` is one number, or one for each sequence."""
-        return inference.sample(self.program, num_sequences, length, rng=rng)
+        return inference.sample(self.compiled, num_sequences, length, rng=rng)
 
     def sample_given(self, data: Data, *, rng: np.random.Generator) -> Sequences:
         """Missing entries drawn jointly, given the observed ones."""
-        return inference.sample_given(self.program, self._sequences(data), rng=rng)
+        return inference.sample_given(self.compiled, self._sequences(data), rng=rng)
 
     def forecast(
         self, data: Data, steps: int, *, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
     ) -> Forecast:
         """Distributions of the next `steps` slices."""
-        return inference.forecast(self.program, self._sequences(data), steps, quantiles=quantiles)
+        return inference.forecast(self.compiled, self._sequences(data), steps, quantiles=quantiles)
 
     def sample_futures(self, data: Data, steps: int, *, rng: np.random.Generator) -> Sequences:
         """One drawn continuation of each sequence."""
-        return inference.sample_futures(self.program, self._sequences(data), steps, rng=rng)
+        return inference.sample_futures(self.compiled, self._sequences(data), steps, rng=rng)
 
     def filter(self, state: FilterState | None = None) -> Filter:
         """A stream of slices, from its beginning or from a saved state."""
-        return Filter(self.program, state)
+        return Filter(self.compiled, state)
 
     def surprise(self, data: Data) -> Surprise:
         """How unexpected each slice is given its past, and each entry given all others."""
-        return inference.surprise(self.program, self._sequences(data))
+        return inference.surprise(self.compiled, self._sequences(data))
 
     def save(self, path: str | bytes | os.PathLike[str]) -> None:
         """Writes the model to a `*.dspn` file, whole or not at all."""
-        save_network(self.network, path, provenance=self.provenance)
+        save_mixture(self.mixture, path, provenance=self.provenance)
+
+
+def _sizes(network: DynamicNetwork) -> str:
+    template, groups = network.template, len(network.groups)
+    return (
+        f"{template.num_interfaces} interface nodes in {groups} group{'s' if groups > 1 else ''}, "
+        f"{len(template.nodes)} nodes, {template.num_edges} edges"
+    )
 
 
 def load(path: str | bytes | os.PathLike[str]) -> Model:
     """The model in a `*.dspn` file."""
-    found = load_network(path)
+    found = load_mixture(path)
     provenance: dict[str, Any] = dict(found.provenance)
-    return Model(found.network, provenance=provenance)
+    return Model(found.mixture, provenance=provenance)

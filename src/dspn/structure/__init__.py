@@ -1,5 +1,6 @@
 """What a DSPN is: nodes, template and top networks, parameters, validity, and ways to build."""
 
+from dspn.structure.assembly import side_by_side, united
 from dspn.structure.build import (
     Interface,
     factored,
@@ -13,6 +14,7 @@ from dspn.structure.build import (
 from dspn.structure.builder import NetworkBuilder, assemble
 from dspn.structure.dbn import DbnStructure, DbnTables, dbn_schema, from_dbn, random_tables
 from dspn.structure.hmm import from_hmm
+from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
 from dspn.structure.parameters import NetworkParameters, Parameters
@@ -28,6 +30,7 @@ __all__ = [
     "Input",
     "Interface",
     "Leaf",
+    "Mixture",
     "NetworkBuilder",
     "NetworkParameters",
     "Node",
@@ -51,6 +54,8 @@ __all__ = [
     "naive_bayes",
     "product_of_naive_bayes",
     "random_tables",
+    "side_by_side",
+    "united",
     "univariate",
     "unroll",
     "violations",

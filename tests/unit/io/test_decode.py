@@ -11,10 +11,15 @@ from hypothesis import strategies as st
 
 from dspn.errors import ModelFileError
 from dspn.io.container import Contents, pack, unpack
-from dspn.io.decode import LoadedNetwork, decode
+from dspn.io.decode import LoadedMixture, decode
 from dspn.io.encode import encode
 from dspn.sequences import Schema, Variable
-from dspn.structure import DynamicNetwork, Parameters, grouped_network
+from dspn.structure import (
+    DynamicNetwork,
+    Mixture,
+    Parameters,
+    grouped_network,
+)
 
 SCHEMA = Schema(
     (
@@ -35,7 +40,7 @@ def small_network() -> DynamicNetwork:
     return network.with_parameters(own)
 
 
-CONTENTS = encode(small_network(), {"seed": 3, "notes": ["a", {"b": 0.5}]})
+CONTENTS = encode(Mixture.of(small_network()), {"seed": 3, "notes": ["a", {"b": 0.5}]})
 
 
 def changed() -> tuple[dict[str, Any], dict[str, Any]]:
@@ -44,13 +49,13 @@ def changed() -> tuple[dict[str, Any], dict[str, Any]]:
     return {name: array.copy() for name, array in CONTENTS.tensors.items()}, metadata
 
 
-def sealed(tensors: dict[str, Any], metadata: dict[str, Any]) -> LoadedNetwork:
+def sealed(tensors: dict[str, Any], metadata: dict[str, Any]) -> LoadedMixture:
     return decode(unpack(pack(Contents(tensors, metadata))))
 
 
 def test_decode_is_the_inverse_of_encode() -> None:
     loaded = decode(CONTENTS)
-    again = encode(loaded.network, loaded.provenance)
+    again = encode(loaded.mixture, loaded.provenance)
     assert again.metadata == CONTENTS.metadata
     assert again.tensors.keys() == CONTENTS.tensors.keys()
     for name, array in CONTENTS.tensors.items():
@@ -256,8 +261,8 @@ def test_any_metadata_is_a_network_or_refused(path: tuple[Any, ...], value: Any)
         loaded = sealed(tensors, metadata)
     except ModelFileError:
         return
-    assert isinstance(loaded.network, DynamicNetwork)
-    assert pack(encode(loaded.network, loaded.provenance))
+    assert isinstance(loaded.mixture, Mixture)
+    assert pack(encode(loaded.mixture, loaded.provenance))
 
 
 @given(data=st.data())
@@ -280,7 +285,7 @@ def test_any_tensors_are_a_network_or_refused(data: st.DataObject) -> None:
         loaded = sealed(tensors, metadata)
     except ModelFileError:
         return
-    assert isinstance(loaded.network, DynamicNetwork)
+    assert isinstance(loaded.mixture, Mixture)
 
 
 def test_provenance_that_cannot_be_written_again_is_refused() -> None:

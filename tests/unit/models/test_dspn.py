@@ -36,12 +36,12 @@ def drawn(num_sequences: int = 40, seed: int = 0) -> Sequences:
 
 
 def small(**options: object) -> DSPN:
-    return DSPN(**{"growth": GROWTH, "search": SEARCH, "random_state": 0, **options})
+    return DSPN(**{"learner": "paper", "growth": GROWTH, "search": SEARCH, "random_state": 0, **options})
 
 
 def test_growth_and_search_come_near_the_model_that_made_the_data() -> None:
     train, test = drawn(200), drawn(200, 1)
-    fitted = DSPN(max_interfaces=4, search=SEARCH, random_state=0).fit(train)
+    fitted = DSPN(learner="paper", max_interfaces=4, search=SEARCH, random_state=0).fit(train)
     assert fitted.score(test) > TRUTH.log_likelihood(test).mean() - 0.3
     assert fitted.ending_ is Ending.FINISHED
     assert fitted.tried_ == 3 and 0 <= fitted.accepted_ <= 3

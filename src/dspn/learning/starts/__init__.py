@@ -1,6 +1,7 @@
-"""Where learning begins: random parameters, clusters of slices, and nodes split in two."""
+"""Where learning begins: random parameters, clusters, hidden variables, nodes split in two."""
 
 from dspn.learning.starts.clusters import clustered_network
+from dspn.learning.starts.hidden_trees import hidden_tree, shared_mixture
 from dspn.learning.starts.informed import informed_split
 from dspn.learning.starts.random import random_weights, randomised
 from dspn.learning.starts.splitting import interface_use, split_interface, split_interfaces
@@ -8,10 +9,12 @@ from dspn.learning.starts.windows import slice_clusters
 
 __all__ = [
     "clustered_network",
+    "hidden_tree",
     "informed_split",
     "interface_use",
     "random_weights",
     "randomised",
+    "shared_mixture",
     "slice_clusters",
     "split_interface",
     "split_interfaces",

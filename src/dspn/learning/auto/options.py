@@ -1,0 +1,55 @@
+"""How much the automatic learner may do, and within which bounds."""
+
+from dataclasses import dataclass
+from typing import Final, final
+
+from dspn._checks import require_type, whole_number
+from dspn.errors import StructureError
+from dspn.learning.fitting import EmOptions
+from dspn.leaves.base import require_number
+
+WORK_UNIT: Final = 1e9
+_EM: Final = EmOptions(max_steps=40, min_steps=8, tolerance=1e-5, patience=4, single_precision=True)
+_REFIT: Final = EmOptions(max_steps=5, tolerance=1e-7, single_precision=True)
+
+
+@final
+@dataclass(frozen=True)
+class AutoOptions:
+    """The budget of the automatic learner, and the bounds of what it builds.
+
+    `effort` counts work, not time: one unit is 10^9 edges of a template evaluated at a slice in a
+    step of EM, which is of the order of a second. The same effort leads to the same model on every
+    machine. The share `exploration` of it, at most, goes into finding layouts: which variables
+    share an interface. A model has `max_layouts` components at most, and a block of variables
+    `max_members` models that are mixed.
+    """
+
+    effort: float = 100.0
+    exploration: float = 0.4
+    max_interfaces: int = 1024
+    max_layouts: int = 5
+    max_members: int = 4
+    least_weight: float = 0.05
+    patience: int = 12
+    em: EmOptions = _EM
+    refit: EmOptions = _REFIT
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range."""
+        require_number("AutoOptions", "effort", self.effort, least=0, open_end=True)
+        for name in ("exploration", "least_weight"):
+            require_number("AutoOptions", name, getattr(self, name), least=0, open_end=False)
+            if getattr(self, name) > 1:
+                raise StructureError(
+                    f"`{name}` of AutoOptions must be a share, at most 1, but is "
+                    f"{getattr(self, name)!r}."
+                )
+        for name in ("max_interfaces", "max_layouts", "max_members", "patience"):
+            number = whole_number(getattr(self, name), name, StructureError)
+            object.__setattr__(self, name, number)
+        require_type(self.em, EmOptions, "em", StructureError)
+        require_type(self.refit, EmOptions, "refit", StructureError)
+
+
+DEFAULT_AUTO: Final = AutoOptions()

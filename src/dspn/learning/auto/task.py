@@ -1,0 +1,88 @@
+"""What the automatic learner works on: data by block, options, seed and clock."""
+
+from dataclasses import dataclass, field
+from typing import Final, final
+
+import numpy as np
+
+from dspn.learning.auto.candidates import Block
+from dspn.learning.auto.options import WORK_UNIT, AutoOptions
+from dspn.learning.clock import Clock
+from dspn.learning.priors import Priors
+from dspn.sequences import Schema, Sequences
+from dspn.sequences.joining import joined
+from dspn.structure import DynamicNetwork, Root
+
+_STREAM: Final = 5  # of randomness, apart from those of growth, search and refitting
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BlockData:
+    """The training and validation sequences with the variables of one block only."""
+
+    train: Sequences
+    validation: Sequences
+
+    def everything(self) -> Sequences:
+        """Training and validation sequences together."""
+        same = self.train is self.validation
+        return self.train if same else joined([self.train, self.validation])
+
+
+def restricted(data: Sequences, block: Block) -> Sequences:
+    """The sequences with the variables of a block only, in the block's order."""
+    schema = Schema(tuple(data.schema[variable] for variable in block))
+    if schema == data.schema:
+        return data
+    values = np.ascontiguousarray(data.values[:, list(block)])
+    return Sequences.from_codes(values, data.offsets, schema)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class AutoTask:
+    """Data, options, seed and clock of one run; the sets restricted to blocks are made once."""
+
+    train: Sequences
+    validation: Sequences
+    options: AutoOptions
+    priors: Priors | None
+    seed: int
+    root: Root
+    tied: bool
+    num_jobs: int
+    clock: Clock
+    _restricted: dict[Block, BlockData] = field(default_factory=dict)
+
+    @property
+    def schema(self) -> Schema:
+        """The variables of a slice."""
+        return self.train.schema
+
+    def data(self, block: Block) -> BlockData:
+        """The data of a block."""
+        if block not in self._restricted:
+            train = restricted(self.train, block)
+            same = self.train is self.validation
+            validation = train if same else restricted(self.validation, block)
+            self._restricted[block] = BlockData(train, validation)
+        return self._restricted[block]
+
+    def rng(self, number: int) -> np.random.Generator:
+        """The randomness of one try."""
+        return np.random.default_rng([self.seed, _STREAM, number])
+
+    def priors_of(self, concentration: float, size: int) -> Priors:
+        """Priors with `concentration` pseudo-observations for each sum over `size` nodes.
+
+        Priors that are given are not changed.
+        """
+        if self.priors is not None:
+            return self.priors
+        return Priors(sum_pseudo_count=concentration / size)
+
+
+def work_of(network: DynamicNetwork, data: Sequences, steps: int) -> float:
+    """Edges evaluated at slices in so many steps of EM, in units of 10^9."""
+    return network.template.num_edges * data.total_slices * (steps + 1) / WORK_UNIT

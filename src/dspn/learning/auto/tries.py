@@ -1,0 +1,145 @@
+"""One try: a network begun by a move, trained on a block, and scored on the validation set."""
+
+from dataclasses import dataclass
+from typing import Final, final
+
+import numpy as np
+
+from dspn.engine import compile_program, likelihood
+from dspn.engine.flows import expected_flows
+from dspn.learning.auto.candidates import Block, Candidate
+from dspn.learning.auto.recipes import Move, Recipe
+from dspn.learning.auto.task import AutoTask, BlockData, work_of
+from dspn.learning.fitting import EmFit, EmOptions, fit_em
+from dspn.learning.moves import merged_interfaces, pruned, regrown, similar_interfaces
+from dspn.learning.priors import Priors
+from dspn.learning.starts.clusters import clustered_network
+from dspn.learning.starts.hidden_trees import hidden_tree, shared_mixture
+from dspn.learning.starts.informed import informed_split
+from dspn.structure import DynamicNetwork, Parameters
+
+# From this many interface nodes on, transitions that are hardly used are taken away.
+_MANY: Final = 64
+# Slices that an edge must be expected at to stay: after training, and right after a split, when
+# edges are still finding their use.
+_LEAST_FLOW: Final = 0.02
+_LEAST_EARLY_FLOW: Final = 0.05
+_EARLY_STEPS: Final = 2
+# A network this much smaller is taken for the one it was pruned from.
+_WORTH_PRUNING: Final = 0.7
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Try:
+    """A recipe for a block, and the candidate that it starts from."""
+
+    number: int
+    block: Block
+    recipe: Recipe
+    parent: Candidate | None = None
+
+
+def _untied(network: DynamicNetwork, tied: bool) -> DynamicNetwork:
+    if tied:
+        return network
+    own = network.parameters
+    return network.with_parameters(Parameters(own.template, own.top, own.template))
+
+
+def _started(
+    attempt: Try, data: BlockData, task: AutoTask, priors: Priors, rng: np.random.Generator
+) -> DynamicNetwork:
+    """The network that a try trains."""
+    recipe = attempt.recipe
+    if attempt.parent is None:
+        network = clustered_network(
+            data.train, recipe.amount, width=recipe.width, priors=priors, rng=rng, root=task.root
+        )
+        return _untied(network, task.tied)
+    network = attempt.parent.network
+    match recipe.move:
+        case Move.SPLIT:
+            return informed_split(network, data.train, recipe.amount, priors=priors, rng=rng)
+        case Move.SHARED:
+            return shared_mixture(network, data.train, recipe.amount, priors=priors, rng=rng)
+        case Move.TREE:
+            return hidden_tree(network, data.train, recipe.amount, priors=priors, rng=rng)
+        case Move.MERGE:
+            program = compile_program(network, single=task.options.em.single_precision)
+            flows = expected_flows(program, data.train).flows
+            pairs = similar_interfaces(network, flows, recipe.amount).pairs
+            return merged_interfaces(network, pairs) if pairs else network
+        case Move.REGROW:
+            return regrown(network, data.train, recipe.amount)
+        case _:
+            return network
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Trainer:
+    """EM for one try."""
+
+    data: BlockData
+    task: AutoTask
+    priors: Priors
+
+    def trained(self, network: DynamicNetwork, options: EmOptions) -> EmFit:
+        return fit_em(
+            network,
+            self.data.train,
+            validation=self.data.validation,
+            options=options,
+            priors=self.priors,
+            deadline=self.task.clock.is_due,
+        )
+
+    def thinned(self, network: DynamicNetwork, least: float) -> DynamicNetwork:
+        """The network without edges that are hardly used, where there are many."""
+        if network.num_interfaces < _MANY:
+            return network
+        program = compile_program(network, single=self.task.options.em.single_precision)
+        flows = expected_flows(program, self.data.train).flows
+        smaller = pruned(network, flows, least)
+        few = _WORTH_PRUNING * network.template.num_edges
+        return smaller if smaller.template.num_edges <= few else network
+
+
+def attempted(attempt: Try, task: AutoTask) -> Candidate | None:
+    """The candidate that a try leads to; None where time was up before it was trained."""
+    if task.clock.is_due():
+        return None
+    data, recipe = task.data(attempt.block), attempt.recipe
+    options = task.options.em
+    size = recipe.amount if attempt.parent is None else attempt.parent.size
+    if recipe.move is Move.SPLIT:
+        size += recipe.amount
+    priors = task.priors_of(recipe.concentration, size)
+    network = _started(attempt, data, task, priors, task.rng(attempt.number))
+    trainer = _Trainer(data, task, priors)
+    steps, work = 0, 0.0
+    if recipe.move is Move.SPLIT and network.num_interfaces >= _MANY:
+        early = EmOptions(
+            max_steps=_EARLY_STEPS,
+            min_steps=_EARLY_STEPS,
+            single_precision=options.single_precision,
+        )
+        first = trainer.trained(network, early)
+        work += work_of(network, data.train, _EARLY_STEPS + 2)
+        network = trainer.thinned(first.network, _LEAST_EARLY_FLOW)
+    fit = trainer.trained(network, options)
+    steps = len(fit.history) - 1
+    work += work_of(network, data.train, steps)
+    if task.clock.is_due():
+        return None
+    found = trainer.thinned(fit.network, _LEAST_FLOW)
+    return Candidate(
+        attempt.number,
+        attempt.block,
+        found,
+        recipe,
+        likelihood(compile_program(found), data.validation),
+        steps,
+        work,
+    )

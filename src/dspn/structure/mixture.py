@@ -1,0 +1,136 @@
+"""Several whole DSPNs under one root sum."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import final
+
+import numpy as np
+
+from dspn._arrays import Floats, read_only
+from dspn._checks import float_array, require_type
+from dspn.errors import StructureError
+from dspn.sequences import Schema
+from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.parameters import check_distributions
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Mixture:
+    """P(x_1..x_T) = sum_c weights[c] P_c(x_1..x_T), each component a DSPN of its own.
+
+    The root sum is complete, as every component speaks of all variables of all slices. Interface
+    nodes of different components never meet below it, so that identical or disjoint scopes are
+    asked within a component only, and components may have different groups. All share schema and
+    root. A weight may be zero. One component of weight 1 is the paper's case.
+    """
+
+    components: tuple[DynamicNetwork, ...]
+    weights: Floats
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "components", _checked_components(self.components))
+        weights = float_array(self.weights, "weights", StructureError)
+        if weights.shape != (len(self.components),):
+            raise StructureError(
+                f"`weights` must have one number for each of the {len(self.components)} "
+                f"components, but has shape {weights.shape}."
+            )
+        check_distributions(weights, "weights")
+        object.__setattr__(self, "weights", read_only(weights))
+
+    @classmethod
+    def of(cls, network: DynamicNetwork) -> "Mixture":
+        """The network by itself, as a mixture of one."""
+        require_type(network, DynamicNetwork, "network", StructureError)
+        return cls((network,), np.ones(1))
+
+    def __len__(self) -> int:
+        return len(self.components)
+
+    def __iter__(self) -> Iterator[DynamicNetwork]:
+        return iter(self.components)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(
+            f"{weight:.3g} x {network.num_interfaces} interface nodes"
+            for weight, network in zip(self.weights, self.components, strict=True)
+        )
+        return f"Mixture({sizes}; {len(self.schema)} variables, root={self.root.value!r})"
+
+    @property
+    def schema(self) -> Schema:
+        """The variables of a slice."""
+        return self.components[0].schema
+
+    @property
+    def root(self) -> Root:
+        """Which slice carries the root."""
+        return self.components[0].root
+
+    @property
+    def num_interfaces(self) -> int:
+        """Interface nodes of all components together."""
+        return sum(network.num_interfaces for network in self.components)
+
+    @property
+    def interface_offsets(self) -> tuple[int, ...]:
+        """Where the interface nodes of each component begin, component after component."""
+        sizes = (network.num_interfaces for network in self.components[:-1])
+        return tuple(accumulate(sizes, initial=0))
+
+    @property
+    def only(self) -> DynamicNetwork:
+        """The only component; raises where there are several."""
+        if len(self.components) > 1:
+            raise StructureError(
+                f"the model is a mixture of {len(self.components)} components and has no single "
+                "network; take model.components[i]."
+            )
+        return self.components[0]
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """SHA-256 of weights and components; that of the network where there is one."""
+        if len(self.components) == 1:
+            return self.components[0].fingerprint
+        digest = hashlib.sha256(b"mixture")
+        digest.update(self.weights.astype("<f8").tobytes())
+        for network in self.components:
+            digest.update(network.fingerprint)
+        return digest.digest()
+
+
+def _checked_components(components: object) -> tuple[DynamicNetwork, ...]:
+    """The components as a tuple; raises unless they can stand under one root sum."""
+    if isinstance(components, DynamicNetwork) or not hasattr(components, "__iter__"):
+        raise StructureError(
+            f"`components` must be a list of DynamicNetwork, found {type(components).__name__}; "
+            "`Mixture.of` takes a single network."
+        )
+    found: tuple[DynamicNetwork, ...] = tuple(components)
+    if not found:
+        raise StructureError("`components` must hold at least one DynamicNetwork, but is empty.")
+    for index, network in enumerate(found):
+        require_type(network, DynamicNetwork, f"components[{index}]", StructureError)
+        _check_fits(found[0], network, index)
+    return found
+
+
+def _check_fits(first: DynamicNetwork, other: DynamicNetwork, index: int) -> None:
+    """Raises unless a component has the schema and root of the first."""
+    if other.schema != first.schema:
+        raise StructureError(
+            f"`components` must share one schema, but component {index} has the variables "
+            f"{', '.join(other.schema.names)} where component 0 has "
+            f"{', '.join(first.schema.names)}, or other kinds or categories; build all components "
+            "with the same schema."
+        )
+    if other.root != first.root:
+        raise StructureError(
+            f"`components` must share one root, but component {index} has root "
+            f"{other.root.value!r} where component 0 has {first.root.value!r}."
+        )

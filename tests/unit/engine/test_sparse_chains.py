@@ -1,0 +1,307 @@
+"""Chains with sparse transitions: the same answers as dense ones and as the general kernels."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dspn import DynamicNetwork, Model, Schema, Sequences
+from dspn.engine import blocks, chain, compile_program, flows, likelihood, passes, transitions
+from dspn.engine import job as jobs
+from dspn.engine.flows import expected_flows
+from dspn.engine.program import Program
+from dspn.structure import (
+    Input,
+    NetworkParameters,
+    Parameters,
+    Root,
+    Sum,
+    Template,
+    from_hmm,
+    grouped_network,
+)
+from oracles import best_completion, log_likelihood
+from strategies import Floats, as_sequences, hide, schema_of
+
+Pair = tuple[DynamicNetwork, DynamicNetwork]
+
+
+@contextmanager
+def _sparse(fewest: int = 1, share: float = 2.0) -> Iterator[None]:
+    """Every matrix of at least `fewest` nodes and at most a share of edges is sparse."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transitions, "_FEWEST_SPARSE", fewest)
+        patch.setattr(transitions, "_SPARSE_SHARE", share)
+        yield
+
+
+@contextmanager
+def _general() -> Iterator[None]:
+    """No template is taken for a chain."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (passes, flows, chain):
+            patch.setattr(module, "is_chain", lambda program: False)
+        yield
+
+
+def _thinned(network: DynamicNetwork, share: float, rng: np.random.Generator) -> Pair:
+    """The network with about a share of its transitions, and one with zeros for all others.
+
+    Some sums keep a single edge, some weights are zero, and some inputs may be read by nobody.
+    """
+    template, own = network.template, network.parameters.template
+    nodes, sparse, dense = list(template.nodes), [], []
+    for index, node in enumerate(template.nodes):
+        if not isinstance(node, Sum):
+            continue
+        count = len(node.children)
+        first = template.edge_offsets[index]
+        kept = np.ones(count, dtype=bool)
+        if isinstance(template.nodes[node.children[0]], Input):
+            kept = rng.random(count) < share
+            kept[rng.integers(count)] = True
+            nodes[index] = Sum(tuple(np.array(node.children)[kept].tolist()))
+        weights = own.weights[first : first + count] * kept
+        if kept.sum() > 1 and rng.random() < 0.2:
+            weights[rng.choice(np.flatnonzero(kept))] = 0.0
+        weights /= weights.sum()
+        sparse.append(weights[kept])
+        dense.append(weights)
+    thin = Template(template.schema, tuple(nodes), template.outputs)
+
+    def parameters(weights: list[Floats]) -> Parameters:
+        part = NetworkParameters(np.concatenate(weights), own.leaves)
+        return Parameters(part, network.parameters.top, None)
+
+    return (
+        DynamicNetwork(thin, network.top, parameters(sparse), network.root),
+        network.with_parameters(parameters(dense)),
+    )
+
+
+def _case(
+    seed: int, sizes: tuple[int, ...], share: float, kinds: tuple[str, ...], longest: int = 6
+) -> tuple[DynamicNetwork, DynamicNetwork, list[Floats], Sequences]:
+    """A thinned network, its dense equal, and ragged sequences with gaps."""
+    rng = np.random.default_rng(seed)
+    groups: list[list[int]] = [[] for _ in sizes]
+    for variable in range(len(kinds)):
+        groups[variable % len(sizes)].append(variable)
+    root = (Root.FIRST, Root.LAST)[seed % 2]
+    whole = grouped_network(schema_of(kinds), groups, list(sizes), rng=rng, root=root)
+    thin, dense = _thinned(whole, share, rng)
+    lengths = [1, *rng.integers(1, longest + 1, 6).tolist()]
+    drawn = Model(thin).sample(len(lengths), lengths, rng=rng).to_arrays()
+    arrays = [hide(values, rng, (0.0, 0.3, 1.0)[i % 3]) for i, values in enumerate(drawn)]
+    return thin, dense, arrays, as_sequences(thin.schema, arrays)
+
+
+def _parts(program: Program, data: Sequences) -> list[Floats]:
+    """Everything that expected flows are made of, weights of edges first."""
+    found = expected_flows(program, data)
+    own = found.flows
+    return [own.template.weights, own.top.weights, found.log_likelihood, *own.template.leaves]
+
+
+def _only_edges(thin: DynamicNetwork, weights: Floats) -> Floats:
+    """Of the flows of the dense network those of the edges that the thinned one has."""
+    found, first = [], 0
+    for node in thin.template.nodes:
+        if isinstance(node, Sum):
+            positions = {n: p for p, n in enumerate(thin.template.inputs)}
+            group = next(g for g in thin.groups if positions[node.children[0]] in g)
+            own = [positions[child] for child in node.children]
+            found.append(weights[first + np.searchsorted(np.sort(group), own)])
+            first += len(group)
+    return np.concatenate(found)
+
+
+CASES = [
+    (0, (40,), 0.1, ("binary", "ternary")),
+    (1, (70,), 0.03, ("binary", "binary", "binary")),
+    (2, (33, 50), 0.1, ("binary", "ternary", "binary")),
+    (3, (40, 3, 36), 0.15, ("binary", "ternary", "single", "binary")),
+    (4, (40,), 0.1, ("continuous", "binary")),
+    (5, (48, 40), 0.1, ("count", "continuous", "binary")),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_sparse_chains_equal_dense_ones_with_zeros(
+    case: tuple[int, tuple[int, ...], float, tuple[str, ...]],
+) -> None:
+    thin, dense, _, data = _case(*case)
+    sparse, full = compile_program(thin), compile_program(dense)
+    assert sparse.template.transitions is not None and full.template.transitions is not None
+    large = [size >= 32 for size in case[1]]
+    assert sparse.template.transitions.is_sparse.tolist() == large
+    with _sparse(fewest=10_000):
+        full = compile_program(dense)
+    assert full.template.transitions is not None
+    assert not full.template.transitions.is_sparse.any()
+    np.testing.assert_allclose(likelihood(sparse, data), likelihood(full, data), rtol=1e-12)
+    found, expected = _parts(sparse, data), _parts(full, data)
+    expected[0] = _only_edges(thin, expected[0])
+    for own, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-12, atol=1e-13)
+    best, same = passes.best_choices(sparse, data), passes.best_choices(full, data)
+    np.testing.assert_allclose(best[1], same[1], rtol=1e-12)
+    np.testing.assert_array_equal(best[0].interfaces, same[0].interfaces)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from([(1,), (3,), (9,), (17,), (2, 5), (9, 1, 3)]),
+    st.sampled_from([0.0, 0.2, 0.5]),
+    st.booleans(),
+)
+def test_sparse_chains_agree_with_enumeration_and_general_kernels(
+    seed: int, sizes: tuple[int, ...], share: float, mixed: bool
+) -> None:
+    kinds = ("binary", "ternary", "single" if mixed else "binary")
+    thin, _, arrays, data = _case(seed, sizes, share, kinds, longest=4)
+    with _sparse(fewest=3 if mixed else 1):
+        program = compile_program(thin)
+    assert program.template.transitions is not None
+    expected = [log_likelihood(thin, values) for values in arrays]
+    np.testing.assert_allclose(likelihood(program, data), expected, rtol=1e-10, atol=1e-13)
+    completed = [best_completion(thin, values) for values in arrays]
+    np.testing.assert_allclose(passes.best_choices(program, data)[1], np.log(completed), rtol=1e-9)
+    found = _parts(program, data)
+    with _general():
+        general = _parts(program, data)
+    for own, other in zip(found, general, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-10, atol=1e-12)
+
+
+def test_sums_that_outputs_share_add_up_their_flows() -> None:
+    thin, _, _, data = _case(7, (40,), 0.1, ("binary", "ternary"))
+    template = thin.template
+    sums = [i for i, node in enumerate(template.nodes) if isinstance(node, Sum)]
+    nodes = [
+        type(node)(tuple(sums[0] if child == sums[1] else child for child in node.children))
+        if hasattr(node, "children") and sums[1] in node.children
+        else node
+        for node in template.nodes
+    ]
+    shared = Template(template.schema, tuple(nodes), template.outputs)
+    network = DynamicNetwork(shared, thin.top, thin.parameters, thin.root)
+    program = compile_program(network)
+    assert program.template.transitions is not None
+    found = _parts(program, data)
+    with _general():
+        for own, other in zip(found, _parts(program, data), strict=True):
+            np.testing.assert_allclose(own, other, rtol=1e-10, atol=1e-12)
+
+
+def _two_chains(states: int) -> tuple[DynamicNetwork, Schema]:
+    """Two chains that never meet, one for each value of the variable."""
+    schema = schema_of(("binary",))
+    rows = np.repeat([[0.999, 0.001], [0.001, 0.999]], states // 2, axis=0)
+    steps = np.roll(np.eye(states // 2), 1, axis=1) * 0.5 + np.eye(states // 2) * 0.5
+    network = from_hmm(
+        np.full(states, 1 / states), np.kron(np.eye(2), steps), {"x0": rows}, schema=schema
+    )
+    kept = np.kron(np.eye(2), steps) > 0
+    # `from_hmm` keeps edges of weight zero; here they are left out.
+    nodes, weights = list(network.template.nodes), []
+    for index, node in enumerate(network.template.nodes):
+        if isinstance(node, Sum):
+            first = network.template.edge_offsets[index]
+            own = network.parameters.template.weights[first : first + len(node.children)]
+            nodes[index] = Sum(tuple(np.array(node.children)[own > 0].tolist()))
+            weights.append(own[own > 0])
+    assert sum(map(len, weights)) == kept.sum()
+    part = NetworkParameters(np.concatenate(weights), network.parameters.template.leaves)
+    template = Template(schema, tuple(nodes), network.template.outputs)
+    parameters = Parameters(part, network.parameters.top, None)
+    return DynamicNetwork(template, network.top, parameters, network.root), schema
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_what_underflows_in_a_sparse_chain_is_made_good(single: bool) -> None:
+    network, schema = _two_chains(32)
+    turning = np.repeat([[0.0], [1.0]], [300, 400], axis=0)
+    plain = np.repeat([[0.0], [1.0]], [3, 2], axis=0)
+    data = as_sequences(schema, [turning, plain, turning, plain])
+    program = compile_program(network, single=single)
+    assert program.template.transitions is not None
+    assert program.template.transitions.is_sparse.all()
+    found = _parts(program, data)
+    with _general():
+        expected = _parts(compile_program(network), data)
+    np.testing.assert_allclose(likelihood(program, data), expected[2], rtol=1e-10)
+    for own, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_single_precision_of_sparse_chains_is_near_double(seed: int) -> None:
+    sizes = ((40,), (33, 50), (64, 5))[seed % 3]
+    kinds = ("binary", "ternary", "binary")
+    thin, _, _, data = _case(seed, sizes, 0.1, kinds, longest=30)
+    single = compile_program(thin, single=True)
+    found, expected = _parts(single, data), _parts(single.double, data)
+    for own, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(own, other, rtol=2e-5, atol=2e-7)
+    assert not np.array_equal(found[0], expected[0])
+    np.testing.assert_allclose(likelihood(single, data), expected[2], rtol=2e-6, atol=1e-7)
+
+
+def test_values_far_apart_do_not_end_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    thin, _, _, data = _case(1, (70,), 0.03, ("binary",) * 6, longest=40)
+    leaves = tuple(
+        np.where(rows < 0.5, 1e-5, 1 - 1e-5) for rows in thin.parameters.template.leaves
+    )
+    part = NetworkParameters(thin.parameters.template.weights, leaves)
+    network = thin.with_parameters(Parameters(part, thin.parameters.top, None))
+    data = Model(network).sample(20, 40, rng=np.random.default_rng(0))
+    expected = _parts(compile_program(network), data)
+
+    def never(self: object) -> None:
+        raise AssertionError("the flows were found in double precision")
+
+    monkeypatch.setattr(flows._Worker, "_double", property(never))
+    found = _parts(compile_program(network, single=True), data)
+    for own, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(own, other, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_results_of_sparse_chains_do_not_depend_on_threads_or_blocks(
+    single: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thin, _, _, _ = _case(2, (33, 50), 0.1, ("binary", "ternary", "binary"))
+    rng = np.random.default_rng(3)
+    data = Model(thin).sample(300, rng.integers(1, 20, 300).tolist(), rng=rng)
+    program = compile_program(thin, single=single)
+    monkeypatch.setenv("DSPN_NUM_THREADS", "1")
+    values, one = likelihood(program, data), _parts(program, data)
+    order = rng.permutation(300)
+    np.testing.assert_array_equal(likelihood(program, data[order]), values[order])
+    monkeypatch.setenv("DSPN_NUM_THREADS", "2")
+    np.testing.assert_array_equal(likelihood(program, data), values)
+    for own, other in zip(_parts(program, data), one, strict=True):
+        np.testing.assert_array_equal(own, other)
+    monkeypatch.setattr(jobs, "blocks", lambda data, root, lanes=2: blocks.blocks(data, root, 5))
+    np.testing.assert_array_equal(likelihood(program, data), values)
+
+
+def test_a_bottom_network_of_its_own_is_run_with_its_own_weights() -> None:
+    thin, _, _, data = _case(4, (40,), 0.1, ("binary", "ternary"))
+    rng = np.random.default_rng(0)
+    own = thin.parameters.template
+    leaves = tuple(rng.dirichlet(np.ones(rows.shape[1]), len(rows)) for rows in own.leaves)
+    parameters = Parameters(own, thin.parameters.top, NetworkParameters(own.weights, leaves))
+    network = thin.with_parameters(parameters)
+    program = compile_program(network)
+    expected = [log_likelihood(network, values) for values in data.to_arrays()]
+    np.testing.assert_allclose(likelihood(program, data), expected, rtol=1e-10, atol=1e-13)
+    found = _parts(program, data)
+    with _general():
+        for mine, theirs in zip(found, _parts(program, data), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-10, atol=1e-12)
