@@ -6,7 +6,7 @@ each is used. A node that only stands for another one costs time and takes data 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import final
 
 import numpy as np
 
@@ -27,9 +27,6 @@ from dspn.structure import (
 )
 from dspn.structure.nodes import children_of
 
-_NOBODY: Final = -1
-_SEVERAL: Final = -2
-
 Pair = tuple[int, int]
 
 
@@ -43,39 +40,15 @@ class _Counterpart:
     share: float
 
 
-def _owners(shapes: Shapes, template: Template, partner: Mapping[int, int]) -> list[int]:
-    """The one position whose output a node stands below, merged ones being one, or `_SEVERAL`."""
-    owners = [_NOBODY] * len(template.nodes)
-
-    def claim(node: int, owner: int) -> None:
-        owners[node] = owner if owners[node] in (_NOBODY, owner) else _SEVERAL
-
-    for position, output in enumerate(template.outputs):
-        claim(output, partner.get(position, position))
-    for index in reversed(template.order):
-        if owners[index] != _NOBODY and index not in shapes.transitions:
-            for child in children_of(template.nodes[index]):
-                claim(child, owners[index])
-    return owners
-
-
-def _counterparts(
-    shapes: Shapes, template: Template, pairs: Sequence[Pair], shares: Floats
-) -> list[_Counterpart]:
-    """Places of the outputs that stay and of those that go, where both are of one shape.
-
-    A node that other outputs have as well has none: it stays as it is.
-    """
-    owners = _owners(shapes, template, {removed: kept for kept, removed in pairs})
+def _counterparts(shapes: Shapes, pairs: Sequence[Pair], shares: Floats) -> list[_Counterpart]:
+    """Leaves and sums of the outputs that stay and of those that go, where both have one shape."""
     found: list[_Counterpart] = []
     for (kept, removed), share in zip(pairs, shares.tolist(), strict=True):
         shape, places = shapes.shape(kept)
         other, given = shapes.shape(removed)
         if shape == other:
             found.extend(
-                _Counterpart(one, two, share)
-                for one, two in zip(places, given, strict=True)
-                if one != two and owners[one] == kept
+                _Counterpart(one, two, share) for one, two in zip(places, given, strict=True)
             )
     return found
 
@@ -104,8 +77,8 @@ def _shared_edges(
             for node in (own.kept, own.removed)
         )
         factor[mine] = own.share
-        # Transitions have the inputs that either has; other sums match child by child.
-        child = edges.child[theirs if own.kept in shapes.transitions else mine]
+        # A choice has the children that either has; other sums match child by child.
+        child = edges.child[theirs if own.kept in shapes.choices else mine]
         parts.append(SumEdges(theirs, np.full(theirs.size, own.kept), child))
         shares.append(np.full(theirs.size, 1.0 - own.share))
     return SumEdges.together(parts), np.concatenate(shares)
@@ -145,15 +118,16 @@ def merged_interfaces(
 
     Every edge to input b leads to input a instead, and weights of edges that then lead from one sum
     to one input add up. Where the outputs of a and b have the same shape, the leaves and sums of a
-    that no other output has become averages of both, weighted by `weights`: expected visits of each
-    interface node, such as those of `interface_use`, or equal ones; a transition has the inputs of
-    either. In all other cases the output of a stays as it is. The order of positions is kept.
+    become averages of both, weighted by `weights`: expected visits of each interface node, such as
+    those of `interface_use`, or equal ones; a transition has the inputs of either. Nodes that other
+    outputs have as well stay as they are, and so does a where the shapes differ. The order of
+    positions is kept.
     """
     require_type(network, DynamicNetwork, "network", StructureError)
     chosen = _checked_pairs(network, pairs)
     template, top, old = network.template, network.top, network.parameters
     shapes = Shapes(network)
-    found = _counterparts(shapes, template, chosen, _shares(network, chosen, weights))
+    found = _counterparts(shapes, chosen, _shares(network, chosen, weights))
     leaves = [own for own in found if isinstance(template.nodes[own.kept], Leaf)]
     sums = [own for own in found if isinstance(template.nodes[own.kept], Sum)]
     replaced, replaced_top = _replaced(template, chosen), _replaced(top, chosen)

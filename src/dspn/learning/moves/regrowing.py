@@ -11,7 +11,7 @@ from dspn._checks import require_type, whole_number
 from dspn.engine import Program, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.inference import interface_posteriors
-from dspn.learning.moves._shapes import sums_of_inputs
+from dspn.learning.moves._shapes import sums_of
 from dspn.sequences import Sequences
 from dspn.structure import (
     DynamicNetwork,
@@ -52,7 +52,7 @@ def transitions(template: Template) -> dict[int, int]:
 
     An output is plain where it is a product of one sum of inputs and of nodes without inputs below.
     """
-    sums = sums_of_inputs(template)
+    sums = sums_of(template, template.inputs)
     nodes = tuple(Product(()) if isinstance(node, Leaf) else node for node in template.nodes)
     reads = network_scopes(nodes, template.order, [1] * template.num_interfaces)
     found: dict[int, int] = {}

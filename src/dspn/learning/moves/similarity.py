@@ -29,23 +29,26 @@ class SimilarInterfaces(NamedTuple):
     losses: tuple[float, ...]
 
 
-def _place_counts(network: DynamicNetwork, flows: NetworkFlows, nodes: Sequence[int]) -> Floats:
-    """Expected counts of the children of sums at one place, (members, children or inputs)."""
-    template = network.template
-    below = [children_of(template.nodes[node]) for node in nodes]
-    inputs = set(template.inputs)
-    is_transition = all(inputs.issuperset(own) for own in below)
-    counts = np.zeros((len(nodes), len(template.nodes) if is_transition else len(below[0])))
-    for row, (node, own) in enumerate(zip(nodes, below, strict=True)):
-        start = template.edge_offsets[node]
-        columns = list(own) if is_transition else list(range(len(own)))
-        counts[row, columns] = flows.weights[start : start + len(own)]
-    return counts[:, counts.any(axis=0)]
+def _place_counts(shapes: Shapes, flows: NetworkFlows, nodes: Sequence[int]) -> Floats:
+    """Expected counts of the children of the sums at one place, (members, children)."""
+    template = shapes.network.template
+    below = [np.array(children_of(template.nodes[node])) for node in nodes]
+    widths = np.array([own.size for own in below])
+    starts = np.array([template.edge_offsets[node] for node in nodes])
+    within = np.concatenate([np.arange(width) for width in widths])
+    column = within
+    if nodes[0] in shapes.choices:
+        column = np.unique(np.concatenate(below), return_inverse=True)[1]
+    counts = np.zeros((len(nodes), int(column.max()) + 1))
+    counts[np.repeat(np.arange(len(nodes)), widths), column] = flows.weights[
+        np.repeat(starts, widths) + within
+    ]
+    return counts
 
 
-def _losses(network: DynamicNetwork, flows: NetworkFlows, alike: Alike) -> Floats:
+def _losses(shapes: Shapes, flows: NetworkFlows, alike: Alike) -> Floats:
     """What merging each two of the members may lose, (members, members); upper triangle."""
-    template = network.template
+    template = shapes.network.template
     row_of = {node: row for bank in template.banks for row, node in enumerate(bank.nodes)}
     losses = np.zeros((len(alike.positions), len(alike.positions)))
     tables: list[Floats] = []
@@ -58,7 +61,7 @@ def _losses(network: DynamicNetwork, flows: NetworkFlows, alike: Alike) -> Float
             else:
                 losses += leaf_losses(first.family, statistics)
         else:
-            tables.append(_place_counts(network, flows, place))
+            tables.append(_place_counts(shapes, flows, place))
     return losses + count_losses(tables) if tables else losses
 
 
@@ -70,19 +73,20 @@ def similar_interfaces(
     The loss is the fall of the expected log-likelihood of what happens at the visits of the two:
     values at leaves, and choices of sums, the nodes of the next slice among them, when one
     distribution has to fit the visits of both. `flows` are the expected flows on the training set.
-    Outputs of different shapes are not compared.
+    Outputs of different shapes are not compared; nodes that outputs share cost nothing.
     """
     require_type(network, DynamicNetwork, "network", StructureError)
     checked_flows(network, flows)
     wanted = whole_number(count, "count", StructureError)
     own = flows.template if flows.bottom is None else flows.template + flows.bottom
+    shapes = Shapes(network)
     one, other, loss = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
-    for alike in Shapes(network).alike():
+    for alike in shapes.alike():
         rows, columns = np.triu_indices(len(alike.positions), 1)
         positions = np.array(alike.positions)
         one.append(positions[rows])
         other.append(positions[columns])
-        loss.append(_losses(network, own, alike)[rows, columns])
+        loss.append(_losses(shapes, own, alike)[rows, columns])
     found = _disjoint(np.concatenate(one), np.concatenate(other), np.concatenate(loss), wanted)
     visits = _visits(network, flows)
     pairs = tuple((b, a) if visits[b] > visits[a] else (a, b) for a, b, _ in found)

@@ -110,20 +110,36 @@ def test_pruned_transitions_have_the_inputs_of_either() -> None:
         assert inputs(merged, new) == expected
 
 
-def test_leaf_that_other_outputs_share_stays_as_it_is() -> None:
+def shared_leaves(widths: tuple[int, ...]) -> DynamicNetwork:
+    """Outputs that mix the same three leaves, of which each has the first few."""
     schema = Schema((Variable.binary("a"),))
     builder = NetworkBuilder(schema)
-    inputs = builder.inputs(3)
-    common, own = builder.leaf("a", [0.9, 0.1]), builder.leaf("a", [0.2, 0.8])
-    outputs = [
-        builder.product([leaf, builder.sum(inputs, [0.5, 0.25, 0.25])])
-        for leaf in (common, own, common)
-    ]
-    network = assemble(builder.template(outputs), mixture_top(schema, [0.2, 0.3, 0.5]))
-    (rows,) = merged_interfaces(network, [(0, 1)]).parameters.template.leaves
-    np.testing.assert_array_equal(rows, [[0.9, 0.1]])
-    (rows,) = merged_interfaces(network, [(1, 0)]).parameters.template.leaves
-    np.testing.assert_allclose(sorted(rows[:, 0]), [0.55, 0.9], rtol=1e-12)
+    inputs = builder.inputs(len(widths))
+    leaves = [builder.leaf("a", row) for row in ([0.9, 0.1], [0.4, 0.6], [0.3, 0.7])]
+    outputs = []
+    for number, width in enumerate(widths):
+        mixture = builder.sum(leaves[:width], np.arange(1, width + 1) / np.arange(width + 1).sum())
+        start = np.roll(np.arange(1.0, len(widths) + 1), number)
+        outputs.append(builder.product([mixture, builder.sum(inputs, start / start.sum())]))
+    top = mixture_top(schema, np.full(len(widths), 1 / len(widths)))
+    return assemble(builder.template(outputs), top)
+
+
+def test_leaves_that_outputs_share_stay_and_are_chosen_by_the_average() -> None:
+    network = shared_leaves((3, 2, 3))
+    merged = merged_interfaces(network, [(0, 1)], weights=np.array([3.0, 1.0, 0.0]))
+    np.testing.assert_array_equal(
+        merged.parameters.template.leaves[0], network.parameters.template.leaves[0]
+    )
+    template = merged.template
+    mixture = template.nodes[template.outputs[0]].children[0]  # type: ignore[union-attr]
+    start = template.edge_offsets[mixture]
+    expected = 0.75 * np.array([1, 2, 3]) / 6 + 0.25 * np.array([1, 2, 0]) / 3
+    np.testing.assert_allclose(
+        merged.parameters.template.weights[start : start + 3], expected, rtol=1e-12
+    )
+    found = similar_interfaces(network, flows_of(network), 1)
+    assert found.pairs in (((0, 2),), ((2, 0),))
 
 
 def test_outputs_of_different_shapes_keep_the_first() -> None:
