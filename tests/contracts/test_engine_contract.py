@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from dspn import DynamicNetwork, Model, Schema, Sequences, Variable
-from dspn.engine import arithmetic, blocks, chain, compile_program, flows, likelihood, passes
+from dspn.engine import (
+    arithmetic,
+    blocks,
+    chain,
+    compile_program,
+    flows,
+    likelihood,
+    passes,
+    transitions,
+)
 from dspn.engine import job as jobs
 from dspn.engine.flows import expected_flows
 from dspn.leaves import Categorical
@@ -63,6 +72,16 @@ def _single_precision(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(chain, "_FEWEST_SINGLE", 1)
 
 
+def _sparse_chains(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(transitions, "_FEWEST_SPARSE", 1)
+    patch.setattr(transitions, "_SPARSE_SHARE", 2.0)
+
+
+def _sparse_single(patch: pytest.MonkeyPatch) -> None:
+    _sparse_chains(patch)
+    _single_precision(patch)
+
+
 PATHS: dict[str, Patch] = {
     "plain": _one_thread,
     "threads": _many_threads,
@@ -72,6 +91,8 @@ PATHS: dict[str, Patch] = {
     "no distinct slices": _no_distinct_slices,
     "log space": _always_doubtful,
     "single precision": _single_precision,
+    "sparse chains": _sparse_chains,
+    "sparse chains in single precision": _sparse_single,
 }
 CASES = [*range(24), 61, 77, 102]
 
@@ -107,7 +128,7 @@ def _cases() -> list[tuple[DynamicNetwork, list[np.ndarray], Sequences]]:
 
 
 def _tolerance(path: str) -> float:
-    return 2e-6 if path == "single precision" else 1e-9
+    return 2e-6 if path.endswith("single precision") else 1e-9
 
 
 def test_likelihood_agrees_with_enumeration(path: str) -> None:

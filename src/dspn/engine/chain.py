@@ -1,6 +1,5 @@
 """Chains: templates whose mix part is a coefficient times a matrix product (`kernels.chain`)."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple, cast, final
@@ -9,13 +8,16 @@ import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn.engine.arithmetic import Arithmetic, Linear, new_state
-from dspn.engine.blocks import Block, Segment
+from dspn.engine.blocks import Block, Segment, segments
+from dspn.engine.chain_matrix import chain_matrix
 from dspn.engine.coding import Codes
 from dspn.engine.job import Given, Job
-from dspn.engine.kernels import chain, products
-from dspn.engine.kernels.tile import VECTOR, VECTOR_SINGLE
+from dspn.engine.kernels import chain, chain_best, products
+from dspn.engine.kernels.chain_downward import LEAST_MASS
+from dspn.engine.kernels.vectors import VECTOR, VECTOR_SINGLE
 from dspn.engine.program import Program, Weights
-from dspn.engine.records import ChainShape, ChainState, LeafTables, State
+from dspn.engine.records import ChainMatrix, ChainShape, ChainState, LeafTables, State
+from dspn.engine.transitions import Transitions
 from dspn.engine.underflow import underflows
 
 # Coefficients that cannot get smaller than this need no rescaling of their own.
@@ -23,19 +25,27 @@ _SMALL: Final = 1e-30
 _SMALL_SINGLE: Final = 1e-10
 # Smaller groups than this are no faster in single precision.
 _FEWEST_SINGLE: Final = VECTOR_SINGLE
-# In single precision a mass below this may lack what underflowed.
-_LEAST_MASS_SINGLE: Final = 1e-25
+# In single precision flows are found with this floor, and a mass below the second number may owe
+# too much to it; see `engine.passes`.
+_FLOOR_SINGLE: Final = 1e-34
+_LEAST_MASS_SINGLE: Final = 1e-18
 
 Real = type[np.float64]
 DOUBLE: Final[Real] = np.float64
 SINGLE: Final = cast(Real, np.float32)  # kernels take either, and types cannot say so
-_NO_STORES: Final = {real: np.empty((0, 0, 0), real) for real in (DOUBLE, SINGLE)}
+NO_STORES: Final = {real: np.empty((0, 0, 0), real) for real in (DOUBLE, SINGLE)}
 
 
 def _runs_single(program: Program) -> bool:
     """Whether a chain is run in single precision, which small groups would only be padded for."""
     sizes = np.diff(program.template.mix_part.operations.group_start)
     return program.single and int(sizes.max()) >= _FEWEST_SINGLE
+
+
+def full_vectors(count: int, dtype: Real) -> int:
+    """The count rounded up to full vectors of the kernels."""
+    vector = VECTOR if dtype is DOUBLE else VECTOR_SINGLE
+    return -(-count // vector) * vector
 
 
 def _is_lost(values: Floats, dtype: Real) -> bool:
@@ -47,7 +57,13 @@ def _is_lost(values: Floats, dtype: Real) -> bool:
 
 def is_chain(program: Program) -> bool:
     """Whether each output is one coefficient times one sum over its own group's inputs."""
-    return bool(program.template.mix_part.operations.diagonal)
+    return program.template.transitions is not None
+
+
+def runs_sparse(program: Program) -> bool:
+    """Whether a program is a chain with a sparse matrix."""
+    transitions = program.template.transitions
+    return transitions is not None and bool(transitions.is_sparse.any())
 
 
 class ChainGiven(NamedTuple):
@@ -93,9 +109,17 @@ class Chain:
     @cached_property
     def shape(self) -> ChainShape:
         """Columns and matrices of the groups."""
+        is_sparse = self.transitions.is_sparse
         column = np.concatenate([[0], np.cumsum(self.sizes)])
-        start = np.concatenate([[0], np.cumsum(self.sizes**2)])[:-1]
-        return ChainShape(int(column[-1]), column, start)
+        start = np.concatenate([[0], np.cumsum(np.where(is_sparse, 0, self.sizes**2))])
+        return ChainShape(int(column[-1]), column, start, is_sparse.astype(np.int64))
+
+    @property
+    def transitions(self) -> Transitions:
+        """The edges of the mix part."""
+        found = self.program.template.transitions
+        assert found is not None
+        return found
 
     @cached_property
     def columns(self) -> Ints:
@@ -108,28 +132,33 @@ class Chain:
         return np.concatenate(own)
 
     @cached_property
+    def _ranges(self) -> list[tuple[slice, slice]]:
+        """Input rows and columns of each group."""
+        starts = self.program.template.mix_part.operations.group_start.tolist()
+        first = self.shape.column.tolist()
+        return [
+            (slice(begin, end), slice(column, column + end - begin))
+            for begin, end, column in zip(starts[:-1], starts[1:], first[:-1], strict=True)
+        ]
+
+    @property
     def loads(self) -> Ints:
         """The coefficient of each output row."""
-        operations = self.program.template.mix_part.operations
-        return operations.op_child[::2] - operations.num_inputs
+        return self.transitions.loads
 
     def matrix(
-        self, weights: Weights, *, transposed: bool, padding: float = 0.0, dtype: Real = DOUBLE
-    ) -> Floats:
-        """The matrices of all groups, padded and flat.
-
-        Rows are inputs, so that a slice is v W; when transposed, rows are outputs.
-        """
-        operations = self.program.template.mix_part.operations
-        pieces = []
-        for group, size in enumerate(self.sizes):
-            count = int(operations.mix_size[group])
-            start = int(operations.mix_start[group])
-            own = weights.mix[start : start + count * count].reshape(count, count)
-            padded = np.full((size, size), padding, dtype)
-            padded[:count, :count] = own if transposed else own.T
-            pieces.append(padded.ravel())
-        return np.concatenate(pieces)
+        self, weights: Weights, *, transposed: bool, padding: float, dtype: Real
+    ) -> ChainMatrix:
+        """The matrices of all groups; see `chain_matrix`."""
+        return chain_matrix(
+            self.shape,
+            self.transitions,
+            self.columns,
+            weights,
+            transposed=transposed,
+            padding=padding,
+            dtype=dtype,
+        )
 
     def expanded(self, given: Given, padding: float, dtype: Real = DOUBLE) -> ChainGiven:
         """Coefficients of every slice in the padded columns of its outputs."""
@@ -235,27 +264,34 @@ class Chain:
 
     def start(self, width: int, value: float, padding: float, dtype: Real = DOUBLE) -> ChainState:
         """The state below position 0, with every input at `value`."""
-        rows = -(-width // VECTOR) * VECTOR
-        v = np.full((rows, self.shape.width), padding, dtype)
-        v[:width, self.columns] = value
+        row = np.full(self.shape.width, padding, dtype)
+        row[self.columns] = value
+        v = np.full((full_vectors(width, dtype), self.shape.width), padding, dtype)
+        v[:width] = row
         groups = self.program.num_groups
         return ChainState(v, np.zeros((groups, width), dtype=np.int64), np.zeros(width))
 
     def vectors(self, state: ChainState, width: int) -> Floats:
         """Interface vectors as (interfaces, lanes)."""
-        rows = state.v[:width, self.columns]
-        return np.ascontiguousarray(rows.T, dtype=np.float64)
+        out = np.empty((self.program.num_interfaces, width))
+        for rows, columns in self._ranges:
+            out[rows] = state.v[:width, columns].T
+        return out
 
     def with_vectors(self, state: ChainState, v: Floats) -> None:
         """Writes interface vectors (interfaces, lanes) into a state."""
-        state.v[: v.shape[1], self.columns] = v.T
+        for rows, columns in self._ranges:
+            state.v[: v.shape[1], columns] = v[rows].T
 
 
 @final
 class ChainRun:
-    """A job of a chain in one arithmetic: its matrices, and its coefficients by segment."""
+    """A job of a chain in one arithmetic: its matrices, and its coefficients by segment.
 
-    def __init__(self, job: Job, arithmetic: Arithmetic) -> None:
+    For flows in single precision, every value of an upward pass has a floor.
+    """
+
+    def __init__(self, job: Job, arithmetic: Arithmetic, *, for_flows: bool = False) -> None:
         self.job = job
         self.arithmetic = arithmetic
         self.chain = job.program.kept("chain", lambda: Chain(job.program))
@@ -263,7 +299,8 @@ class ChainRun:
         self.single = _runs_single(job.program) and arithmetic == Linear()
         self.dtype = SINGLE if self.single else DOUBLE
         self.rescale_every = 2 if self.single else 8
-        self.least_mass = _LEAST_MASS_SINGLE if self.single else chain.LEAST_MASS
+        self.least_mass = _LEAST_MASS_SINGLE if self.single else LEAST_MASS
+        self.has_floor = for_flows and self.single
         self._shared: dict[bool, ChainGiven] = {}
 
     def prepare(self, *, transposed: bool = False) -> None:
@@ -289,10 +326,10 @@ class ChainRun:
                     job, self.arithmetic, bottom, numbers, every, self.dtype
                 )
 
-    def matrix(self, bottom: bool, *, transposed: bool) -> Floats:
+    def matrix(self, bottom: bool, *, transposed: bool) -> ChainMatrix:
         """Matrices of the bottom network or of the template."""
 
-        def make() -> Floats:
+        def make() -> ChainMatrix:
             weights = self.arithmetic.weights(self.job.program, bottom).mix_part
             return self.chain.matrix(
                 weights, transposed=transposed, padding=self.padding, dtype=self.dtype
@@ -315,6 +352,14 @@ class ChainRun:
         given = job.given(self.arithmetic, block, segment)
         return self.chain.expanded(given, self.padding, self.dtype)
 
+    def kept_segments(self, block: Block) -> list[Segment]:
+        """Segments whose vectors, and coefficients and posteriors by place, stay within a size."""
+        rows = 1 if self.job.numbers.size else 3
+        floats = rows * self.chain.shape.width // (2 if self.single else 1)
+        if not self.job.coding.is_complete:
+            floats += self.job.program.template.slice_part.operations.num_loads
+        return segments(block, floats, untied=self.job.program.untied)
+
     def shared(self, bottom: bool) -> ChainGiven:
         """Coefficients of all distinct slices."""
         return self._shared[bottom]
@@ -334,7 +379,7 @@ class ChainRun:
     ) -> bool:
         """Moves the state up through a segment; returns whether a coefficient lost an entry."""
         if store is None:
-            store = _NO_STORES[self.dtype]
+            store = NO_STORES[self.dtype]
         matrix = self.matrix(segment.bottom, transposed=False)
         batch = block.batch(self.job.numbers)
         shape = self.chain.shape
@@ -351,11 +396,13 @@ class ChainRun:
                 segment.p1,
                 state,
                 store,
-                self.arithmetic.floor,
+                _FLOOR_SINGLE if self.has_floor else self.arithmetic.floor,
                 self.rescale_every,
             )
+            # What underflowed under a floor is less than the floor.
+            lossy = lossy and not self.has_floor
         else:
-            chain.chain_best_upward(
+            chain_best.chain_best_upward(
                 shape, matrix, given.values, batch, segment.p0, segment.p1, state, store
             )
         return given.lossy or lossy
@@ -375,45 +422,3 @@ class ChainRun:
         for segment in self.job.segments(block, keep_flows=False):
             lossy = self.upward(block, segment, self.given(block, segment), state) or lossy
         return self.to_state(state, block.width), lossy
-
-
-@final
-class ChainAscent:
-    """An upward pass of a chain that remembers the state below every segment.
-
-    From there each segment can be run again on the way down.
-    """
-
-    def __init__(self, run: ChainRun, block: Block) -> None:
-        self.run = run
-        self.block = block
-        self.segments = run.job.segments(block, keep_flows=True)
-        self.below: list[ChainState] = []
-        self.lossy = False
-        # A single segment is kept as it is climbed; of several, each is climbed again going down.
-        one = len(self.segments) == 1
-        self._only = self._new_store(self.segments[0]) if one else _NO_STORES[run.dtype]
-        state = run.start(block.width)
-        for segment in self.segments:
-            self.below.append(state.copy())
-            self._given = run.given(block, segment)
-            self.lossy = run.upward(block, segment, self._given, state, self._only) or self.lossy
-        top = run.arithmetic.top(run.job.program, run.to_state(state, block.width))
-        self.log_values, self.top_values = top.log_value, top.rows
-        self.lossy = self.lossy or top.lossy
-
-    def _new_store(self, segment: Segment) -> Floats:
-        rows = -(-self.block.width // VECTOR) * VECTOR
-        shape = (segment.length + 1, rows, self.run.chain.shape.width)
-        return np.zeros(shape, self.run.dtype)
-
-    def from_the_top(self) -> Iterator[tuple[Segment, ChainGiven, Floats]]:
-        """Segments from the topmost down, with coefficients and the vectors around positions."""
-        for segment, below in zip(reversed(self.segments), reversed(self.below), strict=True):
-            topmost = segment is self.segments[-1]
-            given = self._given if topmost else self.run.given(self.block, segment)
-            store = self._only
-            if not store.size:
-                store = self._new_store(segment)
-                self.run.upward(self.block, segment, given, below.copy(), store)
-            yield segment, given, store

@@ -7,9 +7,11 @@ import numpy as np
 from dspn._arrays import Floats, Ints
 from dspn.engine.arithmetic import Linear
 from dspn.engine.blocks import Segment
-from dspn.engine.chain import ChainAscent, ChainRun
+from dspn.engine.chain import ChainRun
+from dspn.engine.chain_ascent import ChainAscent
+from dspn.engine.chain_matrix import use_by_place
 from dspn.engine.flow_sums import ShardSums, Sums, add_seeds, finish_seeds
-from dspn.engine.kernels.chain import chain_downward
+from dspn.engine.kernels.chain_downward import chain_downward
 from dspn.engine.kernels.products import add_to_chunks, split_chunks
 from dspn.engine.records import ChainFlows
 from dspn.engine.tables import alike_banks
@@ -23,7 +25,8 @@ class ChainSums:
         self.run = run
         shape = run.chain.shape
         count = run.job.coding.distinct.rows.size if run.job.numbers.size else 0
-        self.matrix = np.zeros(int((run.chain.sizes**2).sum()), run.dtype)
+        self.dense = np.zeros(int(shape.start[-1]), run.dtype)
+        self.edge = np.zeros(run.matrix(False, transposed=True).weight.size)
         self.coefficient = np.zeros((count, shape.width), run.dtype)
         coding = run.job.coding
         self.by_chunk = run.job.program.template.factors is not None and coding.is_complete
@@ -38,13 +41,12 @@ class ChainSums:
     def finish(self, sums: Sums, bottom: bool) -> None:
         """Adds everything to the sums of the general layout."""
         chain, job = self.run.chain, self.run.job
-        start = 0
-        for group, size in enumerate(chain.sizes.tolist()):
-            operations = job.program.template.mix_part.operations
-            count, first = int(operations.mix_size[group]), int(operations.mix_start[group])
-            own = self.matrix[start : start + size * size].reshape(size, size)[:count, :count]
-            sums.mix[first : first + count * count] += own.ravel()
-            start += size * size
+        places, use = use_by_place(
+            chain.shape, chain.transitions, chain.columns, self.dense, self.edge
+        )
+        every = np.bincount(places, use, minlength=sums.mix_op.size + sums.mix.size)
+        sums.mix_op += every[: sums.mix_op.size]
+        sums.mix += every[sums.mix_op.size :]
         if self.by_chunk:
             self._finish_by_chunks(sums)
         elif job.numbers.size:
@@ -108,9 +110,10 @@ def add_chain(
         coefficient = own.coefficient
         if not by_slice:
             coefficient = np.zeros((len(given.values), shape.width), run.dtype)
-        flows = ChainFlows(coefficient, own.matrix, least)
+        flows = ChainFlows(coefficient, own.dense, own.edge, least)
         if dry:
-            flows = ChainFlows(np.zeros_like(coefficient), np.zeros_like(own.matrix), least)
+            unused = np.zeros_like(coefficient), np.zeros_like(own.dense), np.zeros_like(own.edge)
+            flows = ChainFlows(*unused, least)
         chain_downward(
             shape,
             run.matrix(segment.bottom, transposed=True),

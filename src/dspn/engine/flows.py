@@ -16,7 +16,8 @@ import numpy as np
 from dspn._arrays import Floats, Ints
 from dspn.engine.arithmetic import NO_EDGES, Arithmetic, Linear, Logarithmic, new_flows
 from dspn.engine.blocks import Block, Segment, blocks
-from dspn.engine.chain import ChainAscent, ChainRun, is_chain
+from dspn.engine.chain import ChainRun, is_chain
+from dspn.engine.chain_ascent import ChainAscent, Room
 from dspn.engine.chain_flows import ChainSums, add_chain
 from dspn.engine.flow_sums import (
     NO_SEEDS,
@@ -28,7 +29,7 @@ from dspn.engine.flow_sums import (
     finish_seeds,
 )
 from dspn.engine.job import Given, Job
-from dspn.engine.kernels.chain import LEAST_MASS
+from dspn.engine.kernels.chain_downward import LEAST_MASS
 from dspn.engine.passes import Ascent, Climber, doubtful_lanes
 from dspn.engine.program import Program
 from dspn.engine.records import Flows
@@ -140,7 +141,7 @@ class _Shard:
                 yield from (sums.mix_op, sums.mix, sums.slice_op, sums.coefficient, *sums.leaves)
         for bottom in sorted(self.chains):
             own = self.chains[bottom]
-            yield from (own.matrix, own.coefficient, own.chunk)
+            yield from (own.dense, own.edge, own.coefficient, own.chunk)
         yield self.sums.top
 
 
@@ -151,7 +152,7 @@ class _Worker:
     def __init__(self, program: Program, data: Sequences, weight: Floats) -> None:
         self.job = Job(program, data)
         self.weight = weight
-        self.run = ChainRun(self.job, Linear()) if is_chain(program) else None
+        self.run = ChainRun(self.job, Linear(), for_flows=True) if is_chain(program) else None
         self.climb = Climber(self.job)
         if self.run is None:
             self.job.prepare(Linear())
@@ -180,8 +181,9 @@ class _Worker:
         if self.run is not None:
             bottoms = {False, self.job.program.untied}
             totals = {bottom: ChainSums(self.run) for bottom in bottoms}
+        room = Room()
         for block in own:
-            log_values[block.members] = self._block(shard, totals, block, careful)
+            log_values[block.members] = self._block(shard, totals, block, careful, room)
         return _Shard(shard, totals)
 
     def finish(self, shards: list["_Shard"]) -> ExpectedFlows:
@@ -200,7 +202,12 @@ class _Worker:
         return sums.expected()
 
     def _block(
-        self, shard: ShardSums, totals: dict[bool, ChainSums], block: Block, careful: bool
+        self,
+        shard: ShardSums,
+        totals: dict[bool, ChainSums],
+        block: Block,
+        careful: bool,
+        room: Room,
     ) -> Floats:
         """Adds one block and returns its log-likelihoods.
 
@@ -208,7 +215,7 @@ class _Worker:
         looked at before anything is added; otherwise one that is too small raises
         `_ImpreciseError`.
         """
-        ascent = self._ascent(block)
+        ascent = self._ascent(block, room)
         values = ascent.log_values
         is_single = self.run is not None and self.run.single
         if is_single and (ascent.lossy or not np.isfinite(values).all()):
@@ -228,7 +235,7 @@ class _Worker:
             self._add(shard, totals, exact)
             if doubtful.all():
                 return values
-            ascent = self._ascent(block.only(~doubtful))
+            ascent = self._ascent(block.only(~doubtful), room)
         self._require_possible(block, values)
         least = self._add(shard, totals, ascent)
         least_mass = LEAST_MASS if self.run is None else self.run.least_mass
@@ -236,10 +243,10 @@ class _Worker:
             raise _ImpreciseError
         return values
 
-    def _ascent(self, block: Block) -> "Ascent | ChainAscent":
-        return (
-            Ascent(self.job, Linear(), block) if self.run is None else ChainAscent(self.run, block)
-        )
+    def _ascent(self, block: Block, room: Room) -> "Ascent | ChainAscent":
+        if self.run is None:
+            return Ascent(self.job, Linear(), block)
+        return ChainAscent(self.run, block, room)
 
     def _add(
         self,

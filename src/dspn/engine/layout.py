@@ -10,20 +10,18 @@ matrices; with one group per output a slice is then v_out = C(x) W v_in.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import final
 
 import numpy as np
 
 from dspn._arrays import Floats, Ints
-from dspn.engine.records import Operations
+from dspn.engine.records import PRODUCT, SUM, Operations
+from dspn.engine.transitions import Transitions, transitions_of
 from dspn.structure.graph import reachable
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
 from dspn.structure.template import Template, Top
 from dspn.structure.validity import group_sources, interface_groups, network_scopes
-
-PRODUCT: Final = 0
-SUM: Final = 1
 
 # A sum over at least this share of a group's inputs is a row of a matrix product.
 _DENSE_SHARE = 0.5
@@ -72,6 +70,7 @@ class TemplateLayout:
     of the mix part. `scalable[g]` says that all coefficients of group g have one scope, so that
     they may be divided by a common number. `factors[c, v]` is the load of variable v that
     coefficient c is a product of (-1: none), where all coefficients are products of leaves.
+    `transitions` are there where the template is a chain.
     """
 
     slice_part: Part
@@ -82,6 +81,7 @@ class TemplateLayout:
     load_member: Ints
     scalable: Ints
     factors: Ints | None
+    transitions: Transitions | None
 
 
 @final
@@ -406,15 +406,17 @@ def lay_out_template(template: Template) -> TemplateLayout:
     split = _Split(template, groups)
     group_of = _group_of_coefficients(split, groups)
     slice_part, banks, members = _slice_part(split)
+    mix_part = _mix_part(split, groups, group_of)
     return TemplateLayout(
         slice_part,
-        _mix_part(split, groups, group_of),
+        mix_part,
         _ints([position for group in groups for position in group]),
         groups,
         _ints(banks),
         _ints(members),
         _scalable(split, group_of, len(groups)),
         _leaf_factors(slice_part, banks, len(template.schema)),
+        transitions_of(mix_part.operations, mix_part.weights.mix_position),
     )
 
 

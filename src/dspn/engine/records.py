@@ -1,11 +1,15 @@
 """The named tuples of arrays that kernels read and write."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Floats, Ints
+
+# Kinds of operations.
+PRODUCT: Final = 0
+SUM: Final = 1
 
 
 class Operations(NamedTuple):
@@ -163,20 +167,38 @@ class Choices(NamedTuple):
 
 
 class ChainShape(NamedTuple):
-    """Groups of a chain side by side in a row of `width` numbers, each padded to full eights.
+    """Groups of a chain side by side in a row of `width` numbers, each padded to full vectors.
 
-    Group g has columns `column[g] : column[g + 1]`; its square matrix begins at `start[g]`.
+    Group g has columns `column[g] : column[g + 1]`. Its matrix is sparse (`is_sparse[g]` is 1) or
+    a square from `start[g]` on; the last of `start` is the end of all squares.
     """
 
     width: int
     column: Ints
     start: Ints
+    is_sparse: Ints
+
+
+class ChainMatrix(NamedTuple):
+    """The matrices of a chain's groups.
+
+    `dense` holds those that are not sparse, one after the other. Of the sparse ones, the entry of
+    column c of the product is a sum over edges `row_start[c] : row_end[c]`; edge e has the weight
+    `weight[e]` and reads number `source[e]` of the same group. Rows are padded to full tiles by
+    edges of weight 0 (also in logarithms) that read number 0.
+    """
+
+    dense: Floats
+    row_start: Ints
+    row_end: Ints
+    source: NDArray[np.int32]
+    weight: Floats
 
 
 class ChainState(NamedTuple):
     """What a pass of a chain carries from position to position, one row of `v` for each lane.
 
-    A row has `width` numbers, and rows are padded to a multiple of eight. `exponents[g, l]` and
+    A row has `width` numbers, and there are rows for full vectors of lanes. `exponents[g, l]` and
     `scale[l]` are as in `State`.
     """
 
@@ -192,10 +214,12 @@ class ChainState(NamedTuple):
 class ChainFlows(NamedTuple):
     """Expected flows of a chain, summed over slices and lanes.
 
-    `coefficient` holds the posteriors of the outputs by number of the slice; `matrix` the use of
-    every edge, still to be multiplied by its weight; `least[l]` the smallest mass of lane l.
+    `coefficient` holds the posteriors of the outputs by number of the slice; `dense` and `edge` the
+    use of every edge of the dense and of the sparse matrices, still to be multiplied by its weight;
+    `least[l]` the smallest mass of lane l.
     """
 
     coefficient: Floats
-    matrix: Floats
+    dense: Floats
+    edge: Floats
     least: Floats

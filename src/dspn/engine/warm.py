@@ -1,6 +1,7 @@
 """Compiles every kernel into Numba's cache: `python -m dspn.engine.warm`."""
 
 import time
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import DynamicNetwork, Root, from_hmm, grouped_network
 from dspn.structure.build import mixture_top
 from dspn.structure.builder import NetworkBuilder, assemble
+
+_RING: Final = 32
 
 
 def _branching(schema: Schema) -> DynamicNetwork:
@@ -32,6 +35,18 @@ def _reversing(schema: Schema) -> DynamicNetwork:
     rows = np.array([[0.999, 0.001], [0.001, 0.999]])
     emissions = {name: rows for name in schema.names}
     return from_hmm([0.5, 0.5], np.eye(2), emissions, schema=schema)
+
+
+def _ring(schema: Schema) -> DynamicNetwork:
+    """A chain with sparse transitions, in which a node leads to itself and to the next."""
+    builder = NetworkBuilder(schema)
+    inputs = builder.inputs(_RING)
+    outputs = []
+    for state in range(_RING):
+        row = [0.3, 0.7] if state % 2 else [0.6, 0.4]
+        mixed = builder.sum([inputs[state], inputs[state - 1]], [0.5, 0.5])
+        outputs.append(builder.product([builder.leaf(0, row), builder.leaf(1, row), mixed]))
+    return assemble(builder.template(outputs), mixture_top(schema, np.full(_RING, 1 / _RING)))
 
 
 def _run(program: Program, data: Sequences) -> None:
@@ -61,6 +76,10 @@ def warm() -> float:
         (grouped_network(mixed, [[0], [1]], 2, rng=rng, root=Root.LAST), floats),
     ):
         _run(compile_program(network), data)
+    ring = compile_program(_ring(binary))
+    likelihood(ring, short)
+    expected_flows(ring, short)
+    best_choices(ring, short)
     return time.perf_counter() - begin
 
 

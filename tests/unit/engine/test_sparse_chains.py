@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dspn import DynamicNetwork, Model, Schema, Sequences
+from dspn import DynamicNetwork, Model, Schema, Sequences, Variable
 from dspn.engine import blocks, chain, compile_program, flows, likelihood, passes, transitions
 from dspn.engine import job as jobs
 from dspn.engine.flows import expected_flows
@@ -20,9 +20,10 @@ from dspn.structure import (
     Root,
     Sum,
     Template,
-    from_hmm,
     grouped_network,
 )
+from dspn.structure.build import mixture_top
+from dspn.structure.builder import NetworkBuilder, assemble
 from oracles import best_completion, log_likelihood
 from strategies import Floats, as_sequences, hide, schema_of
 
@@ -198,45 +199,65 @@ def test_sums_that_outputs_share_add_up_their_flows() -> None:
             np.testing.assert_allclose(own, other, rtol=1e-10, atol=1e-12)
 
 
-def _two_chains(states: int) -> tuple[DynamicNetwork, Schema]:
-    """Two chains that never meet, one for each value of the variable."""
-    schema = schema_of(("binary",))
-    rows = np.repeat([[0.999, 0.001], [0.001, 0.999]], states // 2, axis=0)
-    steps = np.roll(np.eye(states // 2), 1, axis=1) * 0.5 + np.eye(states // 2) * 0.5
-    network = from_hmm(
-        np.full(states, 1 / states), np.kron(np.eye(2), steps), {"x0": rows}, schema=schema
-    )
-    kept = np.kron(np.eye(2), steps) > 0
-    # `from_hmm` keeps edges of weight zero; here they are left out.
-    nodes, weights = list(network.template.nodes), []
-    for index, node in enumerate(network.template.nodes):
-        if isinstance(node, Sum):
-            first = network.template.edge_offsets[index]
-            own = network.parameters.template.weights[first : first + len(node.children)]
-            nodes[index] = Sum(tuple(np.array(node.children)[own > 0].tolist()))
-            weights.append(own[own > 0])
-    assert sum(map(len, weights)) == kept.sum()
-    part = NetworkParameters(np.concatenate(weights), network.parameters.template.leaves)
-    template = Template(schema, tuple(nodes), network.template.outputs)
-    parameters = Parameters(part, network.parameters.top, None)
-    return DynamicNetwork(template, network.top, parameters, network.root), schema
+def _two_chains(schema: Schema, one: Floats, other: Floats, states: int = 32) -> DynamicNetwork:
+    """Two rings that never meet; all nodes of a ring have the same leaf."""
+    builder = NetworkBuilder(schema)
+    inputs = builder.inputs(states)
+    outputs = []
+    for state in range(states):
+        ring = state // (states // 2) * (states // 2)
+        before = ring + (state - 1) % (states // 2)
+        mixed = builder.sum([inputs[state], inputs[before]], [0.5, 0.5])
+        outputs.append(builder.product([builder.leaf(0, other if ring else one), mixed]))
+    return assemble(builder.template(outputs), mixture_top(schema, np.full(states, 1 / states)))
+
+
+def _codes(*runs: tuple[int, int]) -> Floats:
+    """Sequences of one variable from (code, how often)."""
+    return np.concatenate([np.full((count, 1), float(code)) for code, count in runs])
+
+
+def _assert_made_good(network: DynamicNetwork, data: Sequences, single: bool) -> None:
+    program = compile_program(network, single=single)
+    assert program.template.transitions is not None
+    assert program.template.transitions.is_sparse.all()
+    with _general():
+        expected = _parts(compile_program(network), data)
+    np.testing.assert_allclose(likelihood(program, data), expected[2], rtol=1e-10)
+    for own, other in zip(_parts(program, data), expected, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("single", [False, True])
 def test_what_underflows_in_a_sparse_chain_is_made_good(single: bool) -> None:
-    network, schema = _two_chains(32)
-    turning = np.repeat([[0.0], [1.0]], [300, 400], axis=0)
-    plain = np.repeat([[0.0], [1.0]], [3, 2], axis=0)
+    schema = schema_of(("binary",))
+    network = _two_chains(schema, np.array([0.999, 0.001]), np.array([0.001, 0.999]))
+    turning, plain = _codes((0, 300), (1, 400)), _codes((0, 3), (1, 2))
     data = as_sequences(schema, [turning, plain, turning, plain])
-    program = compile_program(network, single=single)
-    assert program.template.transitions is not None
-    assert program.template.transitions.is_sparse.all()
-    found = _parts(program, data)
-    with _general():
-        expected = _parts(compile_program(network), data)
-    np.testing.assert_allclose(likelihood(program, data), expected[2], rtol=1e-10)
-    for own, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-11)
+    _assert_made_good(network, data, single)
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("length", [60, 400])
+def test_a_chain_that_is_lost_going_up_and_going_down_is_found(single: bool, length: int) -> None:
+    categories = 50
+    schema = Schema((Variable.categorical("x", tuple(range(categories))),))
+    sure = np.full(categories, 0.05 / (categories - 1))
+    sure[0] = 0.95
+    network = _two_chains(schema, np.full(categories, 1 / categories), sure)
+    data = as_sequences(schema, [_codes((1, length), (0, 4 * length), (2, length))] * 3)
+    _assert_made_good(network, data, single)
+
+
+@pytest.mark.parametrize("num_variables", [40, 400])
+def test_coefficients_beyond_single_precision_are_made_good(num_variables: int) -> None:
+    kinds = ("binary",) * num_variables
+    thin, _, _, _ = _case(8, (40,), 0.1, kinds, longest=1)
+    rng = np.random.default_rng(0)
+    data = Model(thin).sample(6, 12, rng=rng)
+    single = compile_program(thin, single=True)
+    for own, other in zip(_parts(single, data), _parts(single.double, data), strict=True):
+        np.testing.assert_allclose(own, other, rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -254,9 +275,7 @@ def test_single_precision_of_sparse_chains_is_near_double(seed: int) -> None:
 
 def test_values_far_apart_do_not_end_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     thin, _, _, data = _case(1, (70,), 0.03, ("binary",) * 6, longest=40)
-    leaves = tuple(
-        np.where(rows < 0.5, 1e-5, 1 - 1e-5) for rows in thin.parameters.template.leaves
-    )
+    leaves = tuple(np.where(rows < 0.5, 1e-5, 1 - 1e-5) for rows in thin.parameters.template.leaves)
     part = NetworkParameters(thin.parameters.template.weights, leaves)
     network = thin.with_parameters(Parameters(part, thin.parameters.top, None))
     data = Model(network).sample(20, 40, rng=np.random.default_rng(0))

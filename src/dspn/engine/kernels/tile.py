@@ -2,138 +2,33 @@
 
 LLVM's loop vectoriser keeps the accumulators of a small matrix product in memory. These intrinsics
 build the loop with vectors of 64 bytes, so that a tile of eight rows stays in registers and runs
-near the processor's peak, for matrices as small as 8 x 8. A processor with shorter vectors gets
-several instructions for each. The arrays of a tile are all of float64, eight to a vector, or all of
-float32, sixteen to a vector; scalars are float64.
+near the processor's peak, for matrices as small as 8 x 8.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-VECTOR: Final = 8
-VECTOR_SINGLE: Final = 16
-
-_INDEX = ir.IntType(64)
-_LANE = ir.IntType(32)
-
-
-def _number(value: int) -> ir.Constant:
-    return ir.Constant(_INDEX, value)
-
-
-class _Packs:
-    """Vectors of the numbers of an array."""
-
-    def __init__(self, builder: ir.IRBuilder, array: Any) -> None:
-        self.builder = builder
-        self.is_single = array.dtype == types.float32
-        self.element = ir.FloatType() if self.is_single else ir.DoubleType()
-        self.width = VECTOR_SINGLE if self.is_single else VECTOR
-        self.type = ir.VectorType(self.element, self.width)
-
-    def _pointer(self, data: ir.Value, index: ir.Value) -> ir.Value:
-        return self.builder.bitcast(self.builder.gep(data, [index]), self.type.as_pointer())
-
-    def load(self, data: ir.Value, index: ir.Value) -> ir.Value:
-        """Neighbours from an index on."""
-        loaded = self.builder.load(self._pointer(data, index))
-        loaded.align = 4 if self.is_single else 8
-        return loaded
-
-    def store(self, data: ir.Value, index: ir.Value, pack: ir.Value) -> None:
-        """Writes neighbours from an index on."""
-        stored = self.builder.store(pack, self._pointer(data, index))
-        stored.align = 4 if self.is_single else 8
-
-    def spread(self, scalar: ir.Value) -> ir.Value:
-        """Copies of a number of the element type."""
-        none = ir.Constant(self.type, ir.Undefined)
-        first = self.builder.insert_element(none, scalar, ir.Constant(_LANE, 0))
-        return self.builder.shuffle_vector(
-            first, none, ir.Constant(ir.VectorType(_LANE, self.width), [0] * self.width)
-        )
-
-    def narrowed(self, scalar: ir.Value) -> ir.Value:
-        """A float64 as the element type."""
-        return self.builder.fptrunc(scalar, self.element) if self.is_single else scalar
-
-    def widened(self, scalar: ir.Value) -> ir.Value:
-        """A number of the element type as a float64."""
-        return self.builder.fpext(scalar, ir.DoubleType()) if self.is_single else scalar
-
-    def constant(self, value: float) -> ir.Value:
-        """Copies of a known number."""
-        return ir.Constant(self.type, [value] * self.width)
-
-    def sum(self, pack: ir.Value) -> ir.Value:
-        """The numbers of a vector added up, halves first."""
-        builder = self.builder
-        parts = [builder.extract_element(pack, ir.Constant(_LANE, i)) for i in range(self.width)]
-        while len(parts) > 1:
-            half = len(parts) // 2
-            parts = [builder.fadd(parts[i], parts[i + half]) for i in range(half)]
-        return parts[0]
-
-
-def _multiply_add(
-    builder: ir.IRBuilder, pack: ir.Value, scalar: ir.Value, total: ir.Value
-) -> ir.Value:
-    product = builder.fmul(pack, scalar, flags=("contract",))
-    return builder.fadd(product, total, flags=("contract",))
-
-
-def _add_maximise(
-    builder: ir.IRBuilder, pack: ir.Value, scalar: ir.Value, total: ir.Value
-) -> ir.Value:
-    term = builder.fadd(pack, scalar)
-    return builder.select(builder.fcmp_ordered(">", term, total), term, total)
-
-
-_Combine = Callable[[ir.IRBuilder, ir.Value, ir.Value, ir.Value], ir.Value]
-
-
-def _loop(
-    builder: ir.IRBuilder,
-    count: ir.Value,
-    start: list[ir.Value],
-    body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]],
-) -> list[ir.Value]:
-    """Runs body(j, accumulators) for j = 0 .. count - 1 and returns the last accumulators."""
-    entry = builder.block
-    loop = builder.append_basic_block("tile.loop")
-    done = builder.append_basic_block("tile.done")
-    builder.cbranch(builder.icmp_signed(">", count, _number(0)), loop, done)
-    builder.position_at_end(loop)
-    j = builder.phi(_INDEX)
-    totals = [builder.phi(value.type) for value in start]
-    j.add_incoming(_number(0), entry)
-    for total, value in zip(totals, start, strict=True):
-        total.add_incoming(value, entry)
-    after = body(j, totals)
-    following = builder.add(j, _number(1))
-    j.add_incoming(following, loop)
-    for total, value in zip(totals, after, strict=True):
-        total.add_incoming(value, loop)
-    builder.cbranch(builder.icmp_signed("<", following, count), loop, done)
-    builder.position_at_end(done)
-    result = [builder.phi(value.type) for value in start]
-    for total, before, last in zip(result, start, after, strict=True):
-        total.add_incoming(before, entry)
-        total.add_incoming(last, loop)
-    return result
-
-
-def _data(context: Any, builder: ir.IRBuilder, kind: Any, array: ir.Value) -> ir.Value:
-    return context.make_array(kind)(context, builder, array).data
+from dspn.engine.kernels.vectors import (
+    INDEX,
+    LANE,
+    VECTOR,
+    Combine,
+    Packs,
+    add_maximise,
+    data_of,
+    multiply_add,
+    repeat,
+    whole,
+)
 
 
 def _sum_rows(
-    packs_of: _Packs,
-    combine: _Combine,
+    packs_of: Packs,
+    combine: Combine,
     start: list[ir.Value],
     packs: tuple[ir.Value, ...],
     scalars: tuple[ir.Value, ...],
@@ -152,12 +47,12 @@ def _sum_rows(
         base = builder.add(scalar_start, builder.mul(j, scalar_step))
         after = []
         for row, total in enumerate(totals):
-            place = builder.add(base, builder.mul(scalar_row, _number(row)))
+            place = builder.add(base, builder.mul(scalar_row, whole(row)))
             scalar = packs_of.spread(builder.load(builder.gep(scalar_data, [place])))
             after.append(combine(builder, pack, scalar, total))
         return after
 
-    return _loop(builder, count, start, body)
+    return repeat(builder, count, start, body)
 
 
 def _outer_tile(rows: int) -> Any:
@@ -181,15 +76,15 @@ def _outer_tile(rows: int) -> Any:
 
         def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
             packs, scalars, out = (
-                _data(context, builder, signature.args[i], args[i]) for i in (0, 3, 8)
+                data_of(context, builder, signature.args[i], args[i]) for i in (0, 3, 8)
             )
             places = [
-                builder.add(args[9], builder.mul(args[10], _number(row))) for row in range(rows)
+                builder.add(args[9], builder.mul(args[10], whole(row))) for row in range(rows)
             ]
-            of = _Packs(builder, signature.args[0])
+            of = Packs(builder, signature.args[0])
             start = [of.load(out, place) for place in places]
             totals = _sum_rows(
-                of, _multiply_add, start, (packs, *args[1:3]), (scalars, *args[4:7]), args[7]
+                of, multiply_add, start, (packs, *args[1:3]), (scalars, *args[4:7]), args[7]
             )
             for place, total in zip(places, totals, strict=True):
                 of.store(out, place, total)
@@ -200,7 +95,7 @@ def _outer_tile(rows: int) -> Any:
     return tile
 
 
-def _slice_tile(rows: int, combine: _Combine, finish: _Combine) -> Any:
+def _slice_tile(rows: int, combine: Combine, finish: Combine) -> Any:
     @intrinsic
     def tile(
         typing_context: Any,
@@ -225,23 +120,23 @@ def _slice_tile(rows: int, combine: _Combine, finish: _Combine) -> Any:
 
         def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
             matrix, v, out, coefficients, numbers = (
-                _data(context, builder, signature.args[i], args[i]) for i in (0, 3, 6, 8, 9)
+                data_of(context, builder, signature.args[i], args[i]) for i in (0, 3, 6, 8, 9)
             )
-            of = _Packs(builder, signature.args[0])
+            of = Packs(builder, signature.args[0])
             size, width, initial = args[2], args[5], of.spread(of.narrowed(args[12]))
             totals = _sum_rows(
                 of,
                 combine,
                 [initial] * rows,
                 (matrix, args[1], size),
-                (v, args[4], width, _number(1)),
+                (v, args[4], width, whole(1)),
                 size,
             )
             for row, total in enumerate(totals):
-                number = builder.load(builder.gep(numbers, [builder.add(args[10], _number(row))]))
+                number = builder.load(builder.gep(numbers, [builder.add(args[10], whole(row))]))
                 place = builder.add(builder.mul(number, width), args[11])
                 pack = of.load(coefficients, place)
-                index = builder.add(args[7], builder.mul(width, _number(row)))
+                index = builder.add(args[7], builder.mul(width, whole(row)))
                 of.store(out, index, finish(builder, pack, total, initial))
             return context.get_dummy_value()
 
@@ -274,12 +169,12 @@ def _product_tile(join: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) 
         signature = types.void(tables, n, n, n, n, out, n, n, types.float64)
 
         def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-            tables, out = (_data(context, builder, signature.args[i], args[i]) for i in (0, 5))
-            of = _Packs(builder, signature.args[0])
+            tables, out = (data_of(context, builder, signature.args[i], args[i]) for i in (0, 5))
+            of = Packs(builder, signature.args[0])
             floor = of.spread(of.narrowed(args[8]))
 
             def body(j: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
-                offset = builder.mul(j, _number(of.width))
+                offset = builder.mul(j, whole(of.width))
                 first, second, third, fourth = (
                     of.load(tables, builder.add(args[i], offset)) for i in range(1, 5)
                 )
@@ -287,7 +182,7 @@ def _product_tile(join: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) 
                 of.store(out, builder.add(args[6], offset), builder.fadd(both, floor))
                 return totals
 
-            _loop(builder, args[7], [], body)
+            repeat(builder, args[7], [], body)
             return context.get_dummy_value()
 
         return signature, generate
@@ -312,14 +207,14 @@ def _best_tile() -> Any:
         signature = n(a, n, b, n, n)
 
         def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-            a, b = (_data(context, builder, signature.args[i], args[i]) for i in (0, 2))
-            of = _Packs(builder, signature.args[0])
-            places = ir.VectorType(_INDEX, VECTOR)
+            a, b = (data_of(context, builder, signature.args[i], args[i]) for i in (0, 2))
+            of = Packs(builder, signature.args[0])
+            places = ir.VectorType(INDEX, VECTOR)
             steps = ir.Constant(places, [VECTOR] * VECTOR)
 
             def body(j: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
                 best, place, here = totals
-                offset = builder.mul(j, _number(VECTOR))
+                offset = builder.mul(j, whole(VECTOR))
                 term = builder.fadd(
                     of.load(a, builder.add(args[1], offset)),
                     of.load(b, builder.add(args[3], offset)),
@@ -333,11 +228,9 @@ def _best_tile() -> Any:
 
             lowest = of.constant(float("-inf"))
             first = ir.Constant(places, list(range(VECTOR)))
-            best, place, _ = _loop(builder, args[4], [lowest, first, first], body)
+            best, place, _ = repeat(builder, args[4], [lowest, first, first], body)
             pairs = [
-                tuple(
-                    builder.extract_element(pack, ir.Constant(_LANE, i)) for pack in (best, place)
-                )
+                tuple(builder.extract_element(pack, ir.Constant(LANE, i)) for pack in (best, place))
                 for i in range(VECTOR)
             ]
             while len(pairs) > 1:  # halves against each other, which keeps the chain short
@@ -371,20 +264,20 @@ def _weigh_tile() -> Any:
 
         def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
             above, d, coefficients, sums, e = (
-                _data(context, builder, signature.args[i], args[i]) for i in (0, 2, 4, 6, 7)
+                data_of(context, builder, signature.args[i], args[i]) for i in (0, 2, 4, 6, 7)
             )
 
-            of = _Packs(builder, signature.args[0])
+            of = Packs(builder, signature.args[0])
 
             def at(start: ir.Value, j: ir.Value) -> ir.Value:
-                return builder.add(start, builder.mul(j, _number(of.width)))
+                return builder.add(start, builder.mul(j, whole(of.width)))
 
             def add_mass(j: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
                 v = of.load(above, at(args[1], j))
                 own = of.load(d, at(args[3], j))
-                return [_multiply_add(builder, v, own, totals[0])]
+                return [multiply_add(builder, v, own, totals[0])]
 
-            total = _loop(builder, args[8], [of.constant(0.0)], add_mass)[0]
+            total = repeat(builder, args[8], [of.constant(0.0)], add_mass)[0]
             mass = of.widened(of.sum(total))
             enough = builder.fcmp_ordered(">", mass, args[10])
             safe = builder.select(enough, mass, ir.Constant(ir.DoubleType(), 1.0))
@@ -397,11 +290,11 @@ def _weigh_tile() -> Any:
                 total = of.load(sums, there)
                 v = of.load(above, at(args[1], j))
                 c = of.load(coefficients, there)
-                of.store(sums, there, _multiply_add(builder, v, part, total))
+                of.store(sums, there, multiply_add(builder, v, part, total))
                 of.store(e, here, builder.fmul(part, c))
                 return totals
 
-            _loop(builder, args[8], [], spread_mass)
+            repeat(builder, args[8], [], spread_mass)
             return mass
 
         return signature, generate
@@ -422,10 +315,10 @@ add_eight_rows = _outer_tile(8)
 #         + coefficients[numbers[number_start + r] * width + column + 0..7]
 #         * (first + sum_j matrix[matrix_start + j * size + 0..7] * v[v_start + r * width + j])
 # `best_*` works in logarithms: the coefficient plus the largest of matrix + v.
-eight_lanes = _slice_tile(8, _multiply_add, _multiply_add)
-one_lane = _slice_tile(1, _multiply_add, _multiply_add)
-best_eight_lanes = _slice_tile(8, _add_maximise, _add_coefficient)
-best_one_lane = _slice_tile(1, _add_maximise, _add_coefficient)
+eight_lanes = _slice_tile(8, multiply_add, multiply_add)
+one_lane = _slice_tile(1, multiply_add, multiply_add)
+best_eight_lanes = _slice_tile(8, add_maximise, _add_coefficient)
+best_one_lane = _slice_tile(1, add_maximise, _add_coefficient)
 
 # (tables, a, b, c, d, out, place, count, floor): the product of four rows of tables, for i in
 # `count` packs:
