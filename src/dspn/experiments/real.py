@@ -54,31 +54,27 @@ CASES: Final = {
         datasets.read_japanese_vowels,
         datasets.MEDIAN_BITS,
         "median bits",
-        100,
+        80,
         68.8,
     ),
-    "ozone": Case(
-        "ozLevel", datasets.read_ozone, datasets.FILLED_BINS, "7 bins, filled", 100, 33.0
-    ),
-    "ozone-missing": Case(
-        "ozLevel", datasets.read_ozone, datasets.BINS, "7 bins, missing kept", 100
-    ),
-    "pen": Case("PenDigits", datasets.read_pen_digits, datasets.SEVEN_BITS, "7 bits", 400, 63.5),
+    "ozone": Case("ozLevel", datasets.read_ozone, datasets.FILLED_BINS, "bins, filled", 500, 33.0),
+    "ozone-missing": Case("ozLevel", datasets.read_ozone, datasets.BINS, "bins, missing kept", 300),
+    "pen": Case("PenDigits", datasets.read_pen_digits, datasets.SEVEN_BITS, "7 bits", 1000, 63.5),
     "arabic": Case(
         "ArabicDigits",
         datasets.read_arabic_digits,
         datasets.MEDIAN_BITS,
         "median bits",
-        1500,
+        2000,
         257.9,
         3,
     ),
     "vicon": Case(
-        "Vicon", datasets.read_vicon, datasets.MEDIAN_BITS, "median bits", 1500, 36385.0, 3
+        "Vicon", datasets.read_vicon, datasets.MEDIAN_BITS, "median bits", 1000, 36385.0, 3
     ),
-    "vowels-raw": Case("JapaneseVowels", datasets.read_japanese_vowels, datasets.RAW, "raw", 100),
+    "vowels-raw": Case("JapaneseVowels", datasets.read_japanese_vowels, datasets.RAW, "raw", 80),
     "arabic-raw": Case(
-        "ArabicDigits", datasets.read_arabic_digits, datasets.RAW, "raw", 1000, None, 3
+        "ArabicDigits", datasets.read_arabic_digits, datasets.RAW, "raw", 800, None, 3
     ),
 }
 

@@ -1,6 +1,7 @@
-"""Preparations of recorded data: bits, bins, filled gaps.
+"""Preparations of recorded data: bits, bins, filled gaps, changes from slice to slice.
 
-The paper states none. Those named here put its own baselines near its printed figures.
+The paper states none. Bits and bins put its own baselines near its printed figures; centred values
+and differences are for classification.
 """
 
 from typing import Final
@@ -8,7 +9,10 @@ from typing import Final
 from dspn.datasets.preparation.base import Chain, FittedPreparation, Fixed, Preparation
 from dspn.datasets.preparation.bins import Bins, EqualWidthBins, QuantileBins
 from dspn.datasets.preparation.bits import integer_bits, median_bits
+from dspn.datasets.preparation.centring import centred
+from dspn.datasets.preparation.differences import forward_differences, regression_deltas
 from dspn.datasets.preparation.filling import HourFilling, HourMeans
+from dspn.datasets.preparation.points import paired_points
 from dspn.sequences import Sequences
 
 
@@ -32,12 +36,28 @@ FILLED_BINS: Final = Chain((HourMeans(), EqualWidthBins(7)))
 BINS: Final = EqualWidthBins(7)
 """For ozLevel with missing hours kept missing."""
 
+CENTRED: Final = Fixed(centred)
+"""Each variable less its mean over the sequence."""
+
+CENTRED_DELTAS: Final = Chain((CENTRED, Fixed(regression_deltas)))
+"""For classes of ArabicDigits: centred coefficients, and the slope of each."""
+
+POINTS: Final = Fixed(paired_points)
+"""For PenDigits with a number in each slice: slices of x and y."""
+
+STEPS: Final = Fixed(forward_differences)
+"""For classes of PenDigits: points, and the way to the next one."""
+
 __all__ = [
     "BINS",
+    "CENTRED",
+    "CENTRED_DELTAS",
     "FILLED_BINS",
     "MEDIAN_BITS",
+    "POINTS",
     "RAW",
     "SEVEN_BITS",
+    "STEPS",
     "Bins",
     "Chain",
     "EqualWidthBins",
@@ -47,7 +67,11 @@ __all__ = [
     "HourMeans",
     "Preparation",
     "QuantileBins",
+    "centred",
+    "forward_differences",
     "integer_bits",
     "median_bits",
+    "paired_points",
+    "regression_deltas",
     "unchanged",
 ]

@@ -104,6 +104,12 @@ def numeric_columns(schema: Schema) -> list[int]:
     return [i for i, variable in enumerate(schema) if variable.kind is not Kind.CATEGORICAL]
 
 
+def continuous(variable: Variable) -> Variable:
+    """The variable for values that need not be whole; a categorical one stays as it is."""
+    is_number = variable.kind is not Kind.CATEGORICAL
+    return Variable.continuous(variable.name) if is_number else variable
+
+
 def recoded(data: Sequences, values: Any, num_categories: int) -> Sequences:
     """The sequences with codes 0, 1, ... in place of numbers."""
     categories = tuple(range(num_categories))

@@ -66,11 +66,16 @@ def _added_one_by_one(table: Floats, most: int) -> list[int]:
 
 @final
 class Chooser:
-    """Chooses again whenever there are more candidates; blocks without news are not mixed again."""
+    """Chooses again whenever there are more candidates; blocks without news are not mixed again.
+
+    Candidates and layouts only become more, so that what was chosen before stays possible: a choice
+    is never worse than the one before it.
+    """
 
     def __init__(self, options: AutoOptions) -> None:
         self._options = options
         self._known: dict[tuple[Block, int], BlockModel] = {}
+        self._best: Choice | None = None
 
     def model(self, pool: Pool, block: Block) -> BlockModel:
         """The mixture of a block's candidates."""
@@ -85,6 +90,13 @@ class Chooser:
 
     def choice(self, pool: Pool, layouts: Sequence[Layout]) -> Choice:
         """The mixture of the layouts that are worth it, with weights learned on validation."""
+        found = self._found(pool, layouts)
+        # Members that are left out for others, and the prior of the weights, may cost something.
+        if self._best is None or found.score >= self._best.score:
+            self._best = found
+        return self._best
+
+    def _found(self, pool: Pool, layouts: Sequence[Layout]) -> Choice:
         models = {block: self.model(pool, block) for layout in layouts for block in layout}
         table = np.stack(
             [sum(models[block].validation for block in layout) for layout in layouts], axis=1

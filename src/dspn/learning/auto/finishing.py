@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
+
 from dspn.learning.auto.candidates import BlockModel, Candidate
 from dspn.learning.auto.choice import Choice
 from dspn.learning.auto.task import AutoTask
@@ -19,13 +21,17 @@ class _Finisher:
     refit: bool
 
     def member(self, candidate: Candidate) -> DynamicNetwork:
-        """A candidate's network, trained once more with what was held out."""
+        """A candidate's network, trained once more with what was held out.
+
+        A sequence of probability zero says that the network is wrong, not how to change it.
+        """
         options = self.task.options.refit
-        if not self.refit or options.max_steps == 0:
+        if not self.refit or options.max_steps == 0 or candidate.score == -np.inf:
             return candidate.network
         everything = self.task.data(candidate.block).everything()
         priors = self.task.priors_of(candidate.recipe.concentration, candidate.size)
-        fit = fit_em(candidate.network, everything, options=options, priors=priors)
+        rng = self.task.rng(candidate.number)
+        fit = fit_em(candidate.network, everything, options=options, priors=priors, rng=rng)
         return fit.network
 
     def block(self, model: BlockModel) -> DynamicNetwork:

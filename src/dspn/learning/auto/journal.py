@@ -49,14 +49,14 @@ class Journal:
                     f"there is a run in the directory {str(directory)!r} already; go on from it "
                     "with `resume=True`, or remove it."
                 )
-            _require_same(json.loads(kept.read_text(encoding="utf-8")), run, directory)
-        elif directory.exists() and any(directory.iterdir()):
+            _require_same(_read_run(kept), run, directory)
+        elif directory.exists() and not all(map(_is_leftover, directory.iterdir())):
             raise ModelFileError(
                 f"`checkpoint` must be an empty or a new directory, but {str(directory)!r} holds "
                 "other files; give another path."
             )
         else:
-            directory.mkdir(parents=True, exist_ok=True)
+            _make(directory)
             write_atomically(kept, json.dumps(run, indent=1).encode("utf-8"))
         return cls(directory)
 
@@ -70,7 +70,7 @@ class Journal:
             return None
         found = load_network(path)
         entry: Any = found.provenance.get(_ENTRY)
-        if entry is None or entry["try"] != _described_try(attempt):
+        if not isinstance(entry, dict) or entry.get("try") != _described_try(attempt):
             raise ModelFileError(
                 f"{str(path)!r} is not the model that this run trained; remove the directory and "
                 "begin anew."
@@ -94,6 +94,32 @@ class Journal:
         }
         path = self._path(candidate.number)
         save_network(candidate.network, path, provenance={_ENTRY: entry})
+
+
+def _is_leftover(path: Path) -> bool:
+    """Whether a file is what `write_atomically` leaves where the process was killed."""
+    return path.name.startswith(".dspn-") and path.suffix == ".tmp"
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ModelFileError(
+            f"cannot make the directory {str(directory)!r} for the checkpoint: "
+            f"{error.strerror or error}; give another path."
+        ) from error
+
+
+def _read_run(path: Path) -> object:
+    try:
+        found: object = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelFileError(
+            f"{str(path)!r}, which says what run the directory is of, cannot be read ({error}); "
+            "remove the directory and begin anew."
+        ) from error
+    return found
 
 
 def _described_try(made: Try | Candidate) -> JSON:

@@ -121,6 +121,9 @@ def learn_auto(
         on_state: Called with every state.
     """
     require_type(options, AutoOptions, "options", StructureError)
+    require_type(tied, bool, "tied", StructureError)
+    if priors is not None:
+        require_type(priors, Priors, "priors", StructureError)
     _check_data(train, validation)
     task = AutoTask(
         train,

@@ -19,8 +19,8 @@ class AutoOptions:
     """The budget of the automatic learner, and the bounds of what it builds.
 
     `effort` counts work, not time: one unit is 10^9 edges of a template evaluated at a slice in a
-    step of EM, which is of the order of a second. The same effort leads to the same model on every
-    machine. The share `exploration` of it, at most, goes into finding layouts: which variables
+    step of EM, edges of wide sums counted less, which is of the order of a third of a second. The
+    same effort leads to the same model on every machine. The share `exploration` of it, at most, goes into finding layouts: which variables
     share an interface. A model has `max_layouts` components at most, and a block of variables
     `max_members` models that are mixed.
     """
@@ -29,8 +29,8 @@ class AutoOptions:
     exploration: float = 0.4
     max_interfaces: int = 1024
     max_layouts: int = 5
-    max_members: int = 4
-    least_weight: float = 0.05
+    max_members: int = 6
+    least_weight: float = 0.04
     patience: int = 12
     em: EmOptions = _EM
     refit: EmOptions = _REFIT

@@ -16,10 +16,14 @@ _OTHER_CONCENTRATIONS: Final = (3.0, 0.03)
 _FIRST_SIZES: Final = (16, 32, 64)
 # Interface nodes ask for this many slices each.
 _LEAST_SLICES: Final = 30
-# Clusters of windows tell no more apart than this; larger templates come from splits.
-_MOST_CLUSTERS: Final = 128
+# Clusters of windows tell no more apart than this; larger templates come from splits. The more
+# clusters there are, the more context tells them apart.
+_MOST_CLUSTERS: Final = 512
+_WIDE: Final = 5
+_OTHER_WIDTHS: Final = (8, 3, 5, 1)
 _MOST_STATES: Final = 128
-_SIZE_STEPS: Final = 3
+# Candidates that are split: the best ones.
+_PARENTS: Final = 3
 _FEW: Final = 8
 
 
@@ -78,34 +82,39 @@ class Proposer:
         return next((recipe for recipe in options if recipe not in tried), None)
 
     def _clusters(self) -> list[Recipe]:
-        """Larger templates for as long as they are better, smaller ones, and other windows."""
-        first = first_size(self.task, self.block)
-        most = min(
-            self.task.options.max_interfaces,
-            _MOST_CLUSTERS,
-            self.task.train.total_slices // _LEAST_SLICES,
-        )
-        best = self.best.size
-        sizes = [first * 2**step for step in range(1, _SIZE_STEPS + 1)]
-        found = [
-            Recipe(Move.CLUSTERS, size, USUAL, 3 - step % 2)
-            for step, size in enumerate(sizes)
-            if size <= most and size <= 2 * best
+        """Larger and smaller templates for as long as they are better, then other windows."""
+        most = self._most_clusters()
+        sizes = [
+            candidate.size
+            for candidate in self.candidates
+            if candidate.recipe.move in (Move.CLUSTERS, Move.REGROUP)
         ]
-        if first >= 2 * _FEW:
-            found.append(Recipe(Move.CLUSTERS, first // 2, USUAL, 1))
-        again = min(best, most)
-        found += [Recipe(Move.CLUSTERS, again, USUAL, width) for width in (1, 3, 0) if again > 1]
-        return found
+        best = min(self.best.size, most)
+        found = []
+        if best >= max(sizes):
+            found.append(Recipe(Move.CLUSTERS, min(4 * max(sizes), most), USUAL, _WIDE))
+        if best <= min(sizes):
+            found.append(Recipe(Move.CLUSTERS, min(sizes) // 2, USUAL, 1))
+        found += [Recipe(Move.CLUSTERS, best, USUAL, width) for width in _OTHER_WIDTHS if best > 1]
+        return [recipe for recipe in found if recipe.amount > 0]
+
+    def _most_clusters(self) -> int:
+        slices = self.task.train.total_slices
+        most = min(self.task.options.max_interfaces, _MOST_CLUSTERS, slices // _LEAST_SLICES)
+        return max(1, most)
 
     def _split(self) -> list[Recipe]:
-        """All nodes of the best candidate, as far as there is room."""
-        best, options = self.best, self.task.options
-        most = min(options.max_interfaces, self.task.train.total_slices // _LEAST_SLICES)
-        count = min(best.size, most - best.size)
-        if count < max(1, best.size // 4):
-            return []
-        return [Recipe(Move.SPLIT, count, best.recipe.concentration, parent=best.number)]
+        """All nodes of the best candidates, as far as there is room."""
+        most = min(self.task.options.max_interfaces, self.task.train.total_slices // _LEAST_SLICES)
+        found = []
+        for parent in sorted(self.candidates, key=lambda candidate: -candidate.score)[:_PARENTS]:
+            count = min(parent.size, most - parent.size)
+            if count >= max(1, parent.size // 4):
+                recipe = Recipe(
+                    Move.SPLIT, count, parent.recipe.concentration, parent=parent.number
+                )
+                found.append(recipe)
+        return found
 
     def _plain_parent(self) -> Candidate | None:
         plain = [candidate for candidate in self.candidates if _is_plain(candidate)]

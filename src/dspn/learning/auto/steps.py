@@ -12,7 +12,7 @@ from dspn.learning.auto.options import WORK_UNIT
 from dspn.learning.auto.proposals import Proposer, first_recipe
 from dspn.learning.auto.recipes import Move, Recipe
 from dspn.learning.auto.state import AutoState
-from dspn.learning.auto.task import AutoTask
+from dspn.learning.auto.task import AutoTask, edges_at_work, work_of
 from dspn.learning.layouts import Layout, layout_neighbours
 
 # What is left of the hope for a move on a block after each time that it brought nothing there.
@@ -29,10 +29,10 @@ Part = tuple[Block, Recipe, Candidate | None]
 
 def expected_work(task: AutoTask, block: Block, recipe: Recipe, parent: Candidate | None) -> float:
     """What a try is likely to take, in the units of the effort."""
-    if parent is None:
-        edges = float(recipe.amount * (recipe.amount + len(block)))
-    else:
-        edges = _GROWTH.get(recipe.move, 1.0) * parent.network.template.num_edges
+    if parent is not None:
+        growth = _GROWTH.get(recipe.move, 1.0)
+        return growth * work_of(parent.network, task.train, _USUAL_STEPS)
+    edges = edges_at_work([recipe.amount] * recipe.amount, recipe.amount * (len(block) + 1))
     return edges * task.train.total_slices * _USUAL_STEPS / WORK_UNIT
 
 
@@ -99,7 +99,7 @@ class _Planner:
         place = int(state.choice.weights.argmax())
         best = state.choice.layouts[place]
         hope = float(state.choice.weights[place]) / len(best)
-        fading = _FADING ** max(0, state.failures)
+        fading = _FADING ** self._regrouped_for_nothing()
         for layout in _by_dependence(best, self.strength)[:_MOST_NEIGHBOURS]:
             new = [block for block in layout if block not in state.pool]
             if layout in state.layouts or not new:
@@ -109,6 +109,11 @@ class _Planner:
                 step = Step(Move.REGROUP, parts, layout)
                 yield state.bandit.value(Move.REGROUP) * hope * fading, step
                 return
+
+    def _regrouped_for_nothing(self) -> int:
+        """How often another layout was tried in vain since one was better."""
+        gains = [item.gain for item in self.state.trail if item.move is Move.REGROUP]
+        return next((i for i, gain in enumerate(reversed(gains)) if gain > 0), len(gains))
 
     def _begun(self, block: Block) -> Recipe:
         return first_recipe(self.task, block, Move.REGROUP)
@@ -125,12 +130,5 @@ def _by_dependence(layout: Layout, strength: Floats) -> list[Layout]:
 
 
 def next_steps(state: AutoState, task: AutoTask, strength: Floats | None, count: int) -> list[Step]:
-    """The `count` most promising steps that do not touch the same block."""
-    chosen: list[Step] = []
-    used: set[Block] = set()
-    for step in _Planner(state, task, strength).promising():
-        blocks = {block for block, _, _ in step.parts}
-        if used.isdisjoint(blocks) and len(chosen) < count:
-            chosen.append(step)
-            used |= blocks
-    return chosen
+    """The `count` most promising steps."""
+    return _Planner(state, task, strength).promising()[:count]

@@ -1,5 +1,6 @@
 """What the automatic learner works on: data by block, options, seed and clock."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, final
 
@@ -11,7 +12,7 @@ from dspn.learning.clock import Clock
 from dspn.learning.priors import Priors
 from dspn.sequences import Schema, Sequences
 from dspn.sequences.joining import joined
-from dspn.structure import DynamicNetwork, Root
+from dspn.structure import DynamicNetwork, Root, Sum
 
 _STREAM: Final = 5  # of randomness, apart from those of growth, search and refitting
 
@@ -83,6 +84,22 @@ class AutoTask:
         return Priors(sum_pseudo_count=concentration / size)
 
 
+# Sums of so many children are products of matrices, whose edges cost this much of others.
+_WIDE_SUM: Final = 64
+_WIDE_SHARE: Final = 0.4
+# What a slice takes whatever the template, in edges.
+_PER_SLICE: Final = 100.0
+
+
+def edges_at_work(widths: Iterable[int], other_edges: int) -> float:
+    """The edges of a template as work: of sums by their widths, and all others."""
+    sums = sum(width * (_WIDE_SHARE if width >= _WIDE_SUM else 1.0) for width in widths)
+    return _PER_SLICE + sums + other_edges
+
+
 def work_of(network: DynamicNetwork, data: Sequences, steps: int) -> float:
     """Edges evaluated at slices in so many steps of EM, in units of 10^9."""
-    return network.template.num_edges * data.total_slices * (steps + 1) / WORK_UNIT
+    template = network.template
+    widths = [len(node.children) for node in template.nodes if isinstance(node, Sum)]
+    edges = edges_at_work(widths, template.num_edges - sum(widths))
+    return edges * data.total_slices * (steps + 1) / WORK_UNIT

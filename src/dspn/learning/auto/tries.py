@@ -84,6 +84,7 @@ class _Trainer:
     data: BlockData
     task: AutoTask
     priors: Priors
+    rng: np.random.Generator
 
     def trained(self, network: DynamicNetwork, options: EmOptions) -> EmFit:
         return fit_em(
@@ -92,6 +93,7 @@ class _Trainer:
             validation=self.data.validation,
             options=options,
             priors=self.priors,
+            rng=self.rng,
             deadline=self.task.clock.is_due,
         )
 
@@ -116,8 +118,9 @@ def attempted(attempt: Try, task: AutoTask) -> Candidate | None:
     if recipe.move is Move.SPLIT:
         size += recipe.amount
     priors = task.priors_of(recipe.concentration, size)
-    network = _started(attempt, data, task, priors, task.rng(attempt.number))
-    trainer = _Trainer(data, task, priors)
+    rng = task.rng(attempt.number)
+    network = _started(attempt, data, task, priors, rng)
+    trainer = _Trainer(data, task, priors, rng)
     steps, work = 0, 0.0
     if recipe.move is Move.SPLIT and network.num_interfaces >= _MANY:
         early = EmOptions(

@@ -1,0 +1,221 @@
+"""Classes of real sequences: `python -m dspn.experiments.classification`.
+
+A hidden Markov model for each class, on the splits that the data sets came with. The number of
+states is chosen within the training part: learned from one half of it, tested on the other. The
+test part is seen once, by the classifier that has learned from the whole training part. Results are
+kept data set by data set, and a run that was stopped goes on where it was.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, final
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit
+
+from dspn import datasets
+from dspn.datasets import Preparation, RealData
+from dspn.errors import ConvergenceWarning, DataError
+from dspn.experiments.results import Results
+from dspn.io import write_atomically
+from dspn.learning.fitting import EmOptions
+from dspn.models import HMM, DSPNClassifier
+
+_SEED: Final = 0
+_BAR: Final = 0.97
+_WIDTH: Final = 150  # of the table in a file or pipe
+_EM: Final = EmOptions(max_steps=40, tolerance=1e-4, patience=3)
+
+
+@final
+@dataclass(frozen=True)
+class Case:
+    """A data set as it is prepared, the numbers of states to choose from, and how often it is
+    halved for that choice.
+    """
+
+    name: str
+    read: Callable[..., RealData]
+    preparation: Preparation
+    preparation_name: str
+    states: tuple[int, ...]
+    num_halvings: int = 1
+
+
+CASES: Final = {
+    "vowels": Case(
+        "JapaneseVowels", datasets.read_japanese_vowels, datasets.RAW, "raw", (2, 4, 8, 16), 5
+    ),
+    "arabic": Case(
+        "ArabicDigits",
+        datasets.read_arabic_digits,
+        datasets.CENTRED_DELTAS,
+        "centred, slopes",
+        (8, 16, 32),
+    ),
+    "pen": Case(
+        "PenDigits", datasets.read_pen_digits, datasets.STEPS, "points, steps", (16, 32, 64, 128)
+    ),
+}
+
+
+def searched(case: Case) -> GridSearchCV:
+    """A classifier whose number of states is chosen by accuracy, the smaller among equals."""
+    return GridSearchCV(
+        DSPNClassifier(HMM(em=_EM), random_state=_SEED),
+        {"estimator__n_states": sorted(case.states)},
+        cv=StratifiedShuffleSplit(
+            case.num_halvings, train_size=0.5, test_size=0.5, random_state=_SEED
+        ),
+        error_score="raise",
+    )
+
+
+def tested(case: Case, data: RealData) -> dict[str, Any]:
+    """Whether the class of each test sequence is predicted, and what was chosen.
+
+    What is learned is a function of the training part alone.
+    """
+    if data.labels is None or data.train is None or data.test is None:
+        raise DataError(
+            f"the data set {data.name} must have classes and a split of its own, but has not; "
+            "choose another."
+        )
+    start = time.perf_counter()
+    preparation = case.preparation.fit(data.sequences[data.train])
+    train, test = (preparation.apply(data.sequences[part]) for part in (data.train, data.test))
+    search = searched(case)
+    with warnings.catch_warnings():
+        # Few steps are enough to tell classes apart, and more are not wanted.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        search.fit(train, data.labels[data.train])
+    is_right = search.predict(test) == data.labels[data.test]
+    found = search.cv_results_
+    return {
+        "states": int(search.best_params_["estimator__n_states"]),
+        "choices": {
+            str(states): float(accuracy)
+            for states, accuracy in zip(
+                found["param_estimator__n_states"], found["mean_test_score"], strict=True
+            )
+        },
+        "num_train": len(train),
+        "test": is_right.tolist(),
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def run(names: Sequence[str], results: Results, directory: Path | None, console: Console) -> None:
+    """Learns and tests whatever is not known yet, and says what was chosen."""
+    for name in names:
+        case = CASES[name]
+        if name not in results.entries:
+            results.add(name, tested(case, case.read(directory)))
+        entry = results.entries[name]
+        choices = ", ".join(f"{k}: {share:.2%}" for k, share in entry["choices"].items())
+        console.print(
+            f"{case.name}: {entry['states']} states, by accuracy on held-out halves of the "
+            f"training part ({choices})"
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Row:
+    """Accuracy on the test part, and the standard error for as many sequences."""
+
+    case: Case
+    num_states: int
+    num_train: int
+    num_test: int
+    accuracy: float
+    error: float
+    seconds: float
+
+
+def rows(names: Sequence[str], results: Results) -> Iterator[Row]:
+    """The table, from what is known."""
+    for name in names:
+        if name in results.entries:
+            entry = results.entries[name]
+            is_right = np.array(entry["test"])
+            accuracy, size = float(is_right.mean()), is_right.size
+            error = float(np.sqrt(accuracy * (1 - accuracy) / size))
+            train = entry["num_train"]
+            yield Row(CASES[name], entry["states"], train, size, accuracy, error, entry["seconds"])
+
+
+_HEADINGS: Final = (
+    "data",
+    "preparation",
+    "model",
+    "train",
+    "test",
+    "accuracy",
+    "bar",
+    "s",
+)
+
+
+def _cells(row: Row) -> list[str]:
+    return [
+        row.case.name,
+        row.case.preparation_name,
+        f"HMM of {row.num_states} states for each class",
+        f"{row.num_train:,}",
+        f"{row.num_test:,}",
+        f"{row.accuracy:.1%} ± {row.error:.1%}",
+        f"{_BAR:.0%}",
+        f"{row.seconds:.0f}",
+    ]
+
+
+def markdown(table: Sequence[Row]) -> str:
+    """The table as Markdown."""
+    lines = ["| " + " | ".join(_HEADINGS) + " |", "|" + " --- |" * len(_HEADINGS)]
+    lines += ["| " + " | ".join(_cells(row)) + " |" for row in table]
+    return "\n".join(lines) + "\n"
+
+
+def _show(table: Sequence[Row], console: Console) -> None:
+    shown = Table(title="Accuracy on the official test sets", title_justify="left")
+    for number, heading in enumerate(_HEADINGS):
+        shown.add_column(heading, justify="left" if number < 3 else "right")
+    for row in table:
+        shown.add_row(*_cells(row))
+    console.print(shown)
+
+
+def main(
+    data: Annotated[
+        list[str] | None, typer.Option(help=f"Which data sets, of {', '.join(CASES)}; all.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("out/classification"),
+    directory: Annotated[
+        Path | None, typer.Option("--data-dir", help="Where the data files are.")
+    ] = None,
+) -> None:
+    """Accuracy of classifiers of sequences on the official splits."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = _WIDTH
+    names = data or list(CASES)
+    unknown = [name for name in names if name not in CASES]
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(CASES)}")
+    out.mkdir(parents=True, exist_ok=True)
+    results = Results(out / "results.json")
+    run(names, results, directory, console)
+    table = list(rows(names, results))
+    write_atomically(str(out / "table.md"), markdown(table).encode())
+    _show(table, console)
+
+
+if __name__ == "__main__":
+    typer.run(main)
