@@ -27,11 +27,12 @@ from dspn.inference import (
 )
 from dspn.models import Model, load
 from dspn.sequences import Kind, Schema, Sequences, Variable
-from dspn.structure import DbnStructure, DbnTables, DynamicNetwork, Root, Template
+from dspn.structure import DbnStructure, DbnTables, DynamicNetwork, Mixture, Root, Template
 
 if TYPE_CHECKING:
     from dspn.learning import (
         AscentOptions,
+        AutoOptions,
         ConditionalLikelihood,
         EmOptions,
         GrowthOptions,
@@ -47,6 +48,7 @@ __all__ = [
     "HMM",
     "HMMSPN",
     "AscentOptions",
+    "AutoOptions",
     "Completion",
     "ConditionalLikelihood",
     "ConvergenceWarning",
@@ -66,6 +68,7 @@ __all__ = [
     "Kind",
     "Likelihood",
     "Marginals",
+    "Mixture",
     "Model",
     "ModelFileError",
     "NumericalError",

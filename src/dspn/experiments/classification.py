@@ -36,8 +36,9 @@ _EM: Final = EmOptions(max_steps=40, tolerance=1e-4, patience=3)
 @final
 @dataclass(frozen=True)
 class Case:
-    """A data set as it is prepared, the numbers of states to choose from, and how often it is
-    halved for that choice.
+    """A data set as it is prepared, and the numbers of states to choose from.
+
+    The choice is by accuracy in the mean over `num_halvings` halvings of the training part.
     """
 
     name: str

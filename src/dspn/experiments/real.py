@@ -20,6 +20,7 @@ from rich.table import Table
 from dspn import datasets
 from dspn._arrays import Floats
 from dspn.datasets import Preparation, RealData
+from dspn.experiments.curves import Curve, curves_figure, curves_of
 from dspn.experiments.folds import Fold, folds_of
 from dspn.experiments.results import Results
 from dspn.io import write_atomically
@@ -57,15 +58,15 @@ CASES: Final = {
         80,
         68.8,
     ),
-    "ozone": Case("ozLevel", datasets.read_ozone, datasets.FILLED_BINS, "bins, filled", 500, 33.0),
+    "ozone": Case("ozLevel", datasets.read_ozone, datasets.FILLED_BINS, "bins, filled", 300, 33.0),
     "ozone-missing": Case("ozLevel", datasets.read_ozone, datasets.BINS, "bins, missing kept", 300),
-    "pen": Case("PenDigits", datasets.read_pen_digits, datasets.SEVEN_BITS, "7 bits", 1000, 63.5),
+    "pen": Case("PenDigits", datasets.read_pen_digits, datasets.SEVEN_BITS, "7 bits", 800, 63.5),
     "arabic": Case(
         "ArabicDigits",
         datasets.read_arabic_digits,
         datasets.MEDIAN_BITS,
         "median bits",
-        2000,
+        3500,
         257.9,
         3,
     ),
@@ -273,6 +274,19 @@ def _show(table: Sequence[Row], console: Console) -> None:
     console.print(shown)
 
 
+def _draw(names: Sequence[str], results: Results, path: Path) -> None:
+    """Writes the picture of how the scores rose, where something is known."""
+    panels: dict[str, Sequence[Curve]] = {}
+    papers: dict[str, float | None] = {}
+    for name in names:
+        curves = curves_of(results.entries, name, "DSPN")
+        if curves:
+            title = f"{CASES[name].name}, {CASES[name].preparation_name}"
+            panels[title], papers[title] = curves, CASES[name].paper
+    if panels:
+        curves_figure(panels, papers).savefig(path)
+
+
 def main(
     data: Annotated[
         list[str] | None, typer.Option(help=f"Which data sets, of {', '.join(CASES)}; all.")
@@ -305,6 +319,7 @@ def main(
     table = list(rows(names, models, results))
     write_atomically(str(out / "table.md"), markdown(table).encode())
     _show(table, console)
+    _draw(names, results, out / "curves.png")
 
 
 if __name__ == "__main__":

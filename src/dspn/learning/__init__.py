@@ -1,6 +1,7 @@
-"""Learning from data: parameters by EM or along a gradient, structure by growth and search."""
+"""Learning from data: parameters by EM or along a gradient, structure automatically or as printed."""
 
 from dspn.learning.ascent import AscentFit, AscentOptions, AscentRecord, ascend
+from dspn.learning.auto import AutoLearned, AutoOptions, Move, learn_auto
 from dspn.learning.diagnosis import DeadNode, check_finite, dead_nodes
 from dspn.learning.em import EmStep, em_step, maximise
 from dspn.learning.fitting import (
@@ -31,6 +32,8 @@ __all__ = [
     "AscentFit",
     "AscentOptions",
     "AscentRecord",
+    "AutoLearned",
+    "AutoOptions",
     "ConditionalLikelihood",
     "DeadNode",
     "EmFit",
@@ -45,6 +48,7 @@ __all__ = [
     "Learned",
     "Likelihood",
     "Mode",
+    "Move",
     "PartitionOptions",
     "Plan",
     "Priors",
@@ -60,6 +64,7 @@ __all__ = [
     "em_step",
     "fit_em",
     "learn",
+    "learn_auto",
     "log_prior",
     "maximise",
     "reporter",

@@ -35,7 +35,7 @@ def _moved(data: Sequences, by: int) -> Floats:
     """The numbers `by` slices later; those at the ends of a sequence go on beyond them."""
     first, last = (np.repeat(ends, data.lengths) for ends in (data.offsets[:-1], data.offsets[1:]))
     rows = np.clip(np.arange(data.total_slices) + by, first, last - 1)
-    return data.values[np.ix_(rows, numeric_columns(data.schema))]
+    return data.values[:, numeric_columns(data.schema)][rows]
 
 
 def _with_further(data: Sequences, further: Floats, prefix: str) -> Sequences:

@@ -20,13 +20,14 @@ class AutoOptions:
 
     `effort` counts work, not time: one unit is 10^9 edges of a template evaluated at a slice in a
     step of EM, edges of wide sums counted less, which is of the order of a third of a second. The
-    same effort leads to the same model on every machine. The share `exploration` of it, at most, goes into finding layouts: which variables
-    share an interface. A model has `max_layouts` components at most, and a block of variables
-    `max_members` models that are mixed.
+    same effort leads to the same model on every machine. The share `exploration` of it, at most,
+    goes into finding layouts: which variables share an interface. A model has `max_layouts`
+    components at most, and a block of variables `max_members` models that are mixed. The search
+    ends after `patience` moves in a row that made nothing better.
     """
 
-    effort: float = 100.0
-    exploration: float = 0.4
+    effort: float = 50.0
+    exploration: float = 0.3
     max_interfaces: int = 1024
     max_layouts: int = 5
     max_members: int = 6

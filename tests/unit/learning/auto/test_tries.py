@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles import slice_by_slice
 
 from dspn import EmOptions, Schema, Sequences, Variable
 from dspn.engine import compile_program, likelihood
@@ -17,6 +16,7 @@ from dspn.learning.auto.tries import Try, attempted
 from dspn.learning.clock import Clock
 from dspn.structure import Root
 from dspn.structure.validity import violations
+from oracles import slice_by_slice
 
 SCHEMA = Schema(
     (
@@ -134,6 +134,7 @@ def test_many_nodes_lose_the_edges_that_are_hardly_used(
     parent = begun(own, amount=6)
     monkeypatch.setattr(tries, "_MANY", 4)
     monkeypatch.setattr(tries, "_LEAST_FLOW", 1.0)
+    monkeypatch.setattr(tries, "_WORTH_PRUNING", 1.0)
     found = begun(own, amount=6) if move is Move.CLUSTERS else continued(own, parent, move, 6)
     check(found, own)
     size = found.size

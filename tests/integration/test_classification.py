@@ -1,0 +1,116 @@
+"""The experiment on classes: chooses within the training part, resumes, prints what it measured."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from dspn.datasets import RAW, RealData, read_japanese_vowels
+from dspn.errors import DataError
+from dspn.experiments import classification
+from dspn.experiments.classification import CASES, Case, Results
+from dspn.sequences import Schema, Sequences, Variable
+
+
+def drawn(directory: Path | None = None) -> RealData:
+    """Three classes of walks that drift up, down and nowhere."""
+    rng = np.random.default_rng(3)
+    labels = np.tile([0, 1, 2], 20)
+    values = rng.normal(size=(60, 6, 1)) + 2.0 * (labels[:, None, None] - 1) * np.arange(6)[:, None]
+    schema = Schema((Variable.continuous("x"),))
+    data = Sequences.from_padded(values, schema=schema)
+    return RealData("walks", data, labels, np.arange(45), np.arange(45, 60))
+
+
+CASE = Case("walks", drawn, RAW, "raw", (2, 1))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classification, "CASES", {"walks": CASE})
+
+
+def _run(path: Path) -> tuple[Results, str]:
+    results, output = Results(path), io.StringIO()
+    classification.run(["walks"], results, None, Console(file=output, width=200))
+    return results, output.getvalue()
+
+
+@pytest.mark.usefixtures("small")
+def test_classes_that_differ_are_told_apart(tmp_path: Path) -> None:
+    results, said = _run(tmp_path / "results.json")
+    (row,) = classification.rows(["walks"], results)
+    assert (row.num_train, row.num_test) == (45, 15)
+    assert row.accuracy >= 0.8
+    assert row.error == pytest.approx((row.accuracy * (1 - row.accuracy) / 15) ** 0.5)
+    choices = results.entries["walks"]["choices"]
+    assert list(choices) == ["1", "2"]
+    best = max(choices.values())
+    assert row.num_states == min(int(k) for k, share in choices.items() if share == best)
+    assert f"walks: {row.num_states} states" in said
+    text = classification.markdown([row])
+    assert text.count("\n") == 3
+    assert f"HMM of {row.num_states} states for each class" in text
+
+
+@pytest.mark.usefixtures("small")
+def test_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.json"
+    before = json.loads(json.dumps(_run(path)[0].entries))
+
+    def fail(*arguments: object) -> None:
+        raise AssertionError("learned again")
+
+    monkeypatch.setattr(classification, "tested", fail)
+    again, said = _run(path)
+    assert again.entries == before
+    assert "walks" in said
+
+
+def test_what_is_chosen_and_learned_does_not_depend_on_the_test_part() -> None:
+    data = drawn()
+    assert data.labels is not None
+    one = classification.tested(CASE, data)
+    labels = np.array(data.labels)
+    labels[45:] = (labels[45:] + 1) % 3
+    other = classification.tested(CASE, replace(data, labels=labels))
+    assert {k: one[k] for k in ("states", "choices")} == {
+        k: other[k] for k in ("states", "choices")
+    }
+    # The same predictions are right about other sequences now.
+    assert not (np.array(one["test"]) & np.array(other["test"])).any()
+
+
+def test_data_without_a_split_are_refused() -> None:
+    data = drawn()
+    with pytest.raises(DataError, match="walks must have classes and a split of its own"):
+        classification.tested(CASE, RealData("walks", data.sequences, data.labels))
+
+
+@pytest.mark.usefixtures("small")
+def test_command_writes_the_table_and_refuses_unknown_data(tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(classification.main)
+    runner = CliRunner()
+    done = runner.invoke(app, ["--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "table.md").read_text().startswith("| data | preparation | model |")
+    assert runner.invoke(app, ["--data", "ozone"]).exit_code == 2
+
+
+def test_vowels_are_above_the_bar_with_a_fixed_number_of_states(data_directory: Path) -> None:
+    case = replace(CASES["vowels"], states=(4,), num_halvings=1)
+    try:
+        data: Any = read_japanese_vowels(data_directory)
+    except DataError as reason:
+        pytest.skip(f"needs a data set in ../shared/data: {reason}")
+    found = classification.tested(case, data)
+    assert (found["num_train"], len(found["test"])) == (270, 370)
+    assert np.mean(found["test"]) > 0.95
