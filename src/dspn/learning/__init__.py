@@ -1,4 +1,4 @@
-"""Learning from data: parameters by EM or along a gradient, structure automatically or as printed."""
+"""Learning from data: parameters by EM or along a gradient, structure by moves or by search."""
 
 from dspn.learning.ascent import AscentFit, AscentOptions, AscentRecord, ascend
 from dspn.learning.auto import AutoLearned, AutoOptions, Move, learn_auto

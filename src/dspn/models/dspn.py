@@ -72,7 +72,8 @@ class DSPN(SequenceEstimator):
         n_interfaces: Number of interface nodes of the initial template, for `learner="paper"`,
             which without it finds it by growth, and `learner="em"`, which needs it.
         max_interfaces: Where growth ends at the latest: by default at 32 interface nodes for the
-            paper's learner, at 1024 for the automatic one.
+            paper's learner. For the automatic one it bounds each of the models that are mixed, by
+            default at 1024.
         root: "first" or "last": the slice that carries the root. With "first" the models of all
             lengths agree; "last" is the placement of the paper.
         tied: Whether the bottom network shares the template's parameters.
@@ -165,7 +166,7 @@ class DSPN(SequenceEstimator):
         self._plan().score.check(schema)
         if self.resume and self.checkpoint is None:
             raise StructureError(
-                "`resume` needs the `checkpoint` to go on from, but there is none; name the file."
+                "`resume` needs the `checkpoint` to go on from, but there is none; give its path."
             )
         if learner is Learner.EM:
             self._check_em()
@@ -178,7 +179,10 @@ class DSPN(SequenceEstimator):
         """Raises where an option of another learner is given."""
         for name, owner in _OPTIONS_OF.items():
             if owner is not learner and getattr(self, name) not in (None, False):
-                own = " The paper's learner takes `growth.em`." if name == "em" else ""
+                own = ""
+                if name == "em":
+                    holder = "auto" if learner is Learner.AUTO else "growth"
+                    own = f" Steps of EM are options of `{holder}`, as `{holder}.em`."
                 raise StructureError(
                     f"`{name}` is for `learner='{owner}'` and must be left out with "
                     f"`learner='{learner}'`.{own}"
@@ -240,6 +244,10 @@ class DSPN(SequenceEstimator):
             auto = replace(auto, effort=self.effort)
         if self.max_interfaces is not None:
             most = whole_number(self.max_interfaces, "max_interfaces", StructureError)
+            if self.auto is not None:
+                raise StructureError(
+                    "`max_interfaces` must be set in one place only; leave it to `auto`."
+                )
             auto = replace(auto, max_interfaces=most)
         return auto
 

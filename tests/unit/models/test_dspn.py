@@ -36,7 +36,8 @@ def drawn(num_sequences: int = 40, seed: int = 0) -> Sequences:
 
 
 def small(**options: object) -> DSPN:
-    return DSPN(**{"learner": "paper", "growth": GROWTH, "search": SEARCH, "random_state": 0, **options})
+    usual = {"learner": "paper", "growth": GROWTH, "search": SEARCH, "random_state": 0}
+    return DSPN(**{**usual, **options})
 
 
 def test_growth_and_search_come_near_the_model_that_made_the_data() -> None:

@@ -1,7 +1,7 @@
 """Which move to make next: the one that has paid most for its work, with hope for the untried."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, final
 
@@ -60,7 +60,3 @@ class Bandit:
         paid = (_EXPECTED[move] * self.gain + arm.gain) / (self.work + arm.work)
         hope = math.sqrt(math.log1p(tries) / (1.0 + arm.count))
         return paid + _HOPE * _EXPECTED[move] * hope * gained / worked
-
-    def order(self, moves: Collection[Move]) -> list[Move]:
-        """The moves, the most promising first."""
-        return sorted(moves, key=lambda move: (-self.value(move), list(Move).index(move)))

@@ -81,10 +81,6 @@ class Pool:
         own = (*self.by_block.get(candidate.block, ()), candidate)
         return Pool({**self.by_block, candidate.block: own})
 
-    def best(self, block: Block) -> Candidate:
-        """The candidate with the greatest score, the first among equals."""
-        return max(self.by_block[block], key=lambda candidate: candidate.score)
-
     @property
     def work(self) -> float:
         """What all candidates took together."""

@@ -28,7 +28,7 @@ class _Finisher:
         options = self.task.options.refit
         if not self.refit or options.max_steps == 0 or candidate.score == -np.inf:
             return candidate.network
-        everything = self.task.data(candidate.block).everything()
+        everything = self.task.data(candidate.block).everything
         priors = self.task.priors_of(candidate.recipe.concentration, candidate.size)
         rng = self.task.rng(candidate.number)
         fit = fit_em(candidate.network, everything, options=options, priors=priors, rng=rng)

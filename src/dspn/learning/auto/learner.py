@@ -54,7 +54,7 @@ def _tried_lines(tried: tuple[Tried, ...]) -> list[str]:
     counts: dict[str, list[float]] = {}
     for item in tried:
         counts.setdefault(item.move.value, []).append(item.gain)
-    lines = [f"{len(tried)} models were tried:"]
+    lines = ["1 model was tried:" if len(tried) == 1 else f"{len(tried)} models were tried:"]
     for move, gains in counts.items():
         paid = sum(gain > 0 for gain in gains)
         lines.append(
@@ -72,7 +72,7 @@ def _chosen_lines(learned: AutoLearned) -> list[str]:
         lines.append(f"  weight {weight:.2f}, {len(layout)} block{'s' * (len(layout) > 1)}:")
         for block in layout:
             members = ", ".join(
-                f"{member.size} nodes ({member.recipe.move}) at {share:.2f}"
+                f"{member.size} node{'s' * (member.size > 1)} ({member.recipe.move}) at {share:.2f}"
                 for member, share in zip(
                     choice.models[block].members, choice.models[block].weights, strict=True
                 )

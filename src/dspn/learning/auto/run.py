@@ -111,9 +111,14 @@ class AutoRun:
         task = self._task
         count = len(task.schema)
         singles = singletons(count)
-        layouts = (singles,) if count == 1 else (singles, one_block(count))
+        layouts = (singles,) if count == 1 else (one_block(count), singles)
         blocks = [block for layout in layouts for block in layout]
-        found = self._trained(self._first_tries(blocks, 0, Move.CLUSTERS))
+        tries = self._first_tries(blocks, 0, Move.CLUSTERS)
+        found = self._trained(tries[:1])
+        if found is not None and count > 1:
+            rest = self._trained(tries[1:])
+            layouts = layouts if rest is not None else layouts[:1]
+            found = found + (rest or [])
         if found is None:
             return
         pool = Pool()
@@ -125,7 +130,7 @@ class AutoRun:
         trail = tuple(Tried(candidate, Move.CLUSTERS, 0.0) for candidate in found)
         state = AutoState("exploring layouts", pool, layouts, choice, trail, bandit)
         yield state
-        if count < 3:
+        if count < 3 or singles not in layouts:
             return
         strength = dependence(task.train)
         layout: Layout | None = singles
@@ -189,7 +194,7 @@ class AutoRun:
         blocks = list(layout)
         for union in sorted(gains, key=lambda union: (-gains[union], union)):
             one, other = unions[union]
-            if gains[union] <= 0 or one in gone or other in gone:
+            if not gains[union] > 0 or one in gone or other in gone:
                 continue
             gone |= {one, other}
             blocks = [block for block in blocks if block not in (one, other)] + [union]

@@ -79,17 +79,24 @@ class _Planner:
                 yield state.bandit.value(move) * hope, Step(move, ((block, recipe, parent),))
 
     def _failures(self, move: Move, block: Block) -> int:
-        """How often a move was made on a block for nothing."""
+        """How often a move was made on a block for nothing, its beginning left out."""
+        first = self.state.pool.by_block[block][0]
         return sum(
-            item.move is move and item.candidate.block == block and item.gain <= 0
+            item.move is move
+            and item.candidate.block == block
+            and item.candidate is not first
+            and item.gain <= 0
             for item in self.state.trail
-            if item.candidate.recipe.parent is not None or move is Move.CLUSTERS
         )
 
     def _affordable(self, block: Block, recipe: Recipe, parent: Candidate | None) -> bool:
         """Whether a try is likely to stay within the effort that is left."""
-        left = self.task.options.effort - self.state.pool.work
-        return expected_work(self.task, block, recipe, parent) <= _OVERDRAFT * left
+        return expected_work(self.task, block, recipe, parent) <= _OVERDRAFT * self._left
+
+    @property
+    def _left(self) -> float:
+        """What is left of the effort."""
+        return self.task.options.effort - self.state.pool.work
 
     def _regrouping(self) -> Iterator[tuple[float, Step]]:
         """The nearest layout to the best one that was not tried."""
@@ -105,7 +112,8 @@ class _Planner:
             if layout in state.layouts or not new:
                 continue
             parts = tuple((block, self._begun(block), None) for block in new)
-            if all(self._affordable(*part) for part in parts):
+            expected = sum(expected_work(self.task, *part) for part in parts)
+            if expected <= _OVERDRAFT * self._left:
                 step = Step(Move.REGROUP, parts, layout)
                 yield state.bandit.value(Move.REGROUP) * hope * fading, step
                 return

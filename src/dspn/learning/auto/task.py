@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, final
 
 import numpy as np
@@ -25,6 +26,7 @@ class BlockData:
     train: Sequences
     validation: Sequences
 
+    @cached_property
     def everything(self) -> Sequences:
         """Training and validation sequences together."""
         same = self.train is self.validation

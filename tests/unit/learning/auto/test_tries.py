@@ -193,4 +193,4 @@ def test_training_and_validation_may_be_one_set() -> None:
     own = task(train=data, validation=data)
     check(begun(own, (1, 2)), own)
     both = own.data((1, 2))
-    assert both.train is both.validation is both.everything()
+    assert both.train is both.validation is both.everything
