@@ -106,7 +106,7 @@ def test_command_writes_the_table_and_refuses_unknown_data(tmp_path: Path) -> No
 
 
 def test_vowels_are_above_the_bar_with_a_fixed_number_of_states(data_directory: Path) -> None:
-    case = replace(CASES["vowels"], states=(4,), num_halvings=1)
+    case = replace(CASES["vowels"], states=(4,), num_splits=1)
     try:
         data: Any = read_japanese_vowels(data_directory)
     except DataError as reason:

@@ -125,10 +125,14 @@ class _ImpreciseError(Exception):
 @final
 @dataclass(frozen=True, eq=False)
 class _Shard:
-    """What one shard has added up: sums in the general layout, and those of a chain by `bottom`."""
+    """What one shard has added up: sums in the general layout, and those of a chain by `bottom`.
+
+    `is_double` marks a shard that single precision did not hold; its columns are padded otherwise.
+    """
 
     sums: ShardSums
     chains: dict[bool, ChainSums]
+    is_double: bool
 
     def add(self, other: "_Shard") -> None:
         """Adds another shard's sums to these."""
@@ -184,9 +188,15 @@ class _Worker:
         room = Room()
         for block in own:
             log_values[block.members] = self._block(shard, totals, block, careful, room)
-        return _Shard(shard, totals)
+        return _Shard(shard, totals, is_double=not self.job.program.single)
 
     def finish(self, shards: list["_Shard"]) -> ExpectedFlows:
+        """Adds up the flows of all shards, those of one precision after those of the other."""
+        kinds = ([s for s in shards if not s.is_double], [s for s in shards if s.is_double])
+        found = [self._finished(own) for own in kinds if own]
+        return found[0] if len(found) == 1 else found[0] + found[1]
+
+    def _finished(self, shards: list["_Shard"]) -> ExpectedFlows:
         """Adds up shards in their order and carries the sums of distinct slices to their leaves."""
         total = shards[0]
         for shard in shards[1:]:

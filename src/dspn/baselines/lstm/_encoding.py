@@ -1,0 +1,72 @@
+"""The steps that a net reads of a batch of sequences."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dspn._arrays import Ints
+from dspn.errors import DataError
+from dspn.sequences import Sequences
+
+Singles = NDArray[np.float32]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """What a net reads: row `offsets[i] + t` is step t of sequence i."""
+
+    values: Singles
+    offsets: Ints
+
+    @property
+    def lengths(self) -> Ints:
+        """Number of steps of each sequence."""
+        return np.diff(self.offsets)
+
+    def padded(self, picked: Ints) -> Singles:
+        """(sequences, steps, width) of the sequences picked, zero behind the end of each."""
+        lengths = self.lengths[picked]
+        array = np.zeros((picked.size, int(lengths.max()), self.values.shape[1]), np.float32)
+        for place, (start, length) in enumerate(zip(self.offsets[picked], lengths, strict=True)):
+            array[place, :length] = self.values[start : start + length]
+        return array
+
+
+class Encoding(ABC):
+    """Sequences as steps, one to one: what a step costs is what its slice, or part of it, costs."""
+
+    @property
+    @abstractmethod
+    def log_unit(self) -> float:
+        """Log density of a slice less that of its steps: what the change of units costs."""
+
+    @abstractmethod
+    def steps(self, data: Sequences) -> Steps:
+        """The steps of complete sequences."""
+
+
+def require_complete(data: Sequences, argument: str) -> None:
+    """Raises where an entry is missing: a net reads every entry, and cannot sum one out."""
+    missing = np.isnan(data.values)
+    if not missing.any():
+        return
+    row, column = (int(place[0]) for place in np.nonzero(missing))
+    index = int(np.searchsorted(data.offsets, row, side="right")) - 1
+    raise DataError(
+        f"`{argument}` must be complete, as an LSTM cannot sum out what is missing, but "
+        f"{int(missing.sum())} entries are missing, the first of them variable "
+        f"{data.schema[column].name!r} in slice {row - int(data.offsets[index])} of sequence "
+        f"{index}; fill them, or leave such sequences out."
+    )
+
+
+def batches(lengths: Ints, size: int, rng: np.random.Generator | None) -> list[Ints]:
+    """Indices of the sequences in batches of about one length; shuffled where there is an `rng`."""
+    ties = np.arange(lengths.size) if rng is None else rng.permutation(lengths.size)
+    order = np.lexsort((ties, lengths))
+    cut = [order[start : start + size] for start in range(0, order.size, size)]
+    return cut if rng is None else [cut[place] for place in rng.permutation(len(cut))]

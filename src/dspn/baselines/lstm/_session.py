@@ -1,0 +1,39 @@
+"""PyTorch when it is needed, with randomness and threads of its own."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+from dspn.errors import DspnError
+
+
+def require_torch(caller: str) -> None:
+    """Raises where PyTorch is not installed."""
+    if find_spec("torch") is None:
+        raise DspnError(
+            f"`{caller}` needs PyTorch, but it is not installed; install it with "
+            "pip install 'dspn[lstm]'."
+        )
+
+
+@contextmanager
+def torch_threads(number: int) -> Iterator[None]:
+    """As many threads as said, and afterwards as many as before."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def torch_seed(seed: int) -> Iterator[None]:
+    """First weights and dropout drawn from the seed; other users of PyTorch notice nothing."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
