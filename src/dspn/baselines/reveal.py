@@ -43,7 +43,7 @@ class RevealOptions:
     made from the validation set, too.
     """
 
-    max_parents: int = 4
+    max_parents: int = 5
     penalties: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0)
     pseudo_count: float = 0.5
     refit: bool = True

@@ -58,8 +58,8 @@ class SearchScoreOptions:
     validation set too.
     """
 
-    num_hidden: int = 2
-    max_parents: int = 4
+    num_hidden: int = 3
+    max_parents: int = 5
     within: bool = True
     penalty: float = 0.5
     pseudo_count: float = 0.5

@@ -1,9 +1,10 @@
 """Classes of real sequences: `python -m dspn.experiments.classification`.
 
 A hidden Markov model for each class, on the splits that the data sets came with. The number of
-states is chosen within the training part: learned from a share of it, tested on another. The test
-part is seen once, by the classifier that has learned from the whole training part. Results are kept
-data set by data set, and a run that was stopped goes on where it was.
+states is chosen within the training part: learned from a share of it, tested on another. On the
+test part a run scores nothing but the classifier of that number, which has learned from the whole
+training part. The preparations are given; trials that led to them had looked at test accuracies.
+Results are kept data set by data set, and a run that was stopped goes on where it was.
 """
 
 import time

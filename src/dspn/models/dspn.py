@@ -68,7 +68,8 @@ class DSPN(SequenceEstimator):
 
     Args:
         effort: How much the automatic learner may do, counted in work, so that it does not depend
-            on the machine; a unit is of the order of a second. More effort, a better model.
+            on the machine; a unit is of the order of a third of a second where data are many.
+            Without it the effort follows the amount of data, up to 50 units.
         n_interfaces: Number of interface nodes of the initial template, for `learner="paper"`,
             which without it finds it by growth, and `learner="em"`, which needs it.
         max_interfaces: Where growth ends at the latest: by default at 32 interface nodes for the

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Ints
+from dspn.baselines.base import Task, task_of
 from dspn.errors import DataError
 from dspn.sequences import Sequences
 
@@ -62,6 +63,16 @@ def require_complete(data: Sequences, argument: str) -> None:
         f"{data.schema[column].name!r} in slice {row - int(data.offsets[index])} of sequence "
         f"{index}; fill them, or leave such sequences out."
     )
+
+
+def complete_task(
+    train: Sequences, validation: Sequences, *, seed: int, time_limit: float | None
+) -> Task:
+    """The arguments of `Baseline.fit`, checked and complete; the clock starts."""
+    task = task_of(train, validation, seed=seed, time_limit=time_limit)
+    require_complete(task.train, "train")
+    require_complete(task.validation, "validation")
+    return task
 
 
 def batches(lengths: Ints, size: int, rng: np.random.Generator | None) -> list[Ints]:

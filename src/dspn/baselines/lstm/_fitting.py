@@ -50,8 +50,6 @@ def fit_best(
     num_threads: int,
 ) -> FittedLstm:
     """The net with the best validation score; those that are left share the time that is left."""
-    require_complete(task.train, "train")
-    require_complete(task.validation, "validation")
     train, validation = encoding.steps(task.train), encoding.steps(task.validation)
     trained: list[Trained] = []
     with torch_threads(num_threads):

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dspn._arrays import Bools
 from dspn._checks import require_type, whole_number
-from dspn.baselines.base import Baseline, FittedBaseline, require_categorical, task_of
-from dspn.baselines.lstm._encoding import Encoding, Steps
+from dspn.baselines.base import Baseline, FittedBaseline, require_categorical
+from dspn.baselines.lstm._encoding import Encoding, Steps, complete_task
 from dspn.baselines.lstm._session import require_torch
 from dspn.baselines.lstm.schedule import Schedule, Update
 from dspn.errors import DataError, StructureError
@@ -133,7 +133,7 @@ class BitLstm(Baseline):
 
         An iteration is a pass over the training sequences.
         """
-        task = task_of(train, validation, seed=seed, time_limit=time_limit)
+        task = complete_task(train, validation, seed=seed, time_limit=time_limit)
         require_categorical(task.schema, "an LSTM with one sigmoid")
         code = BitCode(task.schema)
         if not code.num_bits:

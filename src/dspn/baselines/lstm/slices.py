@@ -8,8 +8,8 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
-from dspn.baselines.base import Baseline, FittedBaseline, task_of
-from dspn.baselines.lstm._encoding import Encoding, Steps, require_complete
+from dspn.baselines.base import Baseline, FittedBaseline
+from dspn.baselines.lstm._encoding import Encoding, Steps, complete_task
 from dspn.baselines.lstm._session import require_torch
 from dspn.baselines.lstm.schedule import Schedule, Update
 from dspn.errors import DataError, StructureError
@@ -152,9 +152,8 @@ class SliceLstm(Baseline):
 
         An iteration is a pass over the training sequences, with any of the nets.
         """
-        task = task_of(train, validation, seed=seed, time_limit=time_limit)
+        task = complete_task(train, validation, seed=seed, time_limit=time_limit)
         _require_no_counts(task.schema)
-        require_complete(task.train, "train")
         require_torch("SliceLstm.fit")
         from dspn.baselines.lstm._fitting import fit_best
         from dspn.baselines.lstm._slice_net import SliceNet, blocks_of

@@ -9,6 +9,9 @@ from dspn.learning.fitting import EmOptions
 from dspn.leaves.base import require_number
 
 WORK_UNIT: Final = 1e9
+_ENTRIES_A_UNIT: Final = 5_000
+_LEAST_EFFORT: Final = 0.1
+_MOST_EFFORT: Final = 50.0
 _EM: Final = EmOptions(max_steps=40, min_steps=8, tolerance=1e-5, patience=4, single_precision=True)
 _REFIT: Final = EmOptions(max_steps=5, tolerance=1e-7, single_precision=True)
 
@@ -20,13 +23,14 @@ class AutoOptions:
 
     `effort` counts work, not time: one unit is 10^9 edges of a template evaluated at a slice in a
     step of EM, edges of wide sums counted less, which is of the order of a third of a second. The
-    same effort leads to the same model on every machine. The share `exploration` of it, at most,
+    same effort leads to the same model on every machine. Without one it follows the data: a unit
+    for every 5,000 entries, 50 at most. The share `exploration` of it, at most,
     goes into finding layouts: which variables share an interface. A model has `max_layouts`
     components at most, and a block of variables `max_members` models that are mixed. The search
     ends after `patience` moves in a row that made nothing better.
     """
 
-    effort: float = 50.0
+    effort: float | None = None
     exploration: float = 0.3
     max_interfaces: int = 1024
     max_layouts: int = 5
@@ -38,7 +42,8 @@ class AutoOptions:
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range."""
-        require_number("AutoOptions", "effort", self.effort, least=0, open_end=True)
+        if self.effort is not None:
+            require_number("AutoOptions", "effort", self.effort, least=0, open_end=True)
         for name in ("exploration", "least_weight"):
             require_number("AutoOptions", name, getattr(self, name), least=0, open_end=False)
             if getattr(self, name) > 1:
@@ -54,3 +59,8 @@ class AutoOptions:
 
 
 DEFAULT_AUTO: Final = AutoOptions()
+
+
+def usual_effort(num_entries: int) -> float:
+    """The effort for data of so many entries where none is given."""
+    return min(_MOST_EFFORT, max(_LEAST_EFFORT, num_entries / _ENTRIES_A_UNIT))

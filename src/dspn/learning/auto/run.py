@@ -30,6 +30,9 @@ from dspn.learning.layouts import (
 # Tries of a round are trained side by side. The number is fixed, so that it does not depend on the
 # machine what is tried.
 _ROUND: Final = 2
+# With fewer slices than this, templates of a few nodes are tried from the start.
+_FEW_SLICES: Final = 5_000
+_SMALL_SIZES: Final = (2, 4, 8, 16)
 # Pairs of blocks that a round of exploration tries to put together at least.
 _LEAST_PAIRS: Final = 3
 # Exploration ends where putting blocks together does not bring a layout this much nearer to what is
@@ -106,6 +109,18 @@ class AutoRun:
             for place, block in enumerate(blocks)
         ]
 
+    def _smaller_tries(self, block: Block, first: int) -> list[Try]:
+        """A few nodes instead of many, where the data are few."""
+        task = self._task
+        if task.train.total_slices >= _FEW_SLICES:
+            return []
+        usual = first_recipe(task, block)
+        sizes = [size for size in _SMALL_SIZES if size < usual.amount]
+        return [
+            Try(first + place, block, replace(usual, amount=size))
+            for place, size in enumerate(sizes)
+        ]
+
     def _explored(self) -> Iterator[AutoState]:
         """Layouts from single variables upwards, for as long as putting blocks together pays."""
         task = self._task
@@ -121,12 +136,13 @@ class AutoRun:
             found = found + (rest or [])
         if found is None:
             return
+        found += self._trained(self._smaller_tries(blocks[0], len(tries))) or []
         pool = Pool()
         for candidate in found:
             pool = pool.with_candidate(candidate)
         choice = self._chooser.choice(pool, layouts)
         scale = max(1.0, abs(choice.score))
-        bandit = Bandit(_USUAL_GAIN * scale, _USUAL_WORK * task.options.effort)
+        bandit = Bandit(_USUAL_GAIN * scale, _USUAL_WORK * task.effort)
         trail = tuple(Tried(candidate, Move.CLUSTERS, 0.0) for candidate in found)
         state = AutoState("exploring layouts", pool, layouts, choice, trail, bandit)
         yield state
@@ -147,8 +163,8 @@ class AutoRun:
                     return
 
     def _may_explore(self, state: AutoState) -> bool:
-        options = self._task.options
-        return state.pool.work < options.exploration * options.effort
+        task = self._task
+        return state.pool.work < task.options.exploration * task.effort
 
     def _behind(self, state: AutoState, layout: Layout) -> float:
         """By how much a layout by itself is worse than the best mixture of all."""
@@ -161,7 +177,7 @@ class AutoRun:
         """The unions of two blocks that depend most on each other, as far as the effort goes."""
         task = self._task
         most = max(_LEAST_PAIRS, len(layout))
-        left = task.options.exploration * task.options.effort - state.pool.work
+        left = task.options.exploration * task.effort - state.pool.work
         found: dict[Block, tuple[Block, Block]] = {}
         for pair in merge_candidates(layout, strength):
             one, other = layout[pair.first], layout[pair.second]
@@ -222,7 +238,7 @@ class AutoRun:
         options, task = self._task.options, self._task
         yield state
         strength = dependence(task.train) if len(task.schema) > 2 else None
-        while state.pool.work < options.effort and state.failures < options.patience:
+        while state.pool.work < task.effort and state.failures < options.patience:
             steps = next_steps(state, task, strength, _ROUND)
             tries = [
                 Try(len(state.trail) + place, block, recipe, parent)

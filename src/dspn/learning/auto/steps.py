@@ -96,7 +96,7 @@ class _Planner:
     @property
     def _left(self) -> float:
         """What is left of the effort."""
-        return self.task.options.effort - self.state.pool.work
+        return self.task.effort - self.state.pool.work
 
     def _regrouping(self) -> Iterator[tuple[float, Step]]:
         """The nearest layout to the best one that was not tried."""

@@ -8,7 +8,7 @@ from typing import Final, final
 import numpy as np
 
 from dspn.learning.auto.candidates import Block
-from dspn.learning.auto.options import WORK_UNIT, AutoOptions
+from dspn.learning.auto.options import WORK_UNIT, AutoOptions, usual_effort
 from dspn.learning.clock import Clock
 from dspn.learning.priors import Priors
 from dspn.sequences import Schema, Sequences
@@ -57,6 +57,12 @@ class AutoTask:
     num_jobs: int
     clock: Clock
     _restricted: dict[Block, BlockData] = field(default_factory=dict)
+
+    @property
+    def effort(self) -> float:
+        """The effort that is given, or what is usual for such data."""
+        given = self.options.effort
+        return usual_effort(self.train.values.size) if given is None else given
 
     @property
     def schema(self) -> Schema:
