@@ -47,21 +47,12 @@ class Counts:
     first: Floats
     later: Floats | None
 
-    def log_prior(self, pseudo_count: float) -> float:
-        """Sum of c log table: the log prior of the tables that are made from the counts."""
-        return sum(
-            float(np.sum(xlogy(pseudo_count, smoothed(own, pseudo_count)))) for own in self._parts()
-        )
-
     def score(self, pseudo_count: float) -> float:
         """Expected log-likelihood plus log prior of the tables that are made from the counts."""
+        parts = [self.first] if self.later is None else [self.first, self.later]
         return sum(
-            float(np.sum(xlogy(own + pseudo_count, smoothed(own, pseudo_count))))
-            for own in self._parts()
+            float(np.sum(xlogy(own + pseudo_count, smoothed(own, pseudo_count)))) for own in parts
         )
-
-    def _parts(self) -> list[Floats]:
-        return [self.first] if self.later is None else [self.first, self.later]
 
 
 def all_counts(

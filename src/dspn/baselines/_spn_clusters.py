@@ -1,6 +1,6 @@
 """Clusters of instances by naive Bayes models, as many of them as a penalty allows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -121,11 +121,12 @@ def clusters(
     num_steps: int = 20,
     num_restarts: int = 2,
     rng: np.random.Generator,
+    is_due: Callable[[], bool] = lambda: False,
 ) -> list[Ints]:
     """Rows by cluster: the hard clusters with the greatest penalised likelihood.
 
     A cluster costs `penalty` for each variable. Numbers of clusters are tried from 1 upwards until
-    one more does not pay.
+    one more does not pay, or time is up.
     """
     cost = penalty * part.num_variables
     labels = np.zeros(part.rows.size, dtype=np.int64)
@@ -137,5 +138,7 @@ def clusters(
         if value <= best:
             break
         best, labels = value, joint.argmax(axis=1)
+        if is_due():
+            break
     found = [part.rows[labels == label] for label in range(int(labels.max(initial=0)) + 1)]
     return [rows for rows in found if rows.size]

@@ -187,6 +187,10 @@ class HmmSpnBaseline(Baseline):
         seed: int,
         time_limit: float | None = None,
     ) -> FittedNetwork:
-        """Learns one model for each number of states; an iteration is a step of EM."""
+        """Learns one model for each number of states.
+
+        An iteration is a step of EM on a model with networks; those of the plain models that they
+        start from are not counted.
+        """
         task = task_of(train, validation, seed=seed, time_limit=time_limit)
         return _best(task, self.options.hmm, lambda size: _with_networks(task, self.options, size))

@@ -153,6 +153,7 @@ class _Learner:
             penalty=self.setting.penalty,
             max_clusters=self.options.max_clusters,
             rng=rng,
+            is_due=self.clock.is_due,
         )
         if len(found) == 1:
             return self._leaves(rows, variables)
@@ -217,6 +218,19 @@ class LearnSpnBaseline(Baseline):
         length = int(task.train.lengths[0])
         flat = flattened(task.train, length, "train")
         held = flattened(task.validation, length, "validation")
+        network, chosen, count = self._best(task, flat, held)
+        ending = task.ending
+        if self.options.refit and not task.clock.is_due():
+            again = self._learned(task, joined([flat, held]), chosen)
+            # A network that time has cut short is worse than one that it has not.
+            network = network if task.clock.is_due() else again
+        seconds, setting = task.clock.seconds, (chosen.alpha, chosen.penalty)
+        return FittedSpn(seconds, count, ending, network, task.schema, length, *setting)
+
+    def _best(
+        self, task: Task, flat: Sequences, held: Sequences
+    ) -> tuple[DynamicNetwork, _Setting, int]:
+        """The best network on what is held out, its setting, and how many networks were learned."""
         best: tuple[float, DynamicNetwork, _Setting] | None = None
         count = 0
         for setting in self._settings():
@@ -228,22 +242,7 @@ class LearnSpnBaseline(Baseline):
             if best is None or value > best[0]:
                 best = value, network, setting
         assert best is not None
-        _, network, chosen = best
-        ending = task.ending
-        if self.options.refit and not task.clock.is_due():
-            again = self._learned(task, joined([flat, held]), chosen)
-            # A network that time has cut short is worse than one that it has not.
-            network = network if task.clock.is_due() else again
-        return FittedSpn(
-            task.clock.seconds,
-            count,
-            ending,
-            network,
-            task.schema,
-            length,
-            chosen.alpha,
-            chosen.penalty,
-        )
+        return best[1], best[2], count
 
     def _settings(self) -> list[_Setting]:
         return [_Setting(*pair) for pair in cartesian(self.options.alphas, self.options.penalties)]

@@ -52,12 +52,12 @@ class RevealOptions:
         """Refuse numbers out of range."""
         most = whole_number(self.max_parents, "max_parents", StructureError, least=0)
         object.__setattr__(self, "max_parents", most)
-        object.__setattr__(self, "penalties", checked_penalties(self.penalties))
+        object.__setattr__(self, "penalties", _checked_penalties(self.penalties))
         require_number("RevealOptions", "pseudo_count", self.pseudo_count, least=0, open_end=True)
         require_type(self.refit, bool, "refit", StructureError)
 
 
-def checked_penalties(penalties: Any) -> tuple[float, ...]:
+def _checked_penalties(penalties: Any) -> tuple[float, ...]:
     """The penalties, at least one and none negative."""
     if not isinstance(penalties, tuple | list) or not penalties:
         raise StructureError(

@@ -56,7 +56,9 @@ def score(data: Sequences, node: int, parents: tuple[int, ...], penalty: float) 
 @pytest.mark.parametrize("penalty", [0.0, 0.05, 0.5])
 def test_no_set_of_parents_scores_better_than_the_one_chosen(penalty: float) -> None:
     rng = np.random.default_rng(3)
-    schema = Schema((*bits(2), Variable.categorical("y", "uvw"), Variable.categorical("z", "o")))
+    schema = Schema(
+        (*bits(2), Variable.categorical("y", ("u", "v", "w")), Variable.categorical("z", ("o",)))
+    )
     values = np.stack([rng.integers(size, size=60) for size in (2, 2, 3, 1)], axis=1).astype(float)
     values[1:, 2] = np.where(rng.random(59) < 0.6, values[:-1, 0] + values[:-1, 1], values[1:, 2])
     data = Sequences.from_codes(values, [0, 25, 26, 60], schema)
@@ -136,7 +138,7 @@ def test_likelihood_with_gaps_is_refused_where_it_is_too_large() -> None:
 
 def test_variables_that_are_not_categorical_are_refused() -> None:
     data = Sequences.from_codes([[0.5], [1.5]], [0, 2], Schema((Variable.continuous("x"),)))
-    with pytest.raises(DataError, match="categorical variables only.* 'x' is continuous"):
+    with pytest.raises(DataError, match=r"categorical variables only.* 'x' is continuous"):
         RevealBaseline().fit(data, data, seed=0)
 
 
