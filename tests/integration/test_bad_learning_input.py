@@ -70,7 +70,10 @@ BAD_OPTIONS: dict[str, tuple[Any, str]] = {
     "sizes that nothing chooses among": (HMM([2, 3], validation_fraction=0), "needs sequences"),
     "no states of an HMMSPN": (HMMSPN(0), "`n_states`"),
     "emission of another type": (HMMSPN(emission=2), "`emission` must be a SliceSpnOptions"),
-    "no interface nodes": (DSPN(learner="paper", n_interfaces=0), "`n_interfaces` must be a whole number"),
+    "no interface nodes": (
+        DSPN(learner="paper", n_interfaces=0),
+        "`n_interfaces` must be a whole number",
+    ),
     "no interface nodes by em": (DSPN(learner="em", n_interfaces=0), "`n_interfaces`"),
     "no largest number": (DSPN(max_interfaces=0), "`max_interfaces` must be a whole number"),
     "an unknown learner": (DSPN(learner="magic"), "`learner` must be 'auto', 'paper' or 'em'"),
@@ -87,7 +90,7 @@ BAD_OPTIONS: dict[str, tuple[Any, str]] = {
     ),
     "em with a checkpoint": (
         DSPN(learner="em", n_interfaces=2, checkpoint="run.dspn"),
-        "`checkpoint` is for `learner='paper'`",
+        "`checkpoint` is for learners of structure",
     ),
     "the paper's learner with em": (DSPN(learner="paper", em=QUICK), "`em` is for `learner='em'`"),
     "two largest numbers": (
@@ -98,14 +101,20 @@ BAD_OPTIONS: dict[str, tuple[Any, str]] = {
         DSPN(learner="paper", n_interfaces=6, growth=GrowthOptions(max_interfaces=4)),
         "`n_interfaces` is 6, but growth is told to stay between 1 and 4",
     ),
-    "growth of another type": (DSPN(learner="paper", growth={}), "`growth` must be a GrowthOptions"),
+    "growth of another type": (
+        DSPN(learner="paper", growth={}),
+        "`growth` must be a GrowthOptions",
+    ),
     "search of another type": (DSPN(learner="paper", search=5), "`search` must be a SearchOptions"),
     "scoring of another type": (DSPN(scoring="accuracy"), "`scoring` must be a Score"),
     "a continuous class variable": (
         DSPN(learner="paper", scoring=ConditionalLikelihood(("x0",))),
         "must be categorical, but 'x0' is continuous",
     ),
-    "an unknown class variable": (DSPN(learner="paper", scoring=ConditionalLikelihood(("y",))), "'y' is none"),
+    "an unknown class variable": (
+        DSPN(learner="paper", scoring=ConditionalLikelihood(("y",))),
+        "'y' is none",
+    ),
     "resume without a checkpoint": (DSPN(resume=True), "`resume` needs the `checkpoint`"),
     "a checkpoint without a seed": (
         DSPN(checkpoint="run.dspn"),

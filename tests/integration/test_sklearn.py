@@ -24,6 +24,7 @@ from dspn import (
     DSPN,
     HMM,
     HMMSPN,
+    AutoOptions,
     DSPNClassifier,
     EmOptions,
     GrowthOptions,

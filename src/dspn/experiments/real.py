@@ -60,7 +60,7 @@ CASES: Final = {
     ),
     "ozone": Case("ozLevel", datasets.read_ozone, datasets.FILLED_BINS, "bins, filled", 400, 33.0),
     "ozone-missing": Case("ozLevel", datasets.read_ozone, datasets.BINS, "bins, missing kept", 200),
-    "pen": Case("PenDigits", datasets.read_pen_digits, datasets.SEVEN_BITS, "7 bits", 500, 63.5),
+    "pen": Case("PenDigits", datasets.read_pen_digits, datasets.SEVEN_BITS, "7 bits", 750, 63.5),
     "arabic": Case(
         "ArabicDigits",
         datasets.read_arabic_digits,
