@@ -1,4 +1,4 @@
-"""Centred values, differences and points; nothing is learned, and gaps stay as small as can be."""
+"""Centred values and differences; nothing is learned, and gaps stay as small as can be."""
 
 from typing import Any
 
@@ -11,14 +11,9 @@ from hypothesis.extra.numpy import arrays
 from dspn.datasets import (
     CENTRED,
     CENTRED_DELTAS,
-    POINTS,
-    SEVEN_BITS,
     STEPS,
-    Chain,
-    Fixed,
     centred,
     forward_differences,
-    paired_points,
     regression_deltas,
 )
 from dspn.errors import DataError
@@ -145,25 +140,6 @@ def test_differences_are_of_numbers_only_and_continuous(change: Any, prefix: str
 # Points
 
 
-def test_paired_points_take_two_slices_each() -> None:
-    found = paired_points(sequences([1, 2, 3, NAN], [5, 6]))
-    np.testing.assert_array_equal(found.values, [[1, 2], [3, NAN], [5, 6]])
-    assert found.lengths.tolist() == [2, 1]
-    assert found.schema == Schema((Variable.continuous("x"), Variable.continuous("y")))
-    counts = sequences([1, 2], schema=Schema((Variable.count("n"),)))
-    assert paired_points(counts).schema[1] == Variable.count("y")
-
-
-def test_points_of_other_data_are_refused() -> None:
-    with pytest.raises(DataError, match=r"an even number of slices, .* sequence 1 has 3"):
-        paired_points(sequences([1, 2], [1, 2, 3]))
-    two = Schema((Variable.continuous("x"), Variable.continuous("y")))
-    with pytest.raises(DataError, match=r"one variable, .* but has \['x \(continuous\)', "):
-        paired_points(sequences([[1, 2], [3, 4]], schema=two))
-    with pytest.raises(DataError, match=r"\['bit \(categorical\)'\]"):
-        paired_points(sequences([0, 1], schema=Schema((Variable.binary("bit"),))))
-
-
 # By their names
 
 
@@ -177,21 +153,8 @@ def test_named_preparations_do_what_their_functions_do() -> None:
     assert both.schema.names == ("x", "d_x")
 
 
-def test_points_of_bits_read_back_are_the_points() -> None:
-    points = Schema((Variable.continuous("x"), Variable.continuous("y")))
-    data = sequences([[47, 100], [27, 81]], [[0, 7], [3, NAN]], schema=points)
-
-    def numbers(bits: Sequences) -> Sequences:
-        return Sequences.from_codes(
-            bits.values @ 2.0 ** np.arange(6, -1, -1)[:, None], bits.offsets, X
-        )
-
-    back = Chain((SEVEN_BITS, Fixed(numbers), POINTS))
-    np.testing.assert_array_equal(back.fit(data).apply(data).values, data.values)
-
-
 def test_anything_but_sequences_is_refused() -> None:
     array: Any = np.zeros((2, 2))
-    for call in (centred, regression_deltas, forward_differences, paired_points, STEPS.fit):
+    for call in (centred, regression_deltas, forward_differences, STEPS.fit):
         with pytest.raises(DataError, match="`data` must be a Sequences, found ndarray"):
             call(array)

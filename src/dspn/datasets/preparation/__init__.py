@@ -12,7 +12,6 @@ from dspn.datasets.preparation.bits import integer_bits, median_bits
 from dspn.datasets.preparation.centring import centred
 from dspn.datasets.preparation.differences import forward_differences, regression_deltas
 from dspn.datasets.preparation.filling import HourFilling, HourMeans
-from dspn.datasets.preparation.points import paired_points
 from dspn.sequences import Sequences
 
 
@@ -42,9 +41,6 @@ CENTRED: Final = Fixed(centred)
 CENTRED_DELTAS: Final = Chain((CENTRED, Fixed(regression_deltas)))
 """For classes of ArabicDigits: centred coefficients, and the slope of each."""
 
-POINTS: Final = Fixed(paired_points)
-"""For PenDigits with a number in each slice: slices of x and y."""
-
 STEPS: Final = Fixed(forward_differences)
 """For classes of PenDigits: points, and the way to the next one."""
 
@@ -54,7 +50,6 @@ __all__ = [
     "CENTRED_DELTAS",
     "FILLED_BINS",
     "MEDIAN_BITS",
-    "POINTS",
     "RAW",
     "SEVEN_BITS",
     "STEPS",
@@ -71,7 +66,6 @@ __all__ = [
     "forward_differences",
     "integer_bits",
     "median_bits",
-    "paired_points",
     "regression_deltas",
     "unchanged",
 ]

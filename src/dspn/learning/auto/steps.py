@@ -22,6 +22,8 @@ _GROWTH: Final = {Move.SPLIT: 3.0, Move.SHARED: 1.5, Move.TREE: 1.5}
 _USUAL_STEPS: Final = 25
 # A step may take this much more than what is left of the effort.
 _OVERDRAFT: Final = 1.5
+# No single try may take more than this share of the effort, so that there is room for others.
+_MOST_SHARE: Final = 0.3
 _MOST_NEIGHBOURS: Final = 20
 
 Part = tuple[Block, Recipe, Candidate | None]
@@ -90,8 +92,9 @@ class _Planner:
         )
 
     def _affordable(self, block: Block, recipe: Recipe, parent: Candidate | None) -> bool:
-        """Whether a try is likely to stay within the effort that is left."""
-        return expected_work(self.task, block, recipe, parent) <= _OVERDRAFT * self._left
+        """Whether a try is likely to stay within its share and what is left of the effort."""
+        expected = expected_work(self.task, block, recipe, parent)
+        return expected <= min(_OVERDRAFT * self._left, _MOST_SHARE * self.task.effort)
 
     @property
     def _left(self) -> float:
