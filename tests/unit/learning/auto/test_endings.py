@@ -1,6 +1,7 @@
 """How a run ends before its time: by its clock, by Ctrl-C at any moment, by an error."""
 
-import _thread
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -106,7 +107,12 @@ def test_a_signal_in_the_main_thread_while_others_train(
     states: list[AutoState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = states[0].tried + 1
-    monkeypatch.setattr(running, "attempted", at_try(number, _thread.interrupt_main))
+
+    def press() -> None:
+        # Only a signal to that very thread wakes it from waiting for the others, as Ctrl-C does.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    monkeypatch.setattr(running, "attempted", at_try(number, press))
     found = learned(num_jobs=2)
     assert found.ending is Ending.INTERRUPTED
     check_is_state(found, last_state_before(found.tried[-1].candidate.number + 1, states))
