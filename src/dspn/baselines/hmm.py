@@ -8,7 +8,7 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
-from dspn.baselines.base import Baseline, FittedBaseline, Task, task_of
+from dspn.baselines.base import Baseline, FittedBaseline, Task
 from dspn.engine import compile_program, likelihood
 from dspn.errors import StructureError
 from dspn.inference import interface_posteriors
@@ -141,7 +141,7 @@ def _best(task: Task, options: HmmOptions, learn: Callable[[int], EmFit]) -> Fit
 
 
 @final
-class HmmBaseline(Baseline):
+class HmmBaseline(Baseline[FittedNetwork]):
     """A hidden Markov model by Baum and Welch's algorithm; its states are chosen by validation."""
 
     def __init__(self, options: HmmOptions | None = None) -> None:
@@ -153,21 +153,13 @@ class HmmBaseline(Baseline):
         """What tables call it."""
         return "HMM"
 
-    def fit(
-        self,
-        train: Sequences,
-        validation: Sequences,
-        *,
-        seed: int,
-        time_limit: float | None = None,
-    ) -> FittedNetwork:
+    def _fitted(self, task: Task) -> FittedNetwork:
         """Learns one model for each number of states; an iteration is a step of EM."""
-        task = task_of(train, validation, seed=seed, time_limit=time_limit)
         return _best(task, self.options, lambda size: _plain(task, self.options, size))
 
 
 @final
-class HmmSpnBaseline(Baseline):
+class HmmSpnBaseline(Baseline[FittedNetwork]):
     """A hidden Markov model whose states emit slices by sum-product networks."""
 
     def __init__(self, options: HmmSpnOptions | None = None) -> None:
@@ -179,18 +171,10 @@ class HmmSpnBaseline(Baseline):
         """What tables call it."""
         return "HMM-SPN"
 
-    def fit(
-        self,
-        train: Sequences,
-        validation: Sequences,
-        *,
-        seed: int,
-        time_limit: float | None = None,
-    ) -> FittedNetwork:
+    def _fitted(self, task: Task) -> FittedNetwork:
         """Learns one model for each number of states.
 
         An iteration is a step of EM on a model with networks; those of the plain models that they
         start from are not counted.
         """
-        task = task_of(train, validation, seed=seed, time_limit=time_limit)
         return _best(task, self.options.hmm, lambda size: _with_networks(task, self.options, size))

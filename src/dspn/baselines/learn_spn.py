@@ -15,7 +15,7 @@ import numpy as np
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type, whole_number
 from dspn.baselines._spn_clusters import Instances, clusters
-from dspn.baselines.base import Baseline, FittedBaseline, Task, task_of
+from dspn.baselines.base import Baseline, FittedBaseline, Task
 from dspn.engine import compile_program, likelihood
 from dspn.errors import DataError, StructureError
 from dspn.learning.clock import Clock
@@ -193,7 +193,7 @@ class FittedSpn(FittedBaseline):
 
 
 @final
-class LearnSpnBaseline(Baseline):
+class LearnSpnBaseline(Baseline[FittedSpn]):
     """A static sum-product network of whole sequences, all of one length, by LearnSPN."""
 
     def __init__(self, options: LearnSpnOptions | None = None) -> None:
@@ -205,16 +205,8 @@ class LearnSpnBaseline(Baseline):
         """What tables call it."""
         return "LearnSPN"
 
-    def fit(
-        self,
-        train: Sequences,
-        validation: Sequences,
-        *,
-        seed: int,
-        time_limit: float | None = None,
-    ) -> FittedSpn:
+    def _fitted(self, task: Task) -> FittedSpn:
         """Learns a network for each setting and keeps the best; an iteration is a network."""
-        task = task_of(train, validation, seed=seed, time_limit=time_limit)
         length = int(task.train.lengths[0])
         flat = flattened(task.train, length, "train")
         held = flattened(task.validation, length, "validation")

@@ -19,7 +19,7 @@ from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import require_type, whole_number
 from dspn.baselines._dbn_inference import dbn_log_likelihood
 from dspn.baselines._dbn_model import Dbn, Nodes, Parents, smoothed
-from dspn.baselines.base import Baseline, FittedBaseline, Task, require_categorical, task_of
+from dspn.baselines.base import Baseline, FittedBaseline, Task, require_categorical
 from dspn.errors import StructureError
 from dspn.learning.clock import Clock
 from dspn.leaves.base import require_number
@@ -228,7 +228,7 @@ class FittedReveal(FittedBaseline):
 
 
 @final
-class RevealBaseline(Baseline):
+class RevealBaseline(Baseline[FittedReveal]):
     """A dynamic Bayesian network without hidden nodes: parents in the slice before, by REVEAL."""
 
     def __init__(self, options: RevealOptions | None = None) -> None:
@@ -240,16 +240,8 @@ class RevealBaseline(Baseline):
         """What tables call it."""
         return "Reveal DBN"
 
-    def fit(
-        self,
-        train: Sequences,
-        validation: Sequences,
-        *,
-        seed: int,
-        time_limit: float | None = None,
-    ) -> FittedReveal:
+    def _fitted(self, task: Task) -> FittedReveal:
         """Finds the parents of every variable, all in one iteration; nothing is drawn."""
-        task = task_of(train, validation, seed=seed, time_limit=time_limit)
         require_categorical(task.schema, "a dynamic Bayesian network")
         nodes = Nodes(task.schema)
         search = _searched(_Pairs.of(task.train, nodes.sizes), self.options, task.clock)

@@ -26,7 +26,7 @@ from dspn.baselines._dbn_families import (
 )
 from dspn.baselines._dbn_inference import Evidence, Posterior, dbn_log_likelihood, posterior
 from dspn.baselines._dbn_model import Dbn, Nodes, Parents, has_gaps
-from dspn.baselines.base import Baseline, FittedBaseline, Task, require_categorical, task_of
+from dspn.baselines.base import Baseline, FittedBaseline, Task, require_categorical
 from dspn.errors import DataError, StructureError
 from dspn.learning.starts.windows import slice_clusters
 from dspn.leaves.base import require_number
@@ -240,7 +240,7 @@ class FittedSearchScore(FittedBaseline):
 
 
 @final
-class SearchScoreBaseline(Baseline):
+class SearchScoreBaseline(Baseline[FittedSearchScore]):
     """A dynamic Bayesian network with hidden nodes, by structural expectation maximisation."""
 
     def __init__(self, options: SearchScoreOptions | None = None) -> None:
@@ -252,20 +252,12 @@ class SearchScoreBaseline(Baseline):
         """What tables call it."""
         return "Search-Score DBN"
 
-    def fit(
-        self,
-        train: Sequences,
-        validation: Sequences,
-        *,
-        seed: int,
-        time_limit: float | None = None,
-    ) -> FittedSearchScore:
+    def _fitted(self, task: Task) -> FittedSearchScore:
         """Keeps the network of all rounds that is best on the validation set.
 
         An iteration is a round: the tables are learned, and every node's parents are changed once.
         The training sequences must be without gaps.
         """
-        task = task_of(train, validation, seed=seed, time_limit=time_limit)
         require_categorical(task.schema, "a dynamic Bayesian network")
         _require_complete(task.train)
         nodes = Nodes(task.schema, self.options.num_hidden)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Ints
-from dspn.baselines.base import Task, task_of
+from dspn.baselines.base import Task
 from dspn.errors import DataError
 from dspn.sequences import Sequences
 
@@ -65,14 +65,10 @@ def require_complete(data: Sequences, argument: str) -> None:
     )
 
 
-def complete_task(
-    train: Sequences, validation: Sequences, *, seed: int, time_limit: float | None
-) -> Task:
-    """The arguments of `Baseline.fit`, checked and complete; the clock starts."""
-    task = task_of(train, validation, seed=seed, time_limit=time_limit)
+def require_complete_task(task: Task) -> None:
+    """Raises where a sequence to learn from or to choose by has gaps."""
     require_complete(task.train, "train")
     require_complete(task.validation, "validation")
-    return task
 
 
 def batches(lengths: Ints, size: int, rng: np.random.Generator | None) -> list[Ints]:

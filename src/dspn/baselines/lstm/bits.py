@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dspn._arrays import Bools
 from dspn._checks import require_type, whole_number
-from dspn.baselines.base import Baseline, FittedBaseline, require_categorical
-from dspn.baselines.lstm._encoding import Encoding, Steps, complete_task
+from dspn.baselines.base import Baseline, FittedBaseline, Task, require_categorical
+from dspn.baselines.lstm._encoding import Encoding, Steps, require_complete_task
 from dspn.baselines.lstm._session import require_torch
 from dspn.baselines.lstm.schedule import Schedule, Update
 from dspn.errors import DataError, StructureError
@@ -103,7 +103,7 @@ class BitLstmOptions:
 
 
 @final
-class BitLstm(Baseline):
+class BitLstm(Baseline[FittedBaseline]):
     """P(sequence) as the product over its bits of P(bit | all before), from one sigmoid unit.
 
     The paper's net has one input, the current value, and one output, the probability of the next.
@@ -121,19 +121,12 @@ class BitLstm(Baseline):
         """What tables call it."""
         return "LSTM, bit by bit"
 
-    def fit(
-        self,
-        train: Sequences,
-        validation: Sequences,
-        *,
-        seed: int,
-        time_limit: float | None = None,
-    ) -> FittedBaseline:
+    def _fitted(self, task: Task) -> FittedBaseline:
         """Trains the net on `train` until `validation` gets no better; keeps the best.
 
         An iteration is a pass over the training sequences.
         """
-        task = complete_task(train, validation, seed=seed, time_limit=time_limit)
+        require_complete_task(task)
         require_categorical(task.schema, "an LSTM with one sigmoid")
         code = BitCode(task.schema)
         if not code.num_bits:

@@ -8,8 +8,8 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
-from dspn.baselines.base import Baseline, FittedBaseline
-from dspn.baselines.lstm._encoding import Encoding, Steps, complete_task
+from dspn.baselines.base import Baseline, FittedBaseline, Task
+from dspn.baselines.lstm._encoding import Encoding, Steps, require_complete_task
 from dspn.baselines.lstm._session import require_torch
 from dspn.baselines.lstm.schedule import Schedule, Update
 from dspn.errors import DataError, StructureError
@@ -123,7 +123,7 @@ class SliceLstmOptions:
 
 
 @final
-class SliceLstm(Baseline):
+class SliceLstm(Baseline[FittedBaseline]):
     """P(sequence) as the product of P(variable | those before it in the slice, all slices before).
 
     An LSTM reads the slices before, and a masked net the variables before in the order of the
@@ -140,19 +140,12 @@ class SliceLstm(Baseline):
         """What tables call it."""
         return "LSTM, whole slices"
 
-    def fit(
-        self,
-        train: Sequences,
-        validation: Sequences,
-        *,
-        seed: int,
-        time_limit: float | None = None,
-    ) -> FittedBaseline:
+    def _fitted(self, task: Task) -> FittedBaseline:
         """Trains a net of each size on `train`; keeps the best by `validation`.
 
         An iteration is a pass over the training sequences, with any of the nets.
         """
-        task = complete_task(train, validation, seed=seed, time_limit=time_limit)
+        require_complete_task(task)
         _require_no_counts(task.schema)
         require_torch("SliceLstm.fit")
         from dspn.baselines.lstm._fitting import fit_best
