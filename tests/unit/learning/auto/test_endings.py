@@ -106,6 +106,8 @@ def test_ctrl_c_before_there_is_a_model_is_passed_on(
 def test_a_signal_in_the_main_thread_while_others_train(
     states: list[AutoState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Whoever ran in this process before may have left another handler.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     number = states[0].tried + 1
 
     def press() -> None:
@@ -113,7 +115,10 @@ def test_a_signal_in_the_main_thread_while_others_train(
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     monkeypatch.setattr(running, "attempted", at_try(number, press))
-    found = learned(num_jobs=2)
+    try:
+        found = learned(num_jobs=2)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert found.ending is Ending.INTERRUPTED
     check_is_state(found, last_state_before(found.tried[-1].candidate.number + 1, states))
 
