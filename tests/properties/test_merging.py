@@ -1,4 +1,4 @@
-"""Merges and removals on random templates: valid, and the distribution that the rule says."""
+"""Merges on random templates: valid, and the distribution that the rule says."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from dspn.engine import compile_program, likelihood
 from dspn.engine.flows import expected_flows
-from dspn.learning.moves import merged_interfaces, similar_interfaces, without_dead
+from dspn.learning.moves import merged_interfaces, similar_interfaces
 from dspn.learning.starts import interface_use, split_interfaces
 from dspn.structure import (
     DynamicNetwork,
@@ -127,44 +127,3 @@ def test_similar_interfaces_of_any_template_are_disjoint_pairs_of_one_group(seed
     assert all(any({a, b} <= set(group) for group in network.groups) for a, b in found.pairs)
     merged = merged_interfaces(network, found.pairs, weights=interface_use(program, data))
     assert not violations(merged.template, merged.top)
-
-
-# Removal.
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_nothing_is_removed_where_everything_is_used(seed: int) -> None:
-    network, arrays, _ = random_case(seed)
-    whole = without_dead(network, np.ones(network.num_interfaces), 1.0)
-    assert whole.num_interfaces == network.num_interfaces
-    for values in arrays:
-        assert log_likelihood(whole, values) == log_likelihood(network, values)
-
-
-@given(networks_with_evidence(), st.integers(0, 1000))
-@settings(max_examples=40)
-def test_removal_from_any_recipe_is_valid(
-    case: tuple[DynamicNetwork, list[Floats]], seed: int
-) -> None:
-    network, arrays = case
-    use = np.random.default_rng(seed).uniform(0.0, 2.0, network.num_interfaces)
-    left = without_dead(network, use, 1.0)
-    assert not violations(left.template, left.top)
-    assert len(left.groups) == len(network.groups)
-    assert left.num_interfaces >= max(int((use >= 1.0).sum()), len(network.groups))
-    nothing = as_sequences(network.schema, [np.full_like(values, np.nan) for values in arrays])
-    np.testing.assert_allclose(likelihood(compile_program(left), nothing), 0.0, atol=1e-9)
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_removing_what_has_no_use_keeps_the_likelihood(seed: int) -> None:
-    network, arrays, data = random_case(seed, zeros=0.6)
-    program = compile_program(network)
-    if not program.every_group_is_read:
-        return  # then a posterior does not say how often the interface is used
-    use = interface_use(program, data)
-    left = without_dead(network, use, 1e-9)
-    before = likelihood(program, data)
-    after = np.array([log_likelihood(left, values) for values in arrays])
-    # The mass of edges to nodes that are gone goes to those that explained the data.
-    assert (after >= before - 1e-9).all()

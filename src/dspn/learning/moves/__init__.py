@@ -3,7 +3,6 @@
 from dspn.learning.moves.merging import merged_interfaces
 from dspn.learning.moves.pruning import pruned
 from dspn.learning.moves.regrowing import regrown
-from dspn.learning.moves.removing import without_dead
 from dspn.learning.moves.similarity import SimilarInterfaces, similar_interfaces
 
 __all__ = [
@@ -12,5 +11,4 @@ __all__ = [
     "pruned",
     "regrown",
     "similar_interfaces",
-    "without_dead",
 ]
