@@ -16,17 +16,16 @@ from typing import Any, Final, final
 import numpy as np
 from hmmlearn.hmm import GaussianHMM
 from rich.console import Console
-from rich.table import Table
 
 from dspn.errors import DataError
 from dspn.experiments import Fold, folds_of
-from dspn.experiments.real import CASES
+from dspn.experiments.real import CASES, FOLD_SEED
 from dspn.experiments.results import Results
+from dspn.experiments.tables import markdown_table, show_table
 from dspn.sequences import Sequences
 
 DATA: Final = ("vowels-raw", "arabic-raw")
 STATES: Final = (1, 2, 4, 8, 16, 32, 64)
-FOLD_SEED: Final = 0  # that of dspn.experiments.real
 _SEED: Final = 0
 _MAX_STEPS: Final = 50
 _GAIN_PER_SLICE: Final = 1e-4  # nats; a step that brings less is the last
@@ -201,18 +200,12 @@ def _cells(row: Row) -> list[str]:
 
 def markdown(table: Sequence[Row]) -> str:
     """The table as Markdown."""
-    lines = ["| " + " | ".join(_HEADINGS) + " |", "|" + " --- |" * len(_HEADINGS)]
-    lines += ["| " + " | ".join(_cells(row)) + " |" for row in table]
-    return "\n".join(lines) + "\n"
+    return markdown_table(_HEADINGS, map(_cells, table))
 
 
 def _show(table: Sequence[Row], console: Console) -> None:
-    shown = Table(title="Negative log-likelihood, nats per test sequence", title_justify="left")
-    for number, heading in enumerate(_HEADINGS):
-        shown.add_column(heading, justify="left" if number < 2 else "right")
-    for row in table:
-        shown.add_row(*_cells(row))
-    console.print(shown)
+    title = "Negative log-likelihood, nats per test sequence"
+    show_table(title, _HEADINGS, map(_cells, table), console, num_words=2)
 
 
 def _arguments() -> argparse.Namespace:

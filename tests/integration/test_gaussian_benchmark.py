@@ -50,7 +50,7 @@ def _run(gaussian: Any, path: Path, num_folds: int = 2) -> Results:
 
 
 def test_folds_are_those_of_the_experiment(gaussian: Any) -> None:
-    assert gaussian.FOLD_SEED == real._FOLD_SEED
+    assert gaussian.FOLD_SEED is real.FOLD_SEED
     assert set(gaussian.DATA) <= set(real.CASES)
     assert all(real.CASES[name].preparation_name == "raw" for name in gaussian.DATA)
 

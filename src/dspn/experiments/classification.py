@@ -17,13 +17,13 @@ from typing import Annotated, Any, Final, final
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
 from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit
 
 from dspn import datasets
 from dspn.datasets import Preparation, RealData
 from dspn.errors import ConvergenceWarning, DataError
 from dspn.experiments.results import Results
+from dspn.experiments.tables import markdown_table, show_table
 from dspn.io import write_atomically
 from dspn.learning.fitting import EmOptions
 from dspn.models import HMM, DSPNClassifier
@@ -197,18 +197,12 @@ def _cells(row: Row) -> list[str]:
 
 def markdown(table: Sequence[Row]) -> str:
     """The table as Markdown."""
-    lines = ["| " + " | ".join(_HEADINGS) + " |", "|" + " --- |" * len(_HEADINGS)]
-    lines += ["| " + " | ".join(_cells(row)) + " |" for row in table]
-    return "\n".join(lines) + "\n"
+    return markdown_table(_HEADINGS, map(_cells, table))
 
 
 def _show(table: Sequence[Row], console: Console) -> None:
-    shown = Table(title="Accuracy on the official test sets", title_justify="left")
-    for number, heading in enumerate(_HEADINGS):
-        shown.add_column(heading, justify="left" if number < 3 else "right")
-    for row in table:
-        shown.add_row(*_cells(row))
-    console.print(shown)
+    title = "Accuracy on the official test sets"
+    show_table(title, _HEADINGS, map(_cells, table), console, num_words=3)
 
 
 def main(

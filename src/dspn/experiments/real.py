@@ -15,7 +15,6 @@ from typing import Annotated, Any, Final, final
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from dspn import datasets
 from dspn._arrays import Floats
@@ -23,6 +22,7 @@ from dspn.datasets import Preparation, RealData
 from dspn.experiments.curves import Curve, curves_figure, curves_of
 from dspn.experiments.folds import Fold, folds_of
 from dspn.experiments.results import Results
+from dspn.experiments.tables import markdown_table, show_table
 from dspn.io import write_atomically
 from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
 from dspn.learning.auto.state import AutoState
@@ -30,7 +30,7 @@ from dspn.models import HMM, Model
 from dspn.sequences import Sequences
 
 _SEED: Final = 0
-_FOLD_SEED: Final = 0
+FOLD_SEED: Final = 0
 _WIDTH: Final = 150  # of the table in a file or pipe
 _STATES: Final = (2, 4, 8, 16, 32, 64, 128)
 
@@ -58,8 +58,8 @@ CASES: Final = {
         80,
         68.8,
     ),
-    "ozone": Case("ozLevel", datasets.read_ozone, datasets.FILLED_BINS, "bins, filled", 400, 33.0),
-    "ozone-missing": Case("ozLevel", datasets.read_ozone, datasets.BINS, "bins, missing kept", 200),
+    "ozone": Case("ozLevel", datasets.read_ozone, datasets.FILLED_BINS, "bins, filled", 1000, 33.0),
+    "ozone-missing": Case("ozLevel", datasets.read_ozone, datasets.BINS, "bins, missing kept", 400),
     "pen": Case("PenDigits", datasets.read_pen_digits, datasets.SEVEN_BITS, "7 bits", 750, 63.5),
     "arabic": Case(
         "ArabicDigits",
@@ -185,7 +185,7 @@ def run(
         if not missing:
             continue
         data = case.read(directory)
-        folds = folds_of(len(data.sequences), rng=np.random.default_rng(_FOLD_SEED))
+        folds = folds_of(len(data.sequences), rng=np.random.default_rng(FOLD_SEED))
         for number, model in missing:
             entry = tested(case, data, folds[number], model, num_jobs)
             results.add(f"{name}/{number}/{model}", entry)
@@ -261,18 +261,12 @@ def _cells(row: Row) -> list[str]:
 
 def markdown(table: Sequence[Row]) -> str:
     """The table as Markdown."""
-    lines = ["| " + " | ".join(_HEADINGS) + " |", "|" + " --- |" * len(_HEADINGS)]
-    lines += ["| " + " | ".join(_cells(row)) + " |" for row in table]
-    return "\n".join(lines) + "\n"
+    return markdown_table(_HEADINGS, map(_cells, table))
 
 
 def _show(table: Sequence[Row], console: Console) -> None:
-    shown = Table(title="Negative log-likelihood, nats per test sequence", title_justify="left")
-    for number, heading in enumerate(_HEADINGS):
-        shown.add_column(heading, justify="left" if number < 3 else "right")
-    for row in table:
-        shown.add_row(*_cells(row))
-    console.print(shown)
+    title = "Negative log-likelihood, nats per test sequence"
+    show_table(title, _HEADINGS, map(_cells, table), console, num_words=3)
 
 
 def _draw(names: Sequence[str], results: Results, path: Path) -> None:

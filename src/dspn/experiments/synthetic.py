@@ -16,13 +16,13 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from dspn._arrays import Floats
 from dspn.datasets import DbnProcess, bat_process, hmm_process, water_process
 from dspn.engine import compile_program, likelihood
 from dspn.experiments.folds import Fold, folds_of
 from dspn.experiments.results import Results
+from dspn.experiments.tables import markdown_table, show_table
 from dspn.io import write_atomically
 from dspn.learning.growth import GrowthOptions
 from dspn.learning.learner import learn
@@ -183,18 +183,12 @@ def _cells(row: Row) -> list[str]:
 
 def markdown(table: list[Row]) -> str:
     """The table as Markdown."""
-    lines = ["| " + " | ".join(_HEADINGS) + " |", "|" + " --- |" * len(_HEADINGS)]
-    lines += ["| " + " | ".join(_cells(row)) + " |" for row in table]
-    return "\n".join(lines) + "\n"
+    return markdown_table(_HEADINGS, map(_cells, table))
 
 
 def _show(table: list[Row], console: Console) -> None:
-    shown = Table(title="Gap to the true model, nats per sequence", title_justify="left")
-    for number, heading in enumerate(_HEADINGS):
-        shown.add_column(heading, justify="left" if number < 2 else "right")
-    for row in table:
-        shown.add_row(*_cells(row))
-    console.print(shown)
+    title = "Gap to the true model, nats per sequence"
+    show_table(title, _HEADINGS, map(_cells, table), console, num_words=2)
 
 
 def main(
