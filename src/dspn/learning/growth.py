@@ -180,10 +180,7 @@ def _initial(
 ) -> DynamicNetwork:
     """The initial template with random parameters; leaves begin where the data are."""
     network = initial_network(train.schema, size, rng=rng, root=root)
-    if not tied:
-        own = network.parameters
-        network = network.with_parameters(Parameters(own.template, own.top, own.template))
-    return randomised(network, train, rng)
+    return randomised(network if tied else network.untied(), train, rng)
 
 
 def _clustered_network(
@@ -192,10 +189,7 @@ def _clustered_network(
     """A network with `count` interface nodes more that begins from clusters of slices."""
     size = network.num_interfaces + count
     found = clustered_network(task.train, size, priors=task.priors, rng=rng, root=network.root)
-    if network.parameters.tied:
-        return found
-    own = found.parameters
-    return found.with_parameters(Parameters(own.template, own.top, own.template))
+    return found if network.parameters.tied else found.untied()
 
 
 def _random_network(

@@ -217,7 +217,8 @@ def learn(
         report: Called with every state, the first included.
     """
     require_type(plan, Plan, "plan", StructureError)
-    _check_data(train, validation, plan)
+    check_sets(train, validation)
+    plan.score.check(train.schema)
     jobs = whole_number(num_jobs, "num_jobs", StructureError)
     clock = Clock(time_limit)
     run = _Run(
@@ -282,8 +283,8 @@ def _result(run: _Run, state: _State, ending: Ending, history: list[Report]) -> 
     )
 
 
-def _check_data(train: Sequences, validation: Sequences, plan: Plan) -> None:
-    """Raises where data and plan do not go together, before the long work begins."""
+def check_sets(train: Sequences, validation: Sequences) -> None:
+    """Raises where there is nothing to learn from or to choose by, before the long work begins."""
     for name, data in (("train", train), ("validation", validation)):
         require_type(data, Sequences, name, DataError)
     if train.schema != validation.schema:
@@ -291,4 +292,3 @@ def _check_data(train: Sequences, validation: Sequences, plan: Plan) -> None:
             "`validation` must have the variables and categories of `train`, but has others; give "
             "the schema of `train` when it is read."
         )
-    plan.score.check(train.schema)

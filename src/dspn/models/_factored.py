@@ -13,7 +13,7 @@ from dspn.learning.starts.clusters import clustered_network
 from dspn.learning.starts.random import randomised
 from dspn.models._training import TrainingData
 from dspn.sequences import Sequences
-from dspn.structure import DynamicNetwork, Parameters, Root, initial_network
+from dspn.structure import DynamicNetwork, Root, initial_network
 
 DEFAULT_EM: Final = EmOptions(max_steps=200)
 
@@ -56,10 +56,7 @@ def _start(data: TrainingData, size: int, number: int, options: FactoredOptions)
     else:
         plain = initial_network(data.schema, size, rng=rng, root=root)
         network = randomised(plain, data.train, rng)
-    if options.tied:
-        return network
-    own = network.parameters
-    return network.with_parameters(Parameters(own.template, own.top, own.template))
+    return network if options.tied else network.untied()
 
 
 def fit_factored(

@@ -80,6 +80,13 @@ class DynamicNetwork:
         """SHA-256 of structure, parameters and root; a network read from a file has the same."""
         return fingerprint(self.template, self.top, self.parameters, self.root)
 
+    def untied(self) -> "DynamicNetwork":
+        """The same distribution, with a bottom network whose parameters are its own."""
+        own = self.parameters
+        if not own.tied:
+            return self
+        return self.with_parameters(Parameters(own.template, own.top, own.template))
+
     def with_parameters(self, parameters: Parameters) -> "DynamicNetwork":
         """The same structure, which is known to be valid, with other parameters."""
         check_parameters(self.template, self.top, parameters)

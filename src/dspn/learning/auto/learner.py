@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import final
 
 from dspn._checks import require_type, whole_number
-from dspn.errors import DataError, StructureError
+from dspn.errors import StructureError
 from dspn.learning.auto.candidates import Block
 from dspn.learning.auto.choice import Choice
 from dspn.learning.auto.finishing import finished
@@ -16,7 +16,7 @@ from dspn.learning.auto.run import AutoRun
 from dspn.learning.auto.state import AutoState, Tried
 from dspn.learning.auto.task import AutoTask
 from dspn.learning.clock import Clock
-from dspn.learning.learner import Ending
+from dspn.learning.learner import Ending, check_sets
 from dspn.learning.priors import Priors
 from dspn.learning.progress import Report, Reporter
 from dspn.sequences import Sequences
@@ -29,8 +29,8 @@ from dspn.structure.network import checked_root
 class AutoLearned:
     """The model, its score on the validation set before that was learned from, and why it is it.
 
-    `tried` has every try, `layouts` and `weights` what the model is mixed from, `history` the best
-    score against time.
+    `choice` has what the model is mixed from, `tried` every try, `history` the best score against
+    time.
     """
 
     mixture: Mixture
@@ -124,7 +124,7 @@ def learn_auto(
     require_type(tied, bool, "tied", StructureError)
     if priors is not None:
         require_type(priors, Priors, "priors", StructureError)
-    _check_data(train, validation)
+    check_sets(train, validation)
     task = AutoTask(
         train,
         validation,
@@ -206,14 +206,3 @@ def _reported(state: AutoState, clock: Clock) -> Report:
         clock.seconds,
         clock.limit,
     )
-
-
-def _check_data(train: Sequences, validation: Sequences) -> None:
-    """Raises where the data cannot be learned from, before the long work begins."""
-    for name, data in (("train", train), ("validation", validation)):
-        require_type(data, Sequences, name, DataError)
-    if train.schema != validation.schema:
-        raise DataError(
-            "`validation` must have the variables and categories of `train`, but has others; give "
-            "the schema of `train` when it is read."
-        )

@@ -27,11 +27,19 @@ _PARENTS: Final = 3
 _FEW: Final = 8
 
 
+def _most_nodes(task: AutoTask) -> int:
+    """The number of interface nodes that options and data allow."""
+    return max(1, min(task.options.max_interfaces, task.train.total_slices // _LEAST_SLICES))
+
+
+def _most_clusters(task: AutoTask) -> int:
+    return min(_MOST_CLUSTERS, _most_nodes(task))
+
+
 def first_size(task: AutoTask, block: Block) -> int:
     """The number of interface nodes that a block begins with."""
     usual = _FIRST_SIZES[min(len(block), len(_FIRST_SIZES)) - 1]
-    most = min(task.options.max_interfaces, _MOST_CLUSTERS)
-    return max(1, min(usual, most, task.train.total_slices // _LEAST_SLICES))
+    return min(usual, _most_clusters(task))
 
 
 def first_recipe(task: AutoTask, block: Block, move: Move = Move.CLUSTERS) -> Recipe:
@@ -83,7 +91,7 @@ class Proposer:
 
     def _clusters(self) -> list[Recipe]:
         """Larger and smaller templates for as long as they are better, then other windows."""
-        most = self._most_clusters()
+        most = _most_clusters(self.task)
         sizes = [
             candidate.size
             for candidate in self.candidates
@@ -98,14 +106,9 @@ class Proposer:
         found += [Recipe(Move.CLUSTERS, best, USUAL, width) for width in _OTHER_WIDTHS if best > 1]
         return [recipe for recipe in found if recipe.amount > 0]
 
-    def _most_clusters(self) -> int:
-        slices = self.task.train.total_slices
-        most = min(self.task.options.max_interfaces, _MOST_CLUSTERS, slices // _LEAST_SLICES)
-        return max(1, most)
-
     def _split(self) -> list[Recipe]:
         """All nodes of the best candidates, as far as there is room."""
-        most = min(self.task.options.max_interfaces, self.task.train.total_slices // _LEAST_SLICES)
+        most = _most_nodes(self.task)
         found = []
         for parent in sorted(self.candidates, key=lambda candidate: -candidate.score)[:_PARENTS]:
             count = min(parent.size, most - parent.size)

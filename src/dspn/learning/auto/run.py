@@ -100,7 +100,7 @@ class AutoRun:
         assert found is not None
         pool = Pool().with_candidate(found)
         choice = self._chooser.choice(pool, (every,))
-        trail = (Tried(found, Move.CLUSTERS, 0.0),)
+        trail = (Tried(found, 0.0),)
         return AutoState("beginning", pool, (every,), choice, trail, Bandit(1.0, 1.0))
 
     def _first_tries(self, blocks: Sequence[Block], first: int, move: Move) -> list[Try]:
@@ -143,7 +143,7 @@ class AutoRun:
         choice = self._chooser.choice(pool, layouts)
         scale = max(1.0, abs(choice.score))
         bandit = Bandit(_USUAL_GAIN * scale, _USUAL_WORK * task.effort)
-        trail = tuple(Tried(candidate, Move.CLUSTERS, 0.0) for candidate in found)
+        trail = tuple(Tried(candidate, 0.0) for candidate in found)
         state = AutoState("exploring layouts", pool, layouts, choice, trail, bandit)
         yield state
         if count < 3 or singles not in layouts:
@@ -221,7 +221,7 @@ class AutoRun:
         choice = self._chooser.choice(pool, layouts)
         gain = max(0.0, choice.score - state.choice.score)
         share = gain / max(1, len(found))
-        trail = tuple(Tried(candidate, Move.REGROUP, share) for candidate in found)
+        trail = tuple(Tried(candidate, share) for candidate in found)
         bandit = state.bandit.with_outcome(Move.REGROUP, gain, sum(item.work for item in found))
         after = replace(
             state,
@@ -265,7 +265,7 @@ class AutoRun:
         gain = choice.score - state.choice.score
         worth = gain > _NO_GAIN * max(1.0, abs(choice.score))
         paid = gain if worth else 0.0
-        trail = tuple(Tried(candidate, step.move, paid / len(found)) for candidate in found)
+        trail = tuple(Tried(candidate, paid / len(found)) for candidate in found)
         return replace(
             state,
             pool=pool,

@@ -16,8 +16,12 @@ class Tried:
     """What one try has led to: the candidate, and by how much the whole model got better."""
 
     candidate: Candidate
-    move: Move
     gain: float
+
+    @property
+    def move(self) -> Move:
+        """How the candidate came about."""
+        return self.candidate.recipe.move
 
     def __str__(self) -> str:
         own = self.candidate

@@ -35,11 +35,8 @@ class BlockData:
 
 def restricted(data: Sequences, block: Block) -> Sequences:
     """The sequences with the variables of a block only, in the block's order."""
-    schema = Schema(tuple(data.schema[variable] for variable in block))
-    if schema == data.schema:
-        return data
-    values = np.ascontiguousarray(data.values[:, list(block)])
-    return Sequences.from_codes(values, data.offsets, schema)
+    names = [data.schema.names[variable] for variable in block]
+    return data if tuple(names) == data.schema.names else data.select(names)
 
 
 @final

@@ -16,7 +16,7 @@ from dspn.learning.priors import Priors
 from dspn.learning.starts.clusters import clustered_network
 from dspn.learning.starts.hidden_trees import hidden_tree, shared_mixture
 from dspn.learning.starts.informed import informed_split
-from dspn.structure import DynamicNetwork, Parameters
+from dspn.structure import DynamicNetwork
 
 # From this many interface nodes on, transitions that are hardly used are taken away.
 _MANY: Final = 64
@@ -40,13 +40,6 @@ class Try:
     parent: Candidate | None = None
 
 
-def _untied(network: DynamicNetwork, tied: bool) -> DynamicNetwork:
-    if tied:
-        return network
-    own = network.parameters
-    return network.with_parameters(Parameters(own.template, own.top, own.template))
-
-
 def _started(
     attempt: Try, data: BlockData, task: AutoTask, priors: Priors, rng: np.random.Generator
 ) -> DynamicNetwork:
@@ -56,7 +49,7 @@ def _started(
         network = clustered_network(
             data.train, recipe.amount, width=recipe.width, priors=priors, rng=rng, root=task.root
         )
-        return _untied(network, task.tied)
+        return network if task.tied else network.untied()
     network = attempt.parent.network
     match recipe.move:
         case Move.SPLIT:
@@ -121,7 +114,7 @@ def attempted(attempt: Try, task: AutoTask) -> Candidate | None:
     rng = task.rng(attempt.number)
     network = _started(attempt, data, task, priors, rng)
     trainer = _Trainer(data, task, priors, rng)
-    steps, work = 0, 0.0
+    work = 0.0
     if recipe.move is Move.SPLIT and network.num_interfaces >= _MANY:
         early = EmOptions(
             max_steps=_EARLY_STEPS,
