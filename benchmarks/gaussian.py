@@ -1,7 +1,7 @@
 """Gaussian hidden Markov models of hmmlearn on real data: `python -m benchmarks.gaussian`.
 
-The folds are those of `dspn.experiments.real`, the data raw. In every fold models of 1 to 64 states
-learn from the training sequences, the validation sequences choose among them, and the test
+The folds are those of `dspn experiment table2`, the data raw. In every fold models of 1 to 64
+states learn from the training sequences, the validation sequences choose among them, and the test
 sequences are scored by the one that was chosen. Results are kept model by model, and a run that was
 stopped goes on where it was. Those of the DSPN are shown beside them where they are known.
 """
@@ -18,8 +18,9 @@ from hmmlearn.hmm import GaussianHMM
 from rich.console import Console
 
 from dspn.errors import DataError
-from dspn.experiments import Fold, folds_of
-from dspn.experiments.real import CASES, FOLD_SEED
+from dspn.experiments import Fold
+from dspn.experiments.cases import CASES, folds_for
+from dspn.experiments.contenders import CONTENDERS
 from dspn.experiments.results import Results
 from dspn.experiments.tables import markdown_table, show_table
 from dspn.sequences import Sequences
@@ -97,18 +98,18 @@ def run(
             (number, size)
             for number in range(count)
             for size in states
-            if f"{name}/{number}/{size}" not in results.entries
+            if results.find(f"{name}/{number}/{size}") is None
         ]
         if not missing:
             continue
-        data = case.read(directory).sequences
-        folds = folds_of(len(data), rng=np.random.default_rng(FOLD_SEED))
+        data = case.read(directory)
+        folds = folds_for(data)
         for number, size in missing:
-            entry = tested(data, folds[number], size)
+            entry = tested(data.sequences, folds[number], size)
             results.add(f"{name}/{number}/{size}", entry)
             said = entry.get("refused", f"validation {-entry.get('validation', np.nan):.2f}")
             console.print(
-                f"{case.name}, fold {number + 1}, k = {size}: {said}, {entry['seconds']:.1f} s",
+                f"{case.title}, fold {number + 1}, k = {size}: {said}, {entry['seconds']:.1f} s",
                 markup=False,
             )
 
@@ -119,10 +120,9 @@ def chosen(name: str, results: Results) -> dict[int, dict[str, Any]]:
     `seconds` are those of all numbers of states.
     """
     own: dict[int, list[dict[str, Any]]] = {}
-    for key, entry in results.entries.items():
-        data, fold, size = key.split("/")
-        if data == name:
-            own.setdefault(int(fold), []).append({**entry, "states": int(size)})
+    for key, entry in results.under(name):
+        _, fold, size = key.split("/")
+        own.setdefault(int(fold), []).append({**entry, "states": int(size)})
     found = {}
     for fold in sorted(own):
         able = [entry for entry in own[fold] if "refused" not in entry]
@@ -148,7 +148,7 @@ class Row:
 
 
 def rows(names: Sequence[str], results: Results, ours: Results) -> Iterator[Row]:
-    """The table, from what is known; `ours` are results of `dspn.experiments.real`."""
+    """The table, from what is known; `ours` are results of `dspn experiment table2`."""
     for name in names:
         best = chosen(name, results)
         theirs = {fold: -entry["test"] for fold, entry in best.items()}
@@ -157,21 +157,21 @@ def rows(names: Sequence[str], results: Results, ours: Results) -> Iterator[Row]
             label = f"hmmlearn, {' or '.join(str(size) for size in sizes)} states"
             seconds = float(np.mean([entry["seconds"] for entry in best.values()]))
             yield Row(name, label, np.array(list(theirs.values())), np.empty(0), seconds)
-        for model in ("DSPN", "HMM"):
+        for model in ("dspn", "hmm"):
             yield from _ours(name, model, theirs, ours)
 
 
 def _ours(name: str, model: str, theirs: Mapping[int, float], ours: Results) -> Iterator[Row]:
     known = {
-        fold: ours.entries[key]
+        fold: entry
         for fold in range(10)
-        if (key := f"{name}/{fold}/{model}") in ours.entries
+        if (entry := ours.find(f"{name}/{fold}/{model}")) is not None
     }
     if known:
         values = {fold: -float(np.mean(entry["test"])) for fold, entry in known.items()}
         gains = [theirs[fold] - value for fold, value in values.items() if fold in theirs]
         seconds = float(np.mean([entry["seconds"] for entry in known.values()]))
-        label = f"dspn, {model}"
+        label = f"dspn, {CONTENDERS[model].title}"
         yield Row(name, label, np.array(list(values.values())), np.array(gains), seconds)
 
 
@@ -217,7 +217,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--states", nargs="+", type=int, default=STATES, help="numbers of states")
     parser.add_argument("--out", type=Path, default=Path("out/gaussian"), help="where results are")
     parser.add_argument(
-        "--ours", type=Path, default=Path("out/real"), help="where results of the DSPN are"
+        "--ours", type=Path, default=Path("out/experiments"), help="where results of the DSPN are"
     )
     parser.add_argument("--data-dir", type=Path, help="where the data files are")
     return parser.parse_args()
@@ -229,9 +229,9 @@ def main() -> None:
     console = Console(width=None if Console().is_terminal else 120)
     directory = given.data_dir or (_SHARED if _SHARED.exists() else None)
     given.out.mkdir(parents=True, exist_ok=True)
-    results = Results(given.out / "results.json")
+    results = Results(given.out / "results")
     run(given.data, given.states, given.folds, results, directory, console)
-    table = list(rows(given.data, results, Results(given.ours / "results.json")))
+    table = list(rows(given.data, results, Results(given.ours / "cells")))
     (given.out / "table.md").write_text(markdown(table), encoding="utf-8")
     _show(table, console)
 

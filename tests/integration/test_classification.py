@@ -45,12 +45,14 @@ def _run(path: Path) -> tuple[Results, str]:
 
 @pytest.mark.usefixtures("small")
 def test_classes_that_differ_are_told_apart(tmp_path: Path) -> None:
-    results, said = _run(tmp_path / "results.json")
+    results, said = _run(tmp_path / "results")
     (row,) = classification.rows(["walks"], results)
     assert (row.num_train, row.num_test) == (45, 15)
     assert row.accuracy >= 0.8
     assert row.error == pytest.approx((row.accuracy * (1 - row.accuracy) / 15) ** 0.5)
-    choices = results.entries["walks"]["choices"]
+    entry = results.find("walks")
+    assert entry is not None
+    choices = entry["choices"]
     assert list(choices) == ["1", "2"]
     best = max(choices.values())
     assert row.num_states == min(int(k) for k, share in choices.items() if share == best)
@@ -62,15 +64,15 @@ def test_classes_that_differ_are_told_apart(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "results.json"
-    before = json.loads(json.dumps(_run(path)[0].entries))
+    path = tmp_path / "results"
+    before = json.loads(json.dumps(_run(path)[0].find("walks")))
 
     def fail(*arguments: object) -> None:
         raise AssertionError("learned again")
 
     monkeypatch.setattr(classification, "tested", fail)
     again, said = _run(path)
-    assert again.entries == before
+    assert again.find("walks") == before
     assert "walks" in said
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from dspn.datasets import RealData
 from dspn.errors import DataError
-from dspn.experiments import Fold, folds_of, real
+from dspn.experiments import Fold, cases, folds_of
 from dspn.experiments.results import Results
 from dspn.sequences import Schema, Sequences, Variable
 
@@ -28,7 +28,7 @@ def gaussian(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(sys, "path", [str(_REPOSITORY), *sys.path])
     from benchmarks import gaussian as module
 
-    case = replace(real.CASES["vowels-raw"], read=lambda directory: RealData("small", drawn()))
+    case = replace(cases.CASES["vowels-raw"], read=lambda directory: RealData("small", drawn()))
     monkeypatch.setattr(module, "CASES", {"vowels-raw": case})
     return module
 
@@ -50,9 +50,9 @@ def _run(gaussian: Any, path: Path, num_folds: int = 2) -> Results:
 
 
 def test_folds_are_those_of_the_experiment(gaussian: Any) -> None:
-    assert gaussian.FOLD_SEED is real.FOLD_SEED
-    assert set(gaussian.DATA) <= set(real.CASES)
-    assert all(real.CASES[name].preparation_name == "raw" for name in gaussian.DATA)
+    assert gaussian.folds_for is cases.folds_for
+    assert set(gaussian.DATA) <= set(cases.CASES)
+    assert all(cases.CASES[name].prepared == "raw" for name in gaussian.DATA)
 
 
 def test_scores_are_nats_per_sequence_of_a_fitted_model(gaussian: Any) -> None:
@@ -70,26 +70,26 @@ def test_scores_are_nats_per_sequence_of_a_fitted_model(gaussian: Any) -> None:
 def test_run_goes_on_where_it_was_stopped(
     gaussian: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "results.json"
-    before = json.loads(json.dumps(_run(gaussian, path).entries))
+    path = tmp_path / "results"
+    before = json.loads(json.dumps(dict(_run(gaussian, path).under("vowels-raw"))))
     assert set(before) == {f"vowels-raw/{fold}/{k}" for fold in (0, 1) for k in (1, 2)}
 
     def fail(*arguments: object) -> None:
         raise AssertionError("learned again")
 
     monkeypatch.setattr(gaussian, "tested", fail)
-    assert _run(gaussian, path).entries == before
+    assert dict(_run(gaussian, path).under("vowels-raw")) == before
 
 
 def test_table_has_the_best_by_validation_beside_the_dspn(gaussian: Any, tmp_path: Path) -> None:
-    results, ours = Results(tmp_path / "theirs.json"), Results(tmp_path / "ours.json")
+    results, ours = Results(tmp_path / "theirs"), Results(tmp_path / "ours")
     for fold, scores in enumerate([(-5.0, -4.0), (-3.0, -6.0)]):
         for size, score in zip((1, 2), scores, strict=True):
             entry = {"validation": score, "test": score - 1, "seconds": 2.0}
-            results.entries[f"vowels-raw/{fold}/{size}"] = entry
-    results.entries["vowels-raw/1/4"] = {"refused": "no", "seconds": 1.0}
-    ours.entries["vowels-raw/0/DSPN"] = {"test": [-1.0, -3.0], "seconds": 7.0}
-    ours.entries["vowels-raw/3/DSPN"] = {"test": [-8.0], "seconds": 9.0}
+            results.add(f"vowels-raw/{fold}/{size}", entry)
+    results.add("vowels-raw/1/4", {"refused": "no", "seconds": 1.0})
+    ours.add("vowels-raw/0/dspn", {"test": [-1.0, -3.0], "seconds": 7.0})
+    ours.add("vowels-raw/3/dspn", {"test": [-8.0], "seconds": 9.0})
     theirs, dspn = gaussian.rows(["vowels-raw", "arabic-raw"], results, ours)
     np.testing.assert_array_equal(theirs.values, [5, 4])
     assert theirs.model == "hmmlearn, 1 or 2 states"

@@ -134,9 +134,10 @@ def run(names: Sequence[str], results: Results, directory: Path | None, console:
     """Learns and tests whatever is not known yet, and says what was chosen."""
     for name in names:
         case = CASES[name]
-        if name not in results.entries:
-            results.add(name, tested(case, case.read(directory)))
-        entry = results.entries[name]
+        entry = results.find(name)
+        if entry is None:
+            entry = tested(case, case.read(directory))
+            results.add(name, entry)
         choices = ", ".join(f"{k}: {share:.2%}" for k, share in entry["choices"].items())
         console.print(
             f"{case.name}: {entry['states']} states, by accuracy on held-out sequences of the "
@@ -161,8 +162,8 @@ class Row:
 def rows(names: Sequence[str], results: Results) -> Iterator[Row]:
     """The table, from what is known."""
     for name in names:
-        if name in results.entries:
-            entry = results.entries[name]
+        entry = results.find(name)
+        if entry is not None:
             is_right = np.array(entry["test"])
             accuracy, size = float(is_right.mean()), is_right.size
             error = float(np.sqrt(accuracy * (1 - accuracy) / size))
@@ -223,7 +224,7 @@ def main(
     if unknown:
         raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(CASES)}")
     out.mkdir(parents=True, exist_ok=True)
-    results = Results(out / "results.json")
+    results = Results(out / "results")
     run(names, results, directory, console)
     table = list(rows(names, results))
     write_atomically(str(out / "table.md"), markdown(table).encode())

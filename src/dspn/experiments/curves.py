@@ -1,13 +1,14 @@
 """How the score rises with time, a panel for each data set and a line for each fold."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from dspn.errors import DataError
+from dspn.experiments.results import Results
 from dspn.plotting import _style
 from dspn.plotting._panels import dress
 
@@ -76,10 +77,10 @@ def curves_figure(
     return figure
 
 
-def curves_of(entries: Mapping[str, Any], prefix: str, model: str) -> list[Curve]:
+def curves_of(results: Results, data: str, model: str) -> list[Curve]:
     """The curves of one data set's folds among kept results."""
     return [
         entry["curve"]
-        for key, entry in entries.items()
-        if key.startswith(f"{prefix}/") and key.endswith(f"/{model}") and entry.get("curve")
+        for key, entry in results.under(data)
+        if key.endswith(f"/{model}") and entry.get("curve")
     ]

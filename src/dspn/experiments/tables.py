@@ -1,9 +1,16 @@
-"""Tables of results: on the console, and as Markdown."""
+"""Tables of results: on the console, as Markdown, and in files."""
 
+import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
 
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
+
+from dspn.io import write_atomically
 
 Cells = Iterable[Sequence[str]]
 
@@ -25,3 +32,42 @@ def show_table(
     for row in rows:
         shown.add_row(*row)
     console.print(shown)
+
+
+@final
+@dataclass(frozen=True)
+class View:
+    """A table as it is shown; `records` has its numbers, `notes` what has to be said of it."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    num_words: int = 1
+    notes: Sequence[str] = ()
+    records: Sequence[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def markdown(self) -> str:
+        """Title, table and notes."""
+        notes = "".join(f"- {note}\n" for note in self.notes)
+        table = markdown_table(self.headings, self.rows)
+        return f"## {self.title}\n\n{table}" + (f"\n{notes}" if notes else "")
+
+    def show(self, console: Console) -> None:
+        """Prints it."""
+        show_table(self.title, self.headings, self.rows, console, num_words=self.num_words)
+        for note in self.notes:
+            console.print(f"- {note}", highlight=False)
+
+
+def write_view(view: View, picture: Figure | None, directory: Path, name: str) -> list[Path]:
+    """Writes the table as Markdown and JSON, and its picture where there is one."""
+    directory.mkdir(parents=True, exist_ok=True)
+    records = {"title": view.title, "notes": list(view.notes), "records": list(view.records)}
+    paths = [directory / f"{name}.md", directory / f"{name}.json"]
+    write_atomically(str(paths[0]), view.markdown.encode())
+    write_atomically(str(paths[1]), json.dumps(records, indent=1).encode())
+    if picture is not None:
+        paths.append(directory / f"{name}.png")
+        picture.savefig(paths[-1])
+    return paths

@@ -1,0 +1,188 @@
+"""All tables in one directory: run what is missing, write tables and pictures, make the report."""
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+from matplotlib.figure import Figure
+from rich.console import Console
+
+import dspn
+from dspn.errors import DataError
+from dspn.experiments import table1, table2, table3
+from dspn.experiments.cases import CASES, TABLE_CASES
+from dspn.experiments.contenders import CONTENDERS
+from dspn.experiments.curves import Curve, curves_figure, curves_of
+from dspn.experiments.pictures import gaps_figure, losses_figure, times_figure
+from dspn.experiments.results import Results
+from dspn.experiments.tables import View, write_view
+from dspn.io import write_atomically
+
+QUICK_DATA: Final = ("vowels",)
+QUICK_MODELS: Final = ("iid", "learnspn", "hmm-2", "hmm", "reveal", "dspn")
+_QUICK_SCALE: Final = 0.25
+_QUICK_FOLDS: Final = 2
+
+
+@final
+@dataclass(frozen=True)
+class Book:
+    """Where results are, what is asked for, and how much may be spent.
+
+    None stands for everything: all data sets, all models, the usual number of folds. A quick book
+    has fewer of each and a quarter of the effort, and keeps its results apart.
+    """
+
+    directory: Path
+    console: Console
+    data_directory: Path | None = None
+    data: tuple[str, ...] | None = None
+    models: tuple[str, ...] | None = None
+    num_folds: int | None = None
+    num_jobs: int = 1
+    quick: bool = False
+    run: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse names that are not known."""
+        for argument, known in (("models", CONTENDERS), ("data", self._all_data)):
+            for name in getattr(self, argument) or ():
+                if name not in known:
+                    raise DataError(
+                        f"`{argument}` must be among {', '.join(known)}, but {name!r} is not."
+                    )
+
+    @property
+    def _all_data(self) -> list[str]:
+        return [*CASES, *(case.key for case in table1.CASES)]
+
+    @property
+    def results(self) -> Results:
+        """What is known."""
+        return Results(self.directory / ("quick" if self.quick else "cells"))
+
+    @property
+    def _scale(self) -> float:
+        return _QUICK_SCALE if self.quick else 1.0
+
+    def _models(self, usual: Sequence[str]) -> list[str]:
+        if self.models is not None:
+            return list(self.models)
+        return [model for model in usual if not self.quick or model in QUICK_MODELS]
+
+    def _data(self) -> list[str]:
+        if self.data is None:
+            return list(QUICK_DATA if self.quick else TABLE_CASES)
+        return [name for name in self.data if name in CASES]
+
+    def table1(self) -> list[View]:
+        """Runs what is missing of Table 1 and writes it."""
+        cases = table1.quick_cases() if self.quick else table1.CASES
+        if self.data is not None:
+            cases = tuple(case for case in table1.CASES if case.key in self.data)
+        models = self._models(table1.MODELS)
+        folds = self.num_folds or (_QUICK_FOLDS if self.quick else 10)
+        if self.run:
+            table1.run(cases, models, folds, self.results, self.console, self.num_jobs)
+        shown = table1.view(cases, models, self.results)
+        self._write({"table1": (shown, gaps_figure)})
+        return [shown]
+
+    def table2(self) -> list[View]:
+        """Runs what is missing of Table 2 and writes it."""
+        names, models = self._data(), self._models(table2.MODELS)
+        folds = self.num_folds or (_QUICK_FOLDS if self.quick else None)
+        if self.run:
+            table2.run(
+                names,
+                models,
+                folds,
+                self.results,
+                self.console,
+                folds_directory=self.directory / "folds",
+                data_directory=self.data_directory,
+                num_jobs=self.num_jobs,
+                scale=self._scale,
+            )
+        shown = table2.view(names, models, self.results)
+        self._write({"table2": (shown, losses_figure)})
+        self._draw_curves(names)
+        return [shown]
+
+    def table3(self) -> list[View]:
+        """Runs what is missing of Table 3 and writes it."""
+        names, models = self._data(), self._models(table3.MODELS)
+        if self.run:
+            table3.run(
+                names,
+                models,
+                self.results,
+                self.console,
+                folds_directory=self.directory / "folds",
+                data_directory=self.data_directory,
+                num_jobs=self.num_jobs,
+                scale=self._scale,
+            )
+        learning = table3.learning_view(names, models, self.results)
+        inference = table3.inference_view(names, models, self.results)
+        scaling = table3.scaling_view(self.results)
+        self._write(
+            {
+                "table3-learning": (learning, None),
+                "table3-inference": (inference, times_figure),
+                "table3-scaling": (scaling, None),
+            }
+        )
+        return [learning, inference, scaling]
+
+    def all(self) -> Path:
+        """Runs everything that is missing and writes one report of it."""
+        views = [*self.table1(), *self.table2(), *self.table3()]
+        pictures = [name for name in _PICTURES if (self.tables_directory / name).exists()]
+        lines = [
+            "# The paper's experiments",
+            "",
+            f"dspn {dspn.__version__}, Python {platform.python_version()}, {platform.machine()}.",
+            "",
+        ]
+        lines += [part for view in views for part in (view.markdown, "")]
+        lines += [f"![{name}]({name})\n" for name in pictures]
+        path = self.tables_directory / "report.md"
+        write_atomically(str(path), "\n".join(lines).encode())
+        return path
+
+    @property
+    def tables_directory(self) -> Path:
+        """Where tables and pictures are written."""
+        return self.directory / "quick-tables" if self.quick else self.directory / "tables"
+
+    def _write(self, views: dict[str, tuple[View, Callable[[View], Figure] | None]]) -> None:
+        for name, (view, picture) in views.items():
+            has_rows = any(_is_known(record) for record in view.records)
+            drawn = picture(view) if picture is not None and has_rows else None
+            write_view(view, drawn, self.tables_directory, name)
+
+    def _draw_curves(self, names: Sequence[str]) -> None:
+        panels: dict[str, Sequence[Curve]] = {}
+        papers: dict[str, float | None] = {}
+        for name in names:
+            curves = curves_of(self.results, name, "dspn")
+            if curves:
+                title = f"{CASES[name].title}, {CASES[name].prepared}"
+                figure = table2.printed(name, "dspn")
+                panels[title] = curves
+                papers[title] = None if figure is None else figure.mean
+        if panels:
+            curves_figure(panels, papers).savefig(self.tables_directory / "curves.png")
+
+
+_PICTURES: Final = ("table1.png", "table2.png", "curves.png", "table3-inference.png")
+
+
+def _is_known(record: dict[str, object]) -> bool:
+    """Whether a record has something to draw."""
+    inference = record.get("inference")
+    timed = isinstance(inference, dict) and "seconds" in inference
+    return bool(record.get("folds") or timed)

@@ -1,0 +1,164 @@
+"""Cells of the tables: a model learned and tested on a fold, kept, and summed up over folds."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from rich.console import Console
+
+from dspn.baselines import Ending
+from dspn.errors import DspnError
+from dspn.experiments.cases import FoldData
+from dspn.experiments.contenders import CONTENDERS, Contender, Setting
+from dspn.experiments.paper import Figure
+from dspn.experiments.results import Results
+from dspn.experiments.timing import first_variable_alone, inference_seconds
+from dspn.sequences import Sequences
+from dspn.sequences.joining import joined
+
+SEED = 0
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    """A model on a fold of a data set."""
+
+    data: str
+    fold: int
+    model: str
+
+    @property
+    def key(self) -> str:
+        """The name of its result."""
+        return f"{self.data}/{self.fold}/{self.model}"
+
+
+def tested(
+    contender: Contender, data: FoldData, setting: Setting, *, timed: bool = False
+) -> dict[str, Any]:
+    """Log-likelihoods of a fold's test sequences, and how the model was learned.
+
+    What is learned is a function of training and validation sequences alone. With `timed` inference
+    is timed on all sequences of the fold.
+    """
+    limit = setting.time_limit if contender.limited else None
+    fitted = contender.make(setting).fit(data.train, data.validation, seed=SEED, time_limit=limit)
+    if fitted.ending == Ending.INTERRUPTED:
+        raise KeyboardInterrupt  # what was found is not what the cell asks for
+    entry: dict[str, Any] = {
+        "test": fitted.log_likelihood(data.test).tolist(),
+        "seconds": fitted.seconds,
+        "iterations": fitted.iterations,
+        "ending": str(fitted.ending),
+        **getattr(fitted, "details", {}),
+    }
+    if timed:
+        everything = joined([data.train, data.validation, data.test])
+        shown = first_variable_alone(everything) if contender.sums_out else everything
+        entry["inference"] = _timed(fitted, shown)
+    return entry
+
+
+def _timed(fitted: Any, data: Sequences) -> dict[str, Any]:
+    try:
+        return inference_seconds(fitted, data)
+    except DspnError as error:
+        return {"reason": str(error)}
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    load: Callable[[str, int], FoldData],
+    setting: Callable[[str], Setting],
+    results: Results,
+    console: Console,
+) -> None:
+    """Learns and tests whatever is not known yet; a cell that cannot be run keeps the reason."""
+    missing = [cell for cell in cells if results.find(cell.key) is None]
+    for name in dict.fromkeys(cell.model for cell in missing):
+        if not CONTENDERS[name].is_available:
+            console.print(f"{CONTENDERS[name].title}: left out, as PyTorch is not installed")
+    left = [cell for cell in missing if CONTENDERS[cell.model].is_available]
+    for number, cell in enumerate(left, 1):
+        if results.find(cell.key) is not None:  # by another run meanwhile
+            continue
+        contender = CONTENDERS[cell.model]
+        before = os.times()
+        try:
+            data = load(cell.data, cell.fold)
+            entry = tested(contender, data, setting(cell.data), timed=cell.fold == 0)
+        except DspnError as error:
+            entry = {"reason": str(error)}
+        after = os.times()
+        entry["cpu_seconds"] = sum(after[:4]) - sum(before[:4])
+        results.add(cell.key, entry)
+        console.print(f"{number} of {len(left)}: {_said(cell, contender, entry)}", highlight=False)
+
+
+def _said(cell: Cell, contender: Contender, entry: dict[str, Any]) -> str:
+    head = f"{cell.data}, fold {cell.fold + 1}, {contender.title}"
+    if "reason" in entry:
+        return f"{head}: {entry['reason']}"
+    loss = -float(np.mean(entry["test"]))
+    return f"{head}: {loss:,.2f} nats per sequence in {entry['seconds']:.0f} s"
+
+
+@final
+@dataclass(frozen=True)
+class Summary:
+    """Mean and standard error over folds of the negative log-likelihood of a test sequence.
+
+    Without a fold there is the reason, if one is known.
+    """
+
+    data: str
+    model: str
+    num_folds: int
+    mean: float = np.nan
+    error: float = 0.0
+    seconds: float = np.nan
+    longest: float = np.nan
+    step_seconds: float = np.nan
+    was_cut: bool = False
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if not self.num_folds:
+            return "-"
+        shown = Figure(self.mean, self.error if self.num_folds > 1 else None)
+        folds = "" if self.num_folds == 10 else f" ({self.num_folds})"
+        places = 0 if abs(self.mean) >= 10_000 else 2
+        error = "" if shown.error is None else f" ± {shown.error:,.{places}f}"
+        return f"{self.mean:,.{places}f}{error}{folds}"
+
+
+def summaries(
+    names: Sequence[str], models: Sequence[str], results: Results, num_folds: int = 10
+) -> Iterator[Summary]:
+    """What is known of each model on each data set."""
+    for name in names:
+        for model in models:
+            keys = [Cell(name, fold, model).key for fold in range(num_folds)]
+            entries = [entry for key in keys if (entry := results.find(key)) is not None]
+            own = [entry for entry in entries if "test" in entry]
+            reasons = [entry["reason"] for entry in entries if "reason" in entry]
+            if not own:
+                yield Summary(name, model, 0, reason=reasons[0] if reasons else "")
+                continue
+            means = np.array([-np.mean(entry["test"]) for entry in own])
+            seconds = np.array([entry["seconds"] for entry in own])
+            steps = np.array([entry.get("iterations", np.nan) for entry in own])
+            yield Summary(
+                name,
+                model,
+                len(own),
+                float(means.mean()),
+                float(means.std(ddof=1) / np.sqrt(means.size)) if means.size > 1 else 0.0,
+                float(seconds.mean()),
+                float(seconds.max()),
+                float((seconds / steps).mean()),
+                any(entry["ending"] == str(Ending.TIME_LIMIT) for entry in own),
+            )

@@ -1,0 +1,127 @@
+"""Pictures of the tables: what is measured as dots, what the paper prints as hollow diamonds."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from dspn.errors import DataError
+from dspn.experiments.cases import CASES
+from dspn.experiments.contenders import CONTENDERS
+from dspn.experiments.tables import View
+from dspn.plotting import _style
+from dspn.plotting._panels import dress
+
+_PANEL: Final = (2.7, 0.34)
+_RESOLUTION: Final = 130
+_OWN: Final = ("dspn", "dspn-search")
+
+
+def _sheet(num_panels: int, num_rows: int) -> tuple[Figure, list[Axes]]:
+    if not num_panels:
+        raise DataError("`view` must have a result at least, but has none; run the experiment.")
+    figure = Figure(
+        figsize=(_PANEL[0] * num_panels + 1.6, _PANEL[1] * num_rows + 1.1),
+        dpi=_RESOLUTION,
+        layout="constrained",
+    )
+    axes = figure.subplots(1, num_panels, squeeze=False, sharey=True)
+    return figure, list(axes.flat)
+
+
+def _label_models(ax: Axes, models: Sequence[str]) -> None:
+    ax.set_yticks(range(len(models)), [CONTENDERS[model].title for model in models])
+    ax.set_ylim(len(models) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+
+
+def _dress(ax: Axes, title: str) -> None:
+    dress(ax, title)
+    ax.grid(axis="x", color=_style.FAINT, linewidth=0.6)
+    ax.set_axisbelow(True)
+
+
+def _dot(ax: Axes, model: str, row: int, value: float, error: float | None) -> None:
+    colour = _style.group_colour(0 if model in _OWN else 1)
+    ax.errorbar(value, row, xerr=error or 0.0, fmt="o", color=colour, markersize=5, capsize=2)
+
+
+def _diamond(ax: Axes, row: int, value: float) -> None:
+    ax.plot(value, row, "D", markersize=4.5, markerfacecolor="none", color=_style.MUTED)
+
+
+def losses_figure(view: View) -> Figure:
+    """A panel for each data set of Table 2, a line for each model; better is further left."""
+    known = [record for record in view.records if record["folds"]]
+    names = list(dict.fromkeys(record["data"] for record in known))
+    models = list(dict.fromkeys(record["model"] for record in known))
+    figure, axes = _sheet(len(names), len(models))
+    for ax, name in zip(axes, names, strict=True):
+        for record in (record for record in known if record["data"] == name):
+            row = models.index(record["model"])
+            _dot(ax, record["model"], row, record["mean"], record["error"])
+            if record["paper"] is not None:
+                _diamond(ax, row, record["paper"]["mean"])
+        _dress(ax, CASES[name].title)
+        values = [record["mean"] for record in known if record["data"] == name]
+        if max(values) > 8 * min(values):
+            ax.set_xscale("log")
+        else:
+            ax.xaxis.set_major_locator(MaxNLocator(nbins=4))
+    _label_models(axes[0], models)
+    _caption(figure, "nats per test sequence; hollow: printed in the paper")
+    return figure
+
+
+def gaps_figure(view: View) -> Figure:
+    """A panel for each kind of data of Table 1, a dot for each seed and model."""
+    kinds = list(dict.fromkeys((record["data"], record["tables"]) for record in view.records))
+    models = list(dict.fromkeys(model for record in view.records for model in record["gaps"]))
+    figure, axes = _sheet(len(kinds), len(models))
+    for ax, kind in zip(axes, kinds, strict=True):
+        own = [record for record in view.records if (record["data"], record["tables"]) == kind]
+        for place, record in zip(np.linspace(-0.2, 0.2, len(own) + 2)[1:-1], own, strict=True):
+            for model, gap in record["gaps"].items():
+                row = models.index(model) + place
+                _dot(ax, model, row, gap["mean"], gap["error"])
+                if gap["paper"] is not None:
+                    _diamond(ax, models.index(model), gap["paper"])
+        ax.axvline(0.0, color=_style.MUTED, linewidth=1.0)
+        ax.xaxis.set_major_locator(MaxNLocator(nbins=4))
+        _dress(ax, f"{kind[0]}, {kind[1]}")
+    _label_models(axes[0], models)
+    _caption(figure, "nats from the true model per test sequence; hollow: the paper's")
+    return figure
+
+
+def times_figure(view: View) -> Figure:
+    """A panel for each data set of Table 3: seconds of inference, on a logarithmic scale."""
+    known = [record for record in view.records if _seconds(record) is not None]
+    names = list(dict.fromkeys(record["data"] for record in known))
+    models = list(dict.fromkeys(record["model"] for record in known))
+    figure, axes = _sheet(len(names), len(models))
+    for ax, name in zip(axes, names, strict=True):
+        for record in (record for record in known if record["data"] == name):
+            row = models.index(record["model"])
+            seconds = _seconds(record)
+            assert seconds is not None
+            _dot(ax, record["model"], row, seconds, None)
+            if record["paper"] is not None:
+                _diamond(ax, row, record["paper"])
+        ax.set_xscale("log")
+        _dress(ax, CASES[name].title)
+    _label_models(axes[0], models)
+    _caption(figure, "seconds of inference for all sequences; hollow: printed in the paper")
+    return figure
+
+
+def _seconds(record: dict[str, Any]) -> float | None:
+    own = record["inference"]
+    return None if own is None else own.get("seconds")
+
+
+def _caption(figure: Figure, text: str) -> None:
+    figure.supxlabel(text, size=_style.TEXT_SIZE, color=_style.MUTED)

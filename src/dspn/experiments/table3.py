@@ -1,0 +1,193 @@
+"""The paper's Table 3: how long learning and inference take, and how inference grows with size."""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from rich.console import Console
+
+from dspn.engine import compile_program, likelihood
+from dspn.experiments import paper, table2
+from dspn.experiments.cases import CASES, prepared
+from dspn.experiments.cells import Cell, Summary, summaries
+from dspn.experiments.contenders import CONTENDERS
+from dspn.experiments.folds import Fold
+from dspn.experiments.results import Results
+from dspn.experiments.tables import View
+from dspn.experiments.timing import first_variable_alone
+from dspn.sequences import Sequences
+from dspn.structure import initial_network
+
+MODELS: Final = tuple(model for model in table2.MODELS if model != "iid")
+_SIZES: Final = (8, 16, 32, 64, 128, 256, 512)
+_REPEATS: Final = 7
+_SCALING_DATA: Final = "vowels"
+
+
+def run(
+    names: Sequence[str],
+    models: Sequence[str],
+    results: Results,
+    console: Console,
+    *,
+    folds_directory: Path,
+    data_directory: Path | None = None,
+    num_jobs: int = 1,
+    scale: float = 1.0,
+) -> None:
+    """The first fold of every model, which times inference, and inference by size of template."""
+    table2.run(
+        names,
+        models,
+        1,
+        results,
+        console,
+        folds_directory=folds_directory,
+        data_directory=data_directory,
+        num_jobs=num_jobs,
+        scale=scale,
+    )
+    if results.find("scaling/dspn") is None:
+        case = CASES[_SCALING_DATA]
+        data = case.read(data_directory)
+        everything = np.arange(len(data.sequences))
+        whole = prepared(case, data, Fold(everything, everything[:1], everything[:1])).train
+        results.add("scaling/dspn", {"sizes": list(_scaling(whole))})
+
+
+def _scaling(data: Sequences) -> Iterator[dict[str, float]]:
+    """Seconds of inference with one variable observed, for templates of more and more edges."""
+    seen = first_variable_alone(data)
+    for size in _SIZES:
+        network = initial_network(data.schema, size, rng=np.random.default_rng(0))
+        program = compile_program(network)
+        likelihood(program, seen)
+        least = np.inf
+        for _ in range(_REPEATS):
+            start = time.perf_counter()
+            likelihood(program, seen)
+            least = min(least, time.perf_counter() - start)
+        edges = network.template.num_edges
+        yield {
+            "interfaces": size,
+            "edges": edges,
+            "seconds": least,
+            "nanoseconds_per_edge_and_slice": 1e9 * least / (edges * data.total_slices),
+        }
+
+
+def learning_view(names: Sequence[str], models: Sequence[str], results: Results) -> View:
+    """Seconds of learning by iteration."""
+    found = {(own.data, own.model): own for own in summaries(names, models, results)}
+    rows = []
+    for model in models:
+        cells = [CONTENDERS[model].title, CONTENDERS[model].step]
+        for name in names:
+            own = found[name, model]
+            cells += [_learning_cell(own), _shown(paper.LEARNING_SECONDS.get(name, {}).get(model))]
+        rows.append(cells)
+    return View(
+        "Table 3, left: seconds of learning by iteration",
+        ["model", "an iteration is", *_headings(names)],
+        rows,
+        num_words=2,
+        notes=(
+            "Mean over folds of the seconds of learning, divided by the iterations; in all behind "
+            "the stroke. What an iteration is differs from model to model, and the paper does not "
+            "say what its own are.",
+            "The paper's machine is not known; its times are printed for their order only.",
+        ),
+        records=[_learning_record(own) for own in found.values()],
+    )
+
+
+def _headings(names: Sequence[str]) -> list[str]:
+    return [heading for name in names for heading in (CASES[name].title, "paper's")]
+
+
+def _shown(seconds: float | None) -> str:
+    if seconds is None or np.isnan(seconds):
+        return ""
+    return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
+
+
+def _learning_cell(own: Summary) -> str:
+    if not own.num_folds:
+        return "-"
+    return f"{_shown(own.step_seconds)} / {_shown(own.seconds)}"
+
+
+def _learning_record(own: Summary) -> dict[str, Any]:
+    known = own.num_folds > 0
+    return {
+        "data": own.data,
+        "model": own.model,
+        "seconds_per_iteration": own.step_seconds if known else None,
+        "seconds": own.seconds if known else None,
+        "paper": paper.LEARNING_SECONDS.get(own.data, {}).get(own.model),
+    }
+
+
+def inference_of(name: str, model: str, results: Results) -> dict[str, Any] | None:
+    """How long inference took with the model of the first fold."""
+    entry = results.find(Cell(name, 0, model).key)
+    return None if entry is None else entry.get("inference")
+
+
+def inference_view(names: Sequence[str], models: Sequence[str], results: Results) -> View:
+    """Seconds for all sequences of a data set."""
+    rows, records, notes = [], [], []
+    for model in models:
+        cells = [CONTENDERS[model].title]
+        for name in names:
+            own = inference_of(name, model, results)
+            printed = paper.INFERENCE_SECONDS.get(name, {}).get(model)
+            cells += [_inference_cell(own), _shown(printed)]
+            records.append({"data": name, "model": model, "inference": own, "paper": printed})
+            if own is not None and "reason" in own:
+                title = CASES[name].title
+                notes.append(f"{CONTENDERS[model].title} on {title}: {own['reason']}")
+        rows.append(cells)
+    return View(
+        "Table 3, right: seconds of inference with one variable observed",
+        ["model", *_headings(names)],
+        rows,
+        notes=(
+            "Likelihoods of all sequences of the data set, the first variable observed and the "
+            "others hidden; the least of several repeats. A star marks what was measured on a "
+            "part of the sequences and scaled by their slices.",
+            "An LSTM has no sum over what is hidden: its time is that of one pass over complete "
+            "sequences, less than any answer to the question would take.",
+            *notes,
+        ),
+        records=records,
+    )
+
+
+def _inference_cell(own: dict[str, Any] | None) -> str:
+    if own is None or "reason" in own:
+        return "-"
+    return _shown(own["seconds"]) + ("" if own["share"] == 1.0 else "*")
+
+
+def scaling_view(results: Results) -> View:
+    """How inference grows with the template."""
+    entry = results.find("scaling/dspn") or {"sizes": []}
+    rows = [
+        [
+            str(row["interfaces"]),
+            f"{row['edges']:,}",
+            f"{row['seconds']:.4f}",
+            f"{row['nanoseconds_per_edge_and_slice']:.3f}",
+        ]
+        for row in entry["sizes"]
+    ]
+    return View(
+        "Inference by size of template, JapaneseVowels, one variable observed",
+        ["interface nodes", "edges of the template", "seconds", "ns for an edge and slice"],
+        rows,
+        num_words=0,
+        records=entry["sizes"],
+    )

@@ -1,0 +1,263 @@
+"""The tables of the paper, with small data in place of the real."""
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from dspn import Model, Schema, Variable
+from dspn.baselines import Ending, HmmBaseline, HmmOptions
+from dspn.cli import experiment
+from dspn.datasets import MEDIAN_BITS, RAW, RealData, hmm_process
+from dspn.errors import DataError
+from dspn.experiments import book, cases, cells, contenders, table1, table2, table3
+from dspn.experiments.cells import Cell, summaries
+from dspn.experiments.contenders import CONTENDERS, Contender, Setting
+from dspn.experiments.curves import curves_figure, plot_curve
+from dspn.experiments.results import Results
+from dspn.experiments.table1 import SyntheticCase
+from dspn.experiments.timing import first_variable_alone, inference_seconds
+from dspn.sequences import Sequences
+
+BITS = Schema(tuple(Variable.binary(f"x{i}") for i in range(2)))
+PLANTED = Model.from_hmm(
+    [0.5, 0.5],
+    [[0.9, 0.1], [0.2, 0.8]],
+    {f"x{i}": [[0.9, 0.1], [0.2, 0.8]] for i in range(2)},
+    schema=BITS,
+)
+FAST = ("iid", "hmm-2", "reveal", "dspn")
+
+
+def small(directory: Path | None = None) -> RealData:
+    drawn = PLANTED.sample(30, 6, rng=np.random.default_rng(0))
+    every = np.arange(30)
+    return RealData("small", drawn, every % 2, every[:20], every[20:])
+
+
+@pytest.fixture
+def small_cases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    case = cases.RealCase("Small", small, RAW, "raw", 0.01, 30.0, 2)
+    for module in (cases, table2, table3, book):
+        monkeypatch.setattr(module, "CASES", {"vowels": case})
+    monkeypatch.setattr(book, "TABLE_CASES", {"vowels": case})
+    monkeypatch.setattr(table3, "_SIZES", (2, 4))
+    monkeypatch.setattr(table2, "MODELS", FAST)
+    monkeypatch.setattr(table3, "MODELS", FAST[1:])
+    table2._read.cache_clear()
+    yield
+    table2._read.cache_clear()
+
+
+def ran(*arguments: str) -> str:
+    result = CliRunner().invoke(experiment.app, list(arguments))
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
+
+
+@pytest.mark.usefixtures("small_cases")
+def test_a_run_writes_tables_and_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ran("table2", "--out", str(tmp_path), "--jobs", "1")
+    assert first.count("nats per sequence in") == 2 * len(FAST)
+    assert "68.8 ± 0.3" in first and "94.3 ± 0.3" in first  # the paper's, beside ours
+    tables = tmp_path / "tables"
+    shown = (tables / "table2.md").read_text()
+    assert "(2)" in shown and "**" in shown  # folds, where not ten; the best
+    records = json.loads((tables / "table2.json").read_text())["records"]
+    assert [record["model"] for record in records] == list(FAST)
+    assert all(record["folds"] == 2 and record["seconds"] > 0 for record in records)
+    for name in ("table2.png", "curves.png"):
+        assert (tables / name).stat().st_size > 1000
+
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("what is known is not learned again")
+
+    monkeypatch.setattr(cells, "tested", never)
+    again = ran("table2", "--out", str(tmp_path))
+    assert (tables / "table2.md").read_text() == shown
+    assert "nats per sequence in" not in again
+
+
+@pytest.mark.usefixtures("small_cases")
+def test_folds_are_kept_and_others_refused(tmp_path: Path) -> None:
+    data = small()
+    table2.keep_folds("vowels", data, tmp_path)
+    kept = json.loads((tmp_path / "vowels.json").read_text())
+    for fold in kept["folds"]:
+        parts = [set(fold[part]) for part in ("train", "validation", "test")]
+        assert sum(map(len, parts)) == len(set.union(*parts)) == 30
+    assert sorted(index for fold in kept["folds"] for index in fold["test"]) == list(range(30))
+    table2.keep_folds("vowels", data, tmp_path)
+    (tmp_path / "vowels.json").write_text(json.dumps({**kept, "seed": 1}))
+    with pytest.raises(DataError, match="but are others"):
+        table2.keep_folds("vowels", data, tmp_path)
+
+
+def spying(seen: list[Sequences], ending: Ending = Ending.FINISHED) -> Contender:
+    """A model that remembers what it has seen."""
+
+    class Spy:
+        def fit(self, train: Sequences, validation: Sequences, **_: Any) -> Any:
+            seen.extend([train, validation])
+            fitted = HmmBaseline(HmmOptions(states=(1,))).fit(train, validation, seed=0)
+            return replace(fitted, ending=ending)
+
+    return Contender("spy", lambda _: Spy(), "step")  # type: ignore[arg-type,return-value]
+
+
+def test_learners_and_preparations_see_no_test_sequences() -> None:
+    data = small()
+    case = cases.RealCase("Small", small, MEDIAN_BITS, "bits", 0.01, 30.0)
+    fold = cases.folds_for(data)[0]
+    seen: list[Sequences] = []
+    entry = cells.tested(spying(seen), cases.prepared(case, data, fold), Setting())
+    assert len(entry["test"]) == fold.test.size
+    # Other test sequences: nothing that is learned from changes.
+    changed = np.array(data.sequences.values)
+    for index in fold.test:
+        rows = slice(data.sequences.offsets[index], data.sequences.offsets[index + 1])
+        changed[rows] = 1 - changed[rows]
+    other = RealData("other", data.sequences.with_values(changed))
+    cells.tested(spying(seen), cases.prepared(case, other, fold), Setting())
+    for one, two in zip(seen[:2], seen[2:], strict=True):
+        np.testing.assert_array_equal(one.values, two.values)
+
+
+def test_an_interrupted_fit_is_no_result() -> None:
+    data = small()
+    case = cases.RealCase("Small", small, RAW, "raw", 0.01, 30.0)
+    fold = cases.prepared(case, data, cases.folds_for(data)[0])
+    with pytest.raises(KeyboardInterrupt):
+        cells.tested(spying([], Ending.INTERRUPTED), fold, Setting())
+
+
+@pytest.mark.usefixtures("small_cases")
+def test_cells_that_cannot_be_run_keep_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Setting) -> Any:
+        raise DataError("too large for this model.")
+
+    asking = {**CONTENDERS, "reveal": Contender("Reveal DBN", refuse, "all of it")}
+    for module in (contenders, cells, table2, book):
+        monkeypatch.setattr(module, "CONTENDERS", asking)
+    said = ran("table2", "--out", str(tmp_path), "--model", "reveal", "--folds", "1")
+    assert "Reveal DBN on Small: too large for this model." in said
+    (own,) = summaries(["vowels"], ["reveal"], Results(tmp_path / "cells"))
+    assert str(own) == "-"
+
+
+@pytest.mark.usefixtures("small_cases")
+def test_models_without_pytorch_are_left_out_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contenders, "find_spec", lambda name: None)
+    said = ran("table2", "--out", str(tmp_path), "--model", "lstm", "--model", "iid")
+    assert "LSTM, modern: left out, as PyTorch is not installed" in said
+    assert not list(tmp_path.rglob("lstm.json"))
+
+
+@pytest.mark.usefixtures("small_cases")
+def test_times_are_shown_with_the_papers(tmp_path: Path) -> None:
+    said = " ".join(ran("table3", "--out", str(tmp_path), "--jobs", "1").split())
+    assert "seconds of learning by iteration" in said
+    assert "seconds of inference with one variable observed" in said
+    assert "6,734" not in said and "516" in said  # JapaneseVowels alone
+    records = json.loads((tmp_path / "tables" / "table3-inference.json").read_text())["records"]
+    assert all(record["inference"]["seconds"] > 0 for record in records)
+    sizes = json.loads((tmp_path / "tables" / "table3-scaling.json").read_text())["records"]
+    assert [row["interfaces"] for row in sizes] == [2, 4]
+
+
+def test_hidden_variables_are_hidden_and_part_is_scaled() -> None:
+    data = small().sequences
+    seen = first_variable_alone(data)
+    assert np.isnan(seen.values[:, 1:]).all() and not np.isnan(seen.values[:, 0]).any()
+    fitted = HmmBaseline(HmmOptions(states=(1,))).fit(data, data, seed=0)
+    whole, part = inference_seconds(fitted, seen), inference_seconds(fitted, seen, budget=1e-9)
+    assert whole["share"] == 1.0
+    assert part["share"] == pytest.approx(8 / 30)
+    assert part["seconds"] > 0
+
+
+@pytest.mark.usefixtures("small_cases")
+def test_unknown_names_are_refused(tmp_path: Path) -> None:
+    for option in ("--data", "--model"):
+        result = CliRunner().invoke(
+            experiment.app, ["table2", "--out", str(tmp_path), option, "nothing"]
+        )
+        assert isinstance(result.exception, DataError)
+        assert "'nothing' is not" in str(result.exception)
+
+
+# Table 1.
+
+CASE = SyntheticCase("HMM-samples", hmm_process, 12, 0.3)
+
+
+@pytest.fixture
+def small_drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(table1, "_NUM_SEQUENCES", 40)
+    monkeypatch.setattr(table1, "_NUM_SLICES", 30)
+    table1._drawn.cache_clear()
+    yield
+    table1._drawn.cache_clear()
+
+
+@pytest.mark.usefixtures("small_drawn")
+def test_learned_models_are_nearer_to_the_truth_than_independent_entries(tmp_path: Path) -> None:
+    results, models = Results(tmp_path), ("iid", "dspn")
+    table1.run((CASE,), models, 2, results, Console(file=io.StringIO()))
+    (row,) = table1.rows((CASE,), models, results)
+    assert row.num_folds == 2
+    assert row.gaps["dspn"].mean < 0.6 * row.gaps["iid"].mean
+    assert 0.4 < row.share <= 1.1
+    shown = table1.view((CASE,), models, results)
+    assert "HMM-samples" in shown.markdown
+    assert not list(table1.rows((replace(CASE, seed=13),), models, results))
+
+
+@pytest.mark.usefixtures("small_drawn", "small_cases")
+def test_everything_together_makes_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table1, "CASES", (SyntheticCase("HMM-samples", hmm_process, 12),))
+    monkeypatch.setattr(table1, "MODELS", ("iid", "hmm-2", "dspn"))
+    said = ran("all", "--quick", "--out", str(tmp_path), "--jobs", "1")
+    assert "report.md" in said
+    report = (tmp_path / "quick-tables" / "report.md").read_text()
+    for part in ("Table 1", "Table 2", "Table 3", "table2.png", "curves.png"):
+        assert part in report
+
+
+def test_sharp_cases_leave_something_to_find() -> None:
+    for case in table1.CASES:
+        if case.concentration is None or case.title == "BAT":
+            continue
+        process, data = case.drawn()
+        share = data.values.mean(axis=0)
+        alone = (data.values @ np.log(share) + (1 - data.values) @ np.log1p(-share)).sum()
+        assert process.log_likelihood(data).mean() - alone / len(data) > 15
+
+
+def test_keys_name_data_fold_and_model() -> None:
+    assert Cell("vowels", 3, "dspn").key == "vowels/3/dspn"
+    keys = [case.key for case in table1.CASES]
+    assert len(set(keys)) == len(keys) and "water-dirichlet-0.3-10" in keys
+
+
+def test_curves_need_something_to_draw() -> None:
+    with pytest.raises(DataError, match="one data set at least"):
+        curves_figure({}, {})
+    figure = curves_figure({"a": [[[0.0, -3.0], [1.0, -2.0]]]}, {"a": 2.5})
+    with pytest.raises(DataError, match="has none"):
+        plot_curve([[]], figure.axes[0], title="b", paper=None)
