@@ -540,3 +540,9 @@ def test_dependence_over_time_and_within_a_slice_is_learned(baseline: Baseline) 
     entropy = 11 * np.log(2)  # the first bit, and ten coins
     found = -fitted.log_likelihood(copies(50, 2)).mean()
     assert entropy * 0.98 < found < entropy * 1.1
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    data = Sequences.from_arrays([np.zeros((3, 1))] * 4, schema=Schema((Variable.binary("x"),)))
+    with pytest.raises(DspnError, match="`device` must be one that PyTorch finds"):
+        SliceLstm(SliceLstmOptions(device="nowhere")).fit(data, data, seed=0)

@@ -10,7 +10,7 @@ from dspn._arrays import Floats
 from dspn.baselines.base import Ending, FittedBaseline, Task
 from dspn.baselines.lstm._encoding import Encoding, require_complete
 from dspn.baselines.lstm._net import StepNet
-from dspn.baselines.lstm._session import torch_seed, torch_threads
+from dspn.baselines.lstm._session import require_device, torch_seed, torch_threads
 from dspn.baselines.lstm._training import Trained, step_sums, train_net
 from dspn.baselines.lstm.schedule import Schedule
 from dspn.errors import NumericalError
@@ -48,8 +48,10 @@ def fit_best(
     makers: Sequence[Callable[[], StepNet]],
     schedule: Schedule,
     num_threads: int,
+    device: str = "cpu",
 ) -> FittedLstm:
     """The net with the best validation score; those that are left share the time that is left."""
+    require_device(device)
     train, validation = encoding.steps(task.train), encoding.steps(task.validation)
     trained: list[Trained] = []
     with torch_threads(num_threads):
@@ -59,7 +61,8 @@ def fit_best(
             rng = task.rng(number)
             with torch_seed(int(rng.integers(2**31))):
                 clock = _share(task.clock, len(makers) - number)
-                trained.append(train_net(make(), train, validation, schedule, rng, clock))
+                net = make().to(device)
+                trained.append(train_net(net, train, validation, schedule, rng, clock))
     best = max(trained, key=lambda one: one.score)
     was_cut = len(trained) < len(makers) or any(one.was_cut for one in trained)
     if not was_cut and best.score == -np.inf:

@@ -34,6 +34,20 @@ def torch_seed(seed: int) -> Iterator[None]:
     """First weights and dropout drawn from the seed; other users of PyTorch notice nothing."""
     import torch
 
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.default_generator.manual_seed(seed)
+        torch.cuda.manual_seed_all(seed)
         yield
+
+
+def require_device(name: str) -> None:
+    """Raises where PyTorch has no such device here."""
+    import torch
+
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise DspnError(
+            f"`device` must be one that PyTorch finds, such as 'cpu', but is {name!r}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error

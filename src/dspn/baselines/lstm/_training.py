@@ -86,8 +86,7 @@ def _train_pass(
     """One update for each window of each batch; False where time was up before the last."""
     net.train()
     for picked in batches(data.lengths, schedule.batch_size, rng):
-        values = torch.from_numpy(data.padded(picked))
-        counted = _counted(data, picked)
+        values, counted = _padded(net, data, picked)
         state: State = None
         for start in range(0, values.shape[1], schedule.truncation):
             window = slice(start, start + schedule.truncation)
@@ -112,10 +111,12 @@ def _descend(
     optimiser.step()
 
 
-def _counted(data: Steps, picked: Any) -> Tensor:
-    """One for each step of a sequence, zero behind its end."""
+def _padded(net: StepNet, data: Steps, picked: Any) -> tuple[Tensor, Tensor]:
+    """Steps where the net is, and one for each step of a sequence, zero behind its end."""
+    device = next(net.parameters()).device
     lengths = torch.from_numpy(data.lengths[picked])
-    return (torch.arange(int(lengths.max())) < lengths[:, None]).float()
+    counted = (torch.arange(int(lengths.max())) < lengths[:, None]).float()
+    return torch.from_numpy(data.padded(picked)).to(device), counted.to(device)
 
 
 def step_sums(net: StepNet, data: Steps, clock: Clock | None = None) -> Floats | None:
@@ -124,13 +125,14 @@ def step_sums(net: StepNet, data: Steps, clock: Clock | None = None) -> Floats |
     found = np.empty(data.lengths.size)
     with torch.no_grad():
         for picked in batches(data.lengths, _SCORED_SEQUENCES, None):
-            values, counted = torch.from_numpy(data.padded(picked)), _counted(data, picked)
-            total, state = torch.zeros(picked.size, dtype=torch.float64), None
+            values, counted = _padded(net, data, picked)
+            total = torch.zeros(picked.size, dtype=torch.float64, device=values.device)
+            state: State = None
             for start in range(0, values.shape[1], _SCORED_STEPS):
                 window = slice(start, start + _SCORED_STEPS)
                 log_prob, state = net(values[:, window], state)
                 total += (log_prob * counted[:, window]).sum(dim=1)
                 if clock is not None and clock.is_due():
                     return None
-            found[picked] = total.numpy()
+            found[picked] = total.cpu().numpy()
     return found

@@ -79,11 +79,13 @@ class BitLstmOptions:
     max_epochs: int = 200
     patience: int = 10
     num_threads: int = 1
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range."""
         for name in ("hidden_size", "num_threads"):
             whole_number(getattr(self, name), name, StructureError)
+        require_type(self.device, str, "device", StructureError)
         _ = self.schedule
 
     @property
@@ -140,4 +142,4 @@ class BitLstm(Baseline[FittedBaseline]):
 
         options = self.options
         makers = [lambda: BitNet(options.hidden_size)]
-        return fit_best(task, code, makers, options.schedule, options.num_threads)
+        return fit_best(task, code, makers, options.schedule, options.num_threads, options.device)

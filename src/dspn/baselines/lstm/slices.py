@@ -94,6 +94,7 @@ class SliceLstmOptions:
     reductions: int = 2
     clip_norm: float = 1.0
     num_threads: int = 1
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range, and no sizes."""
@@ -104,6 +105,7 @@ class SliceLstmOptions:
             require_type(size, SliceNetSize, "sizes", StructureError)
         for name in ("num_components", "num_threads"):
             whole_number(getattr(self, name), name, StructureError)
+        require_type(self.device, str, "device", StructureError)
         _ = self.schedule
 
     @property
@@ -154,7 +156,14 @@ class SliceLstm(Baseline[FittedBaseline]):
         options = self.options
         blocks = blocks_of(task.schema, options.num_components)
         makers = [partial(SliceNet, blocks, size) for size in options.sizes]
-        return fit_best(task, slice_code(task.train), makers, options.schedule, options.num_threads)
+        return fit_best(
+            task,
+            slice_code(task.train),
+            makers,
+            options.schedule,
+            options.num_threads,
+            options.device,
+        )
 
 
 def _require_no_counts(schema: Schema) -> None:
