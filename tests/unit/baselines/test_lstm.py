@@ -542,6 +542,7 @@ def test_dependence_over_time_and_within_a_slice_is_learned(baseline: Baseline) 
     assert entropy * 0.98 < found < entropy * 1.1
 
 
+@needs_torch
 def test_a_device_that_is_not_there_is_refused() -> None:
     data = Sequences.from_arrays([np.zeros((3, 1))] * 4, schema=Schema((Variable.binary("x"),)))
     with pytest.raises(DspnError, match="`device` must be one that PyTorch finds"):
