@@ -1,0 +1,1 @@
+"""The `dspn` command: tables in, tables out, and one sentence where something is wrong."""

@@ -1,0 +1,6 @@
+"""`python -m dspn.cli` is the `dspn` command."""
+
+from dspn.cli.app import main
+
+if __name__ == "__main__":
+    main()

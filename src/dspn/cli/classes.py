@@ -1,0 +1,121 @@
+"""Classifiers of sequences, learned from tables and asked about tables."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dspn._arrays import Floats
+from dspn.cli.answers import free_name
+from dspn.cli.cells import plain
+from dspn.cli.console import note
+from dspn.cli.learning import Table, gather, show
+from dspn.cli.loading import remembered
+from dspn.cli.running import Request, parts, wanted_types
+from dspn.cli.sources import opened
+from dspn.cli.streams import Chunk
+from dspn.cli.writing import check_place, format_of, written
+from dspn.errors import DataError
+from dspn.io.classifiers import LoadedClassifier, load_classifier, save_classifier
+from dspn.learning.discrimination import class_likelihoods, class_posteriors
+from dspn.models import HMM, DSPNClassifier, Model
+
+
+@final
+@dataclass(frozen=True)
+class Labels:
+    """Which column holds the classes, and how they are learned."""
+
+    column: str
+    mode: str
+    states: int
+    seed: int
+
+
+def labels_of(chunk: Chunk, name: str) -> list[Any]:
+    """The class of each sequence; raises where one has none, or several."""
+    cells = plain(chunk.table[name])
+    if cells.null_count:
+        row = int(np.argmax(cells.is_null().to_numpy(zero_copy_only=False)))
+        raise DataError(
+            f"column {name!r} must have the class in every row, but row {chunk.first_row + row} "
+            "has none."
+        )
+    rows, grouping = chunk.grouping.rows, chunk.grouping
+    first = np.repeat(rows[grouping.offsets[:-1]], grouping.lengths)
+    same = pc.equal(cells.take(pa.array(rows)), cells.take(pa.array(first)))
+    if not pc.all(same).as_py():
+        place = int(np.argmin(same.to_numpy(zero_copy_only=False)))
+        one, other = int(first[place]), int(rows[place])
+        raise DataError(
+            f"column {name!r} must be the same in all rows of a sequence, but is "
+            f"{cells[one].as_py()!r} in row {chunk.first_row + one} and {cells[other].as_py()!r} "
+            f"in row {chunk.first_row + other}."
+        )
+    found: list[Any] = cells.take(pa.array(rows[grouping.offsets[:-1]])).to_pylist()
+    return found
+
+
+def fitted(table: Table, labels: Labels, output: Path, *, quiet: bool) -> None:
+    """Learns a model for each class and writes all of them to one file."""
+    check_place(str(output))
+    data = gather(table, quiet=quiet, besides=(labels.column,))
+    classes = labels_of(data.chunk, labels.column)
+    if not quiet:
+        show(data)
+    classifier = DSPNClassifier(HMM(labels.states), mode=labels.mode, random_state=labels.seed)
+    classifier.fit(data.sequences, np.array(classes))
+    told = remembered({"label": labels.column, "mode": labels.mode, "seed": labels.seed}, data.keys)
+    save_classifier(
+        output,
+        classifier.classes_.tolist(),
+        classifier.class_log_prior_,
+        [(model.mixture, model.provenance) for model in classifier.models_],
+        provenance=told,
+    )
+    note(f"{output}: {len(classifier.classes_)} classes", quiet=quiet)
+
+
+def predicted(request: Request) -> None:
+    """Writes the class of each sequence, in the order of the table."""
+    form = format_of(request.output, request.format)
+    check_place(request.output)
+    found = load_classifier(request.model)
+    programs = [Model(own.mixture).compiled for own in found.models]
+    schema = found.models[0].mixture.schema
+    label = str(found.provenance.get("label", ""))
+    right = total = 0
+    with opened(request.data) as source:
+        labelled = label in source.columns
+        extra = (label,) if labelled else ()
+        own = parts(request, source, schema, found.provenance, "classify", columns=extra)
+        with written(request.output, form, wanted_types(source, None)) as sink:
+            for chunk, data in own:
+                shares = class_posteriors(class_likelihoods(programs, data), found.logits)
+                sink.write(_table(chunk, found, np.exp(shares)))
+                if labelled:
+                    best = [found.classes[number] for number in shares.argmax(axis=1)]
+                    right += sum(map(_same, best, labels_of(chunk, label)))
+                    total += len(best)
+    if total:
+        note(f"{right:,} of {total:,} sequences have the class of their label", quiet=request.quiet)
+
+
+def _same(found: Any, told: Any) -> bool:
+    return bool(found == told) or str(found) == str(told)
+
+
+def _table(chunk: Chunk, found: LoadedClassifier, shares: Floats) -> Any:
+    named = chunk.keys.sequence or "sequence"
+    columns: dict[str, Any] = {
+        named: chunk.ids(),
+        free_name("predicted", [named]): pa.array(
+            [found.classes[number] for number in shares.argmax(axis=1)]
+        ),
+    }
+    for number, label in enumerate(found.classes):
+        columns[free_name(f"P({label})", columns)] = np.ascontiguousarray(shares[:, number])
+    return pa.table(columns)

@@ -1,0 +1,161 @@
+"""Which columns of a table name the sequences and order their slices, and which rows belong."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from dspn._arrays import Bools, Ints
+from dspn.cli.cells import Column, is_text, numbers, plain, reads_as_number
+from dspn.cli.sources import Source
+from dspn.errors import DataError
+
+
+@final
+@dataclass(frozen=True)
+class Keys:
+    """The columns of the ids and of the order, where there are any.
+
+    `is_number` says that an order column of text holds numbers, and sorts as such.
+    """
+
+    sequence: str | None = None
+    order: str | None = None
+    is_number: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """Those there are."""
+        return [name for name in (self.sequence, self.order) if name is not None]
+
+
+def require_columns(source: Source, wanted: Iterable[str], remedy: str = "") -> None:
+    """Raises where a column is not there: names those that are nearly so called, and all others."""
+    columns = source.columns
+    for name in wanted:
+        if name in columns:
+            continue
+        near = difflib.get_close_matches(name, columns, 3, 0.6)
+        lower = [column for column in columns if column.lower() == name.lower()]
+        guess = list(dict.fromkeys([*lower, *near]))
+        meant = f" (did you mean {' or '.join(map(repr, guess))}?)" if guess else ""
+        hint = f"; {remedy}" if remedy else ""
+        raise DataError(
+            f"{source.said} has no column {name!r}{meant}, its columns are "
+            f"{', '.join(columns)}{hint}."
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """Rows put together: `rows[offsets[i]:offsets[i+1]]` are those of sequence i, in their order.
+
+    `ids[i]` is what sequence i is called, and `starts[i]` the row where it is first met.
+    """
+
+    rows: Ints
+    offsets: Ints
+    ids: list[Any]
+    starts: Ints
+
+    @property
+    def lengths(self) -> Ints:
+        """The number of slices of each sequence."""
+        return np.diff(self.offsets)
+
+
+def borders(ids: Any, keys: Keys, first_row: int) -> Ints:
+    """The rows at which another sequence begins, the first row included."""
+    if ids.null_count:
+        row = int(np.argmax(ids.is_null().to_numpy(zero_copy_only=False)))
+        raise DataError(
+            f"column {keys.sequence!r} must name the sequence of every row, but row "
+            f"{first_row + row} has no value."
+        )
+    changed = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
+    return np.concatenate([[0], np.flatnonzero(changed) + 1]).astype(np.int64)
+
+
+def grouped(ids: Any, order: Any, keys: Keys, first_row: int, *, sort: bool) -> Grouping:
+    """Rows of contiguous sequences, or with `sort` of sequences whose rows lie anywhere."""
+    count = len(ids if ids is not None else order)
+    if ids is None:
+        starts, named = np.zeros(1, dtype=np.int64), [0]
+    else:
+        ids = plain(ids)
+        starts = borders(ids, keys, first_row)
+        named = ids.take(pa.array(starts)).to_pylist()
+    codes = np.repeat(np.arange(starts.size), np.diff(np.append(starts, count)))
+    if sort and ids is not None:
+        first: dict[Any, int] = {}
+        runs = np.array([first.setdefault(name, len(first)) for name in named])
+        codes, named = runs[codes], list(first)
+        starts = starts[np.unique(runs, return_index=True)[1]]
+    rows = _sorted_rows(order, codes, named, keys, first_row)
+    lengths = np.bincount(codes, minlength=len(named))
+    return Grouping(rows, np.concatenate([[0], np.cumsum(lengths)]), named, starts)
+
+
+def _sorted_rows(order: Any, codes: Ints, named: list[Any], keys: Keys, first_row: int) -> Ints:
+    if keys.order is None:
+        return np.argsort(codes, kind="stable")
+    ranks = _ranks(plain(order), keys, first_row)
+    same = np.diff(codes) == 0
+    if (np.diff(codes) >= 0).all() and (ranks[1:] > ranks[:-1])[same].all():
+        return np.arange(codes.size)
+    rows = np.lexsort((ranks, codes))
+    repeated: Bools = (np.diff(codes[rows]) == 0) & (ranks[rows[1:]] == ranks[rows[:-1]])
+    if repeated.any():
+        place = int(np.argmax(repeated))
+        one, other = sorted((int(rows[place]), int(rows[place + 1])))
+        whose = "" if keys.sequence is None else f"{keys.sequence} = {named[codes[one]]!r} with "
+        raise DataError(
+            f"the rows of a sequence must differ in {keys.order!r}, but {whose}{keys.order} = "
+            f"{plain(order)[one].as_py()!r} stands in row {first_row + one} and in row "
+            f"{first_row + other}; leave one of them out."
+        )
+    return rows
+
+
+def _ranks(order: Any, keys: Keys, first_row: int) -> Any:
+    """Numbers that sort as the values of an order column do."""
+    column = Column(str(keys.order), first_row, ())
+    if order.null_count:
+        row = int(np.argmax(order.is_null().to_numpy(zero_copy_only=False)))
+        raise DataError(
+            f"column {keys.order!r} must have a value in every row, but row {first_row + row} has "
+            "none."
+        )
+    kind = order.type
+    if types.is_integer(kind):
+        return order.to_numpy(zero_copy_only=False)
+    if types.is_temporal(kind):
+        wide = pa.int32() if kind.bit_width == 32 else pa.int64()
+        return order.view(wide).to_numpy(zero_copy_only=False)
+    if not is_text(kind):
+        return numbers(order, column)
+    if keys.is_number:
+        # Nanoseconds since 1970 are whole numbers that float64 does not tell apart.
+        with suppress(pa.ArrowInvalid):
+            return order.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return numbers(order, column, "the rows before hold numbers")
+    encoded = order.dictionary_encode()
+    rank = np.empty(len(encoded.dictionary), dtype=np.int64)
+    rank[np.argsort(np.array(encoded.dictionary.to_pylist(), dtype=object))] = np.arange(rank.size)
+    return rank[encoded.indices.to_numpy(zero_copy_only=False)]
+
+
+def with_order_kind(keys: Keys, order: Any) -> Keys:
+    """The keys, with what the first rows say of an order column of text."""
+    if keys.order is None or not is_text(plain(order).type):
+        return keys
+    found: Sequence[Any] = plain(order).to_pylist()
+    is_number = all(cell is None or reads_as_number(cell) for cell in found[:1000])
+    return Keys(keys.sequence, keys.order, is_number)

@@ -1,0 +1,74 @@
+"""Arguments and options that several commands share."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, final
+
+import typer
+
+
+@final
+class Format(StrEnum):
+    """How a table is written; JSON has an object on each line."""
+
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, *.dspn.")]
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A long table, one row for each slice: .csv, .tsv, .parquet, .arrow, .feather "
+        "(.csv.gz too); - for standard input.",
+    ),
+]
+Sequence = Annotated[
+    str | None,
+    typer.Option(
+        "--sequence",
+        "-s",
+        metavar="COLUMN",
+        help="Column that names the sequence of a row. Without it: the one the model was fitted "
+        "with, or else the whole table is one sequence.",
+    ),
+]
+Order = Annotated[
+    str | None,
+    typer.Option(
+        "--order",
+        "-t",
+        metavar="COLUMN",
+        help="Column that orders the slices of a sequence; without it they are in the order of "
+        "the rows.",
+    ),
+]
+Sort = Annotated[
+    bool,
+    typer.Option(
+        "--sort", help="The rows of a sequence may lie apart; the whole table is then read first."
+    ),
+]
+Missing = Annotated[
+    str | None,
+    typer.Option(
+        "--missing",
+        metavar="WORDS",
+        help="Words of a text table that mean a missing value, with commas between them; an empty "
+        "cell always does.  [default: NA,N/A,n/a,NaN,nan,null,NULL,None]",
+    ),
+]
+Output = Annotated[
+    str,
+    typer.Option("--output", "-o", metavar="FILE", help="Where the table goes; - is stdout."),
+]
+As = Annotated[
+    Format | None,
+    typer.Option("--format", help="Format of the table; by default that of the file's extension."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress.")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of everything random.")]

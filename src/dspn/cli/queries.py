@@ -1,0 +1,175 @@
+"""The commands that ask a model about a table, one row for each slice."""
+
+from typing import Annotated
+
+import typer
+
+from dspn.cli.options import (
+    As,
+    Data,
+    Json,
+    Missing,
+    ModelFile,
+    Order,
+    Output,
+    Quiet,
+    Seed,
+    Sequence,
+    Sort,
+)
+
+
+def score(
+    model: ModelFile,
+    data: Data = "-",
+    output: Output = "-",
+    sequence: Sequence = None,
+    order: Order = None,
+    missing: Missing = None,
+    sort: Sort = False,
+    form: As = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """How probable is each sequence? A row each: log-likelihood in nats, slices, and by slice."""
+    from dspn.cli.answers import scores
+    from dspn.cli.running import Request, answered
+
+    request = Request(model, data, output, sequence, order, missing, sort, form, json, quiet)
+    answered(request, "score", scores)
+
+
+def impute(
+    model: ModelFile,
+    data: Data = "-",
+    output: Output = "-",
+    sequence: Sequence = None,
+    order: Order = None,
+    missing: Missing = None,
+    sort: Sort = False,
+    form: As = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fill every gap by itself: the most probable category, the median of a count, or the mean.
+
+    The table comes back with all its columns and rows; what was observed stands as it stood.
+    """
+    from dspn.cli.answers import filled
+    from dspn.cli.running import Request, answered
+
+    request = Request(model, data, output, sequence, order, missing, sort, form, json, quiet)
+    answered(
+        request,
+        "impute",
+        lambda own, chunk, found: filled(chunk, found, own.impute(found)),
+        all_columns=True,
+    )
+
+
+def complete(
+    model: ModelFile,
+    data: Data = "-",
+    output: Output = "-",
+    sequence: Sequence = None,
+    order: Order = None,
+    missing: Missing = None,
+    sort: Sort = False,
+    form: As = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fill all gaps together: the values and hidden choices that are jointly most probable."""
+    from dspn.cli.answers import filled
+    from dspn.cli.running import Request, answered
+
+    request = Request(model, data, output, sequence, order, missing, sort, form, json, quiet)
+    answered(
+        request,
+        "complete",
+        lambda own, chunk, found: filled(chunk, found, own.complete(found).sequences),
+        all_columns=True,
+    )
+
+
+def forecast(
+    model: ModelFile,
+    data: Data = "-",
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Slices to look ahead.")] = 1,
+    levels: Annotated[
+        str, typer.Option("--levels", help="Quantiles of numbers, with commas between them.")
+    ] = "0.05,0.5,0.95",
+    output: Output = "-",
+    sequence: Sequence = None,
+    order: Order = None,
+    missing: Missing = None,
+    sort: Sort = False,
+    form: As = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """What comes next? A row for each sequence and step, exact distributions in its columns.
+
+    For each variable: its point (most probable category, median of a count, mean), then the
+    probability of each category (sky=rain) or the quantiles (celsius@0.05).
+    """
+    from dspn.cli.answers import forecasts
+    from dspn.cli.parsing import quantile_levels
+    from dspn.cli.running import Request, answered
+
+    asked = quantile_levels(levels)
+    request = Request(model, data, output, sequence, order, missing, sort, form, json, quiet)
+    answered(
+        request,
+        "forecast",
+        lambda own, chunk, found: forecasts(own, chunk, found, steps, asked),
+    )
+
+
+def surprise(
+    model: ModelFile,
+    data: Data = "-",
+    by: Annotated[
+        str, typer.Option("--by", help="'slice' for a row each; 'sequence' ranks the sequences.")
+    ] = "slice",
+    output: Output = "-",
+    sequence: Sequence = None,
+    order: Order = None,
+    missing: Missing = None,
+    sort: Sort = False,
+    form: As = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Is something wrong? How unexpected each slice is given its past, and each entry, in nats.
+
+    With --by sequence: a row for each sequence, the most surprising by slice first.
+    """
+    from dspn.cli.answers import sequence_surprises, surprises
+    from dspn.cli.ranking import ranked
+    from dspn.cli.running import Request, answered
+
+    request = Request(model, data, output, sequence, order, missing, sort, form, json, quiet)
+    if by not in ("slice", "sequence"):
+        raise typer.BadParameter(f"--by must be 'slice' or 'sequence', but is {by!r}.")
+    if by == "sequence":
+        ranked(request, sequence_surprises)
+    else:
+        answered(request, "surprise", surprises)
+
+
+def sample(
+    model: ModelFile,
+    number: Annotated[int, typer.Option("--number", "-n", min=1, help="Number of sequences.")] = 1,
+    length: Annotated[int, typer.Option("--length", min=1, help="Slices of each.")] = 10,
+    seed: Seed = None,
+    output: Output = "-",
+    form: As = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Draw whole sequences from the model, one row for each slice."""
+    from dspn.cli.drawing import drawn
+    from dspn.cli.options import Format
+
+    drawn(model, number, length, seed, output, Format.JSON if json else form, quiet=quiet)

@@ -1,0 +1,64 @@
+"""What goes wrong when a file is read, in words that name the file and the row."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import pyarrow as pa
+
+from dspn.errors import DataError
+
+STDIN: Final = "-"
+_ROW: Final = re.compile(r"Row #(\d+): ")
+
+
+def require_same(name: str, before: os.stat_result) -> None:
+    """Raises where a file is not what it was when it was opened."""
+    try:
+        now = os.stat(name)
+    except OSError:
+        raise DataError(
+            f"{said(name)} was removed while it was being read; nothing was written."
+        ) from None
+    if (now.st_size, now.st_mtime_ns, now.st_ino) != (
+        before.st_size,
+        before.st_mtime_ns,
+        before.st_ino,
+    ):
+        raise DataError(
+            f"{said(name)} changed while it was being read ({before.st_size} bytes before, "
+            f"{now.st_size} now); nothing was written, run the command again."
+        )
+
+
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """Errors of the system and of Arrow, in words that name the file and the row."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"there is no file {said(name)}.") from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise DataError(f"{said(name)} cannot be read: {reason}.") from None
+    except pa.ArrowException as error:
+        raise DataError(f"{said(name)} cannot be read: {_plainly(error)}.") from None
+
+
+def _plainly(error: pa.ArrowException) -> str:
+    """What Arrow says, with rows counted from the first below the header."""
+    words = str(error).strip().rstrip(".")
+    words = re.sub(r"^In CSV column #\d+: |CSV (parse|conversion) error: ?", "", words)
+    words = _ROW.sub(lambda found: f"row {int(found[1]) - 1}: ", words)
+    if "straddling" in words:
+        return "one of its rows is too long, or a quotation mark is not closed"
+    return words[:1].lower() + words[1:]
+
+
+def said(name: str) -> str:
+    """What messages call a file."""
+    return "standard input" if name == STDIN else repr(name)

@@ -1,0 +1,96 @@
+"""A query that goes through a table, chunk by chunk, and writes another."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import pyarrow as pa
+
+from dspn.cli.console import Progress
+from dspn.cli.loading import keys_of, loaded, missing_words
+from dspn.cli.options import Format
+from dspn.cli.sources import Source, opened
+from dspn.cli.streams import Chunk, chunks
+from dspn.cli.writing import check_place, format_of, written
+from dspn.models import Model
+from dspn.sequences import Kind, Schema, Sequences
+
+Answer = Callable[[Model, Chunk, Sequences], Any]
+
+
+@final
+@dataclass(frozen=True)
+class Request:
+    """What all queries are told: a model, a table, how to read it, and where the answer goes."""
+
+    model: Path
+    data: str
+    output: str
+    sequence: str | None = None
+    order: str | None = None
+    missing: str | None = None
+    sort: bool = False
+    form: Format | None = None
+    json: bool = False
+    quiet: bool = False
+
+    @property
+    def format(self) -> Format | None:
+        """The format that is asked for."""
+        return Format.JSON if self.json else self.form
+
+
+def parts(
+    request: Request,
+    source: Source,
+    schema: Schema,
+    provenance: dict[str, Any],
+    what: str,
+    *,
+    all_columns: bool = False,
+    columns: tuple[str, ...] = (),
+) -> Iterator[tuple[Chunk, Sequences]]:
+    """Chunks of the table with their sequences; shows how far they have come."""
+    keys = keys_of(source, request.sequence, request.order, provenance, quiet=request.quiet)
+    words = missing_words(request.missing)
+    names = source.columns if all_columns else [*schema.names, *columns]
+    with Progress(what, quiet=request.quiet) as progress:
+        for chunk in chunks(source, keys, [*schema.names, *names], sort=request.sort):
+            yield chunk, chunk.sequences(schema, words)
+            progress.advance(chunk.table.num_rows, source.share())
+
+
+def answered(request: Request, what: str, answer: Answer, *, all_columns: bool = False) -> None:
+    """Writes the answer to every chunk, in the order of the table."""
+    form = format_of(request.output, request.format)
+    check_place(request.output)
+    model = loaded(request.model)
+    with opened(request.data) as source:
+        types = wanted_types(source, model.schema if all_columns else None)
+        with written(request.output, form, types) as sink:
+            for chunk, data in parts(
+                request, source, model.schema, model.provenance, what, all_columns=all_columns
+            ):
+                sink.write(answer(model, chunk, data))
+
+
+def wanted_types(source: Source, schema: Schema | None) -> dict[str, Any]:
+    """What the columns of a text table become in formats that have types.
+
+    Numbers of the schema become numbers; None stands for whatever looks the same when it is written
+    again, so that an id 007 stays as it is.
+    """
+    if not source.is_text:
+        return {}
+    types: dict[str, Any] = dict.fromkeys(source.columns)
+    for variable in schema or ():
+        if variable.kind is Kind.CONTINUOUS:
+            types[variable.name] = pa.float64()
+        elif not variable.categories:
+            types[variable.name] = pa.int64()
+        elif isinstance(variable.categories[0], str | bool):
+            types[variable.name] = pa.string()
+        else:
+            types[variable.name] = pa.array(variable.categories).type
+    return types

@@ -1,0 +1,192 @@
+"""Parts of a table, written as CSV, JSON lines, Parquet or Arrow."""
+
+import csv
+import io
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, BinaryIO, final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dspn.cli.options import Format
+from dspn.errors import DataError
+
+
+class Sink(ABC):
+    """Takes the parts of a table, which all have the same columns."""
+
+    @abstractmethod
+    def write(self, table: Any) -> None:
+        """One part more."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """The end of the table."""
+
+
+@final
+class CsvSink(Sink):
+    """Cells with quotation marks only where they need them; missing is an empty cell."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._begun = False
+
+    def write(self, table: Any) -> None:
+        """One part more."""
+        from pyarrow.csv import WriteOptions, write_csv
+
+        table = _without_nan(_without_dictionaries(table))
+        if not self._begun:
+            self._file.write(_lines([table.column_names]))
+            self._begun = True
+        buffer = io.BytesIO()
+        try:
+            # Arrow either marks all text or refuses what needs marks; most text does not.
+            options = WriteOptions(include_header=False, quoting_style="none")
+            write_csv(table, buffer, options)
+            self._file.write(buffer.getvalue())
+        except pa.ArrowInvalid:
+            columns = [column.cast(pa.large_string()).to_pylist() for column in table.columns]
+            self._file.write(_lines(zip(*columns, strict=True)))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Nothing more to say."""
+
+
+def _lines(rows: Any) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def _without_dictionaries(table: Any) -> Any:
+    for number, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            cells = table.column(number).cast(field.type.value_type)
+            table = table.set_column(number, field.name, cells)
+    return table
+
+
+def _without_nan(table: Any) -> Any:
+    """NaN is a missing value, and an empty cell."""
+    for number, field in enumerate(table.schema):
+        if pa.types.is_floating(field.type):
+            column = table.column(number)
+            if pc.any(pc.is_nan(column)).as_py():
+                cleared = pc.if_else(pc.is_nan(column), None, column)
+                table = table.set_column(number, field.name, cleared)
+    return table
+
+
+@final
+class ArrowSink(Sink):
+    """Parquet and Arrow files; the first part says what the columns are."""
+
+    def __init__(self, file: BinaryIO, form: Format) -> None:
+        self._file = file
+        self._form = form
+        self._writer: Any = None
+        self._schema: Any = None
+
+    def write(self, table: Any) -> None:
+        """One part more."""
+        if self._writer is None:
+            self._schema = table.schema
+            self._writer = self._opened(self._schema)
+        self._writer.write_table(table.cast(self._schema))
+
+    def _opened(self, schema: Any) -> Any:
+        if self._form is Format.PARQUET:
+            from pyarrow.parquet import ParquetWriter
+
+            return ParquetWriter(self._file, schema)
+        from pyarrow.ipc import new_file
+
+        return new_file(self._file, schema)
+
+    def close(self) -> None:
+        """The end of the table."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+@final
+class JsonSink(Sink):
+    """An object on each line; missing is null, and infinite numbers are "inf" and "-inf"."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, table: Any) -> None:
+        """One part more."""
+        lines = [json.dumps(plain_json(row), default=str) for row in table.to_pylist()]
+        self._file.write("".join(f"{line}\n" for line in lines).encode())
+        self._file.flush()
+
+    def close(self) -> None:
+        """Nothing more to say."""
+
+
+def plain_json(value: Any) -> Any:
+    """The value with null for NaN, and "inf" and "-inf" for what JSON has no number for."""
+    if isinstance(value, dict):
+        return {name: plain_json(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
+
+
+@final
+class TypedSink(Sink):
+    """Gives columns of text a type: the one told, or the one that their first part reads as."""
+
+    def __init__(self, sink: Sink, types: Mapping[str, Any]) -> None:
+        self._sink = sink
+        self._types = dict(types)
+
+    def write(self, table: Any) -> None:
+        """One part more."""
+        for number, field in enumerate(table.schema):
+            if field.name in self._types and pa.types.is_large_string(field.type):
+                column = self._typed(field.name, table.column(number))
+                table = table.set_column(number, field.name, column)
+        self._sink.write(table)
+
+    def _typed(self, name: str, column: Any) -> Any:
+        kind = self._types[name]
+        if kind is None:
+            kind = self._types[name] = _type_of(column)
+        elif not pa.types.is_large_string(kind) and column.null_count < len(column):
+            column = pc.utf8_trim_whitespace(column)
+        try:
+            if pa.types.is_integer(kind):
+                with suppress(pa.ArrowInvalid):
+                    return column.cast(kind)
+                return column.cast(pa.float64()).cast(kind)
+            return column.cast(kind)
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"column {name!r} begins as {kind}, but does not stay so ({error}); write CSV, "
+                "which has no types."
+            ) from None
+
+    def close(self) -> None:
+        """The end of the table."""
+        self._sink.close()
+
+
+def _type_of(column: Any) -> Any:
+    """Whole numbers and numbers that look the same when they are written again, or text."""
+    for kind in (pa.int64(), pa.float64()):
+        with suppress(pa.ArrowInvalid):
+            if column.cast(kind).cast(column.type).equals(column):
+                return kind
+    return pa.string()

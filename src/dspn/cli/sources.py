@@ -1,0 +1,261 @@
+"""Tables that are read in record batches, and that must not change meanwhile."""
+
+import csv
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final, final
+
+import pyarrow as pa
+
+from dspn.cli.reading import STDIN, readable, require_same, said
+from dspn.errors import DataError
+
+_BLOCK: Final = 4 * 2**20
+_BATCH_ROWS: Final = 65_536
+_LARGEST_HEADER: Final = 16 * 2**20
+_EXTENSIONS: Final = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".txt": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+
+Batches = Iterator[Any]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A table that is open: its columns, and a reader of record batches with some of them.
+
+    `is_text` says that all cells are text as it stands in the file, null where a cell is empty.
+    Rows are counted from 1, the first below the header.
+    """
+
+    name: str
+    schema: Any
+    is_text: bool
+    read: Callable[[list[str]], Batches]
+    share: Callable[[], float | None]
+    require_unchanged: Callable[[], None]
+
+    @property
+    def said(self) -> str:
+        """What messages call it."""
+        return said(self.name)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in their order."""
+        return list(self.schema.names)
+
+    def batches(self, wanted: list[str]) -> Batches:
+        """The named columns, batch after batch; raises where the file has changed by the end."""
+        with readable(self.name):
+            yield from (batch.select(wanted) for batch in self.read(wanted) if batch.num_rows)
+        self.require_unchanged()
+
+
+@contextmanager
+def opened(name: str) -> Iterator[Source]:
+    """The table in a file, on standard input, or in a pipe that has a name."""
+    if name == STDIN:
+        yield _piped(name, _standard_input())
+        return
+    if os.path.exists(name) and not os.path.isfile(name) and not os.path.isdir(name):
+        with readable(name), open(name, "rb") as pipe:
+            yield _piped(name, pipe)
+        return
+    kind, packed = kind_of(name)
+    with readable(name), open(name, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not status.st_size:
+            raise DataError(f"{said(name)} is empty; a table has at least a header and a row.")
+        stream: BinaryIO = _unpacked(file) if packed else file
+        source = _opened(
+            kind,
+            name,
+            stream,
+            lambda: min(file.tell() / status.st_size, 1.0),
+            lambda: require_same(name, status),
+        )
+        _check_columns(source)
+        yield source
+
+
+def kind_of(name: str) -> tuple[str, bool]:
+    """The format that the extension says, and whether the file is packed by gzip."""
+    base = os.path.basename(name).lower()
+    packed = base.endswith(".gz")
+    extension = os.path.splitext(base.removesuffix(".gz"))[1]
+    if extension not in _EXTENSIONS:
+        raise DataError(
+            f"{said(name)} must have one of the extensions {', '.join(_EXTENSIONS)}, which say "
+            f"what is in it, but has {extension or 'none'!r}; rename it."
+        )
+    return _EXTENSIONS[extension], packed
+
+
+def _unpacked(file: BinaryIO) -> BinaryIO:
+    import gzip
+
+    return io.BufferedReader(gzip.GzipFile(fileobj=file, mode="rb"))
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise DataError(
+            "there is nothing on standard input; name a data file, or pipe a table into the "
+            "command."
+        )
+    return sys.stdin.buffer
+
+
+def _piped(name: str, stream: Any) -> Source:
+    """A table of the format that its first bytes tell, CSV if none."""
+    start = stream.read(6)
+    whole: BinaryIO = io.BufferedReader(_Joined(start, stream), _BLOCK)
+    kind = "csv"
+    if start.startswith(b"PAR1") or start == b"ARROW1":
+        kind = "parquet" if start.startswith(b"PAR1") else "arrow"
+        whole = io.BytesIO(whole.read())
+    with readable(name):
+        source = _opened(kind, name, whole, lambda: None, lambda: None)
+    _check_columns(source)
+    return source
+
+
+@final
+class _Joined(io.RawIOBase):
+    """Bytes that were read already, and the stream that they were read from."""
+
+    def __init__(self, start: bytes, rest: Any) -> None:
+        self._start = start
+        self._rest = rest
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fills the buffer with what comes next."""
+        if self._start:
+            found = self._start[: len(buffer)]
+            self._start = self._start[len(found) :]
+        else:
+            found = self._rest.read1(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+
+def _opened(
+    kind: str,
+    name: str,
+    stream: BinaryIO,
+    share: Callable[[], float | None],
+    require_unchanged: Callable[[], None],
+) -> Source:
+    if kind == "parquet":
+        schema, read = _parquet(stream)
+    elif kind == "arrow":
+        schema, read = _arrow(stream)
+    else:
+        schema, read = _csv(stream, name, "\t" if kind == "tsv" else ",")
+    is_text = kind in ("csv", "tsv")
+    return Source(name, schema, is_text, read, share, require_unchanged)
+
+
+def _parquet(stream: BinaryIO) -> tuple[Any, Callable[[list[str]], Batches]]:
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(stream, pre_buffer=False)
+
+    def read(wanted: list[str]) -> Batches:
+        found: Batches = file.iter_batches(_BATCH_ROWS, columns=wanted, use_threads=False)
+        return found
+
+    return file.schema_arrow, read
+
+
+def _arrow(stream: BinaryIO) -> tuple[Any, Callable[[list[str]], Batches]]:
+    import pyarrow.ipc as ipc
+
+    try:
+        file = ipc.open_file(stream)
+    except pa.ArrowInvalid:
+        stream.seek(0)
+        reader = ipc.open_stream(stream)
+        return reader.schema, lambda _: iter(reader)
+
+    def read(_: list[str]) -> Batches:
+        return (
+            batch.slice(start, _BATCH_ROWS)
+            for batch in map(file.get_batch, range(file.num_record_batches))
+            for start in range(0, batch.num_rows, _BATCH_ROWS)
+        )
+
+    return file.schema, read
+
+
+def _csv(stream: BinaryIO, name: str, delimiter: str) -> tuple[Any, Callable[[list[str]], Batches]]:
+    """Every cell as text: what a number is depends on the variable, and errors name the row."""
+    start = _header(stream, name)
+    names = next(csv.reader(io.StringIO(start.decode("utf-8-sig")), delimiter=delimiter))
+    schema = pa.schema([(column, pa.large_string()) for column in names])
+
+    def read(wanted: list[str]) -> Batches:
+        from pyarrow import csv as arrow_csv
+
+        whole = pa.PythonFile(io.BufferedReader(_Joined(start, stream), _BLOCK), "r")
+        found: Batches = arrow_csv.open_csv(
+            whole,
+            arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK),
+            arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            arrow_csv.ConvertOptions(
+                column_types=schema,
+                include_columns=wanted,
+                null_values=[""],
+                strings_can_be_null=True,
+            ),
+        )
+        return found
+
+    return schema, read
+
+
+def _header(stream: BinaryIO, name: str) -> bytes:
+    """The bytes of the first record, quoted line ends included."""
+    start = b""
+    while not start.strip() or start.count(b'"') % 2:
+        line = stream.readline(_LARGEST_HEADER)
+        if not line or len(start) > _LARGEST_HEADER:
+            break
+        start = line if not start.strip() else start + line
+    if not start.strip():
+        raise DataError(f"{said(name)} is empty; a table has at least a header and a row.")
+    try:
+        start.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{said(name)} must be text in UTF-8, but its header is not ({error.reason} at byte "
+            f"{error.start}); convert it first."
+        ) from None
+    return start
+
+
+def _check_columns(source: Source) -> None:
+    names = source.columns
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DataError(
+            f"{source.said} must have different column names, but {repeated[0]!r} occurs "
+            f"{names.count(repeated[0])} times; rename one."
+        )

@@ -1,0 +1,132 @@
+"""Tables that are written whole or not at all."""
+
+import errno
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, Final
+
+from dspn.cli.errors import ReaderGoneError
+from dspn.cli.options import Format
+from dspn.cli.sinks import ArrowSink, CsvSink, JsonSink, Sink, TypedSink
+from dspn.errors import DataError
+
+STDOUT: Final = "-"
+_EXTENSIONS: Final = {
+    ".csv": Format.CSV,
+    ".json": Format.JSON,
+    ".jsonl": Format.JSON,
+    ".ndjson": Format.JSON,
+    ".parquet": Format.PARQUET,
+    ".pq": Format.PARQUET,
+    ".arrow": Format.ARROW,
+    ".feather": Format.ARROW,
+    ".ipc": Format.ARROW,
+}
+
+
+def format_of(name: str, given: Format | None) -> Format:
+    """The format that is asked for, that of the file's extension, or CSV."""
+    if given is not None:
+        return given
+    extension = os.path.splitext(name)[1].lower()
+    if name == STDOUT or extension in _EXTENSIONS:
+        return _EXTENSIONS.get(extension, Format.CSV)
+    raise DataError(
+        f"the output {name!r} must have one of the extensions {', '.join(_EXTENSIONS)}, or "
+        "--format must say what to write."
+    )
+
+
+def check_place(name: str) -> None:
+    """Raises where a file cannot be written, before any work."""
+    if name == STDOUT:
+        return
+    target = os.path.realpath(name)
+    directory = os.path.dirname(target)
+    if not os.path.isdir(directory):
+        raise DataError(f"cannot write {name!r}: there is no directory {directory!r}; create it.")
+    if os.path.isdir(target):
+        raise DataError(f"cannot write {name!r}: it is a directory; name a file in it.")
+    if not os.access(target if os.path.exists(target) else directory, os.W_OK):
+        raise DataError(f"cannot write {name!r}: permission denied.")
+
+
+@contextmanager
+def replaced(name: str) -> Iterator[BinaryIO]:
+    """A file to write to that takes the place of `name` at the end, unless something fails.
+
+    The bytes go to a temporary file beside it, which reaches the disk and is renamed. Standard
+    output, devices and pipes are written to as they are.
+    """
+    if name == STDOUT:
+        yield from _standard_output()
+        return
+    check_place(name)
+    target = os.path.realpath(name)
+    old = os.stat(target).st_mode if os.path.exists(target) else None
+    direct = old is not None and not stat.S_ISREG(old)
+    aside = f".dspn-{secrets.token_hex(8)}.tmp"
+    temporary = target if direct else os.path.join(os.path.dirname(target), aside)
+    try:
+        with open(temporary, "wb" if direct else "xb") as file:
+            if old is not None and not direct:
+                os.chmod(temporary, stat.S_IMODE(old))
+            yield file
+            file.flush()
+            if not direct:
+                os.fsync(file.fileno())
+        if not direct:
+            os.replace(temporary, target)
+    except BaseException as error:
+        if not direct:
+            with suppress(OSError):
+                os.unlink(temporary)
+        if isinstance(error, OSError) and not isinstance(error, DataError):
+            raise _unwritten(name, error) from error
+        raise
+
+
+def _unwritten(name: str, error: OSError) -> Exception:
+    if error.errno == errno.EPIPE:
+        return ReaderGoneError()
+    reason = (error.strerror or str(error)).lower()
+    return DataError(f"cannot write {name!r}: {reason}; what was there before is unchanged.")
+
+
+def _standard_output() -> Iterator[BinaryIO]:
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise ReaderGoneError from None
+        reason = (error.strerror or str(error)).lower()
+        raise DataError(f"cannot write to standard output: {reason}.") from error
+
+
+@contextmanager
+def written(
+    name: str, given: Format | None, types: Mapping[str, Any] | None = None
+) -> Iterator[Sink]:
+    """A sink for the parts of a table, in the format of the file.
+
+    `types` are columns that are text only because a CSV file has no types, and what they become in
+    formats that have; None stands for whatever they look like.
+    """
+    form = format_of(name, given)
+    with replaced(name) as file:
+        sink: Sink = _sink(file, form)
+        if types and form is not Format.CSV:
+            sink = TypedSink(sink, types)
+        yield sink
+        sink.close()
+
+
+def _sink(file: BinaryIO, form: Format) -> Sink:
+    if form is Format.CSV:
+        return CsvSink(file)
+    return JsonSink(file) if form is Format.JSON else ArrowSink(file, form)

@@ -1,0 +1,94 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dspn
+from dspn.cli.app import app, run
+from dspn.cli.examples import EXAMPLES
+
+Run = Any
+
+
+def test_inspect_tells_all_of_a_model(command: Run, model: Path) -> None:
+    shown = command("inspect", model).out
+    assert "a valid model" in shown and "clear, rain" in shown
+    told = json.loads(command("inspect", model, "--json").out)
+    assert told["valid"] is True
+    assert told["components"][0]["groups"] == [
+        {"interfaces": [0, 1], "variables": ["sky", "celsius", "visitors"]}
+    ]
+    assert told["provenance"]["table"] == {"order": "hour", "sequence": "day"}
+
+
+def test_validate_finds_nothing_wrong(command: Run, model: Path, days: Path) -> None:
+    for words in ((model,), (days, "-s", "day", "-t", "hour"), (days, "--model", model)):
+        found = command("validate", *words)
+        assert (found.status, found.out) == (0, "")
+    assert json.loads(command("validate", model, "--json").out)["valid"] is True
+
+
+def test_validate_names_every_column_that_is_wrong(command: Run, model: Path) -> None:
+    text = "day,hour,sky,celsius,visitors\na,1,rain,20,9\na,2,snow,hot,1.5\n"
+    found = command("validate", "-", "--model", model, "--json", piped=text)
+    assert found.status == 1
+    problems = json.loads(found.out)["problems"]
+    assert len(problems) == 3
+    assert all("row 2" in problem for problem in problems)
+    found = command("validate", "-", "-s", "day", piped=text)
+    assert found.status == 1
+    assert [line.split("'")[1] for line in found.out.splitlines()] == ["celsius"]
+
+
+def test_validate_names_what_is_wrong_with_a_model(command: Run, model: Path) -> None:
+    data = bytearray(model.read_bytes())
+    data[-3] ^= 1
+    model.write_bytes(data)
+    found = command("validate", model)
+    assert found.status == 1
+    assert "checksum" in found.out
+    assert command("score", model).status == 1
+
+
+@pytest.mark.parametrize("name", ["template.png", "unrolled.svg"])
+def test_pictures_of_a_model(command: Run, model: Path, name: str) -> None:
+    assert command("plot", Path(name).stem, model, "-o", name).status == 0
+    assert Path(name).stat().st_size > 1000
+
+
+def test_pictures_of_a_sequence(command: Run, model: Path, days: Path) -> None:
+    for kind in ("filtered", "surprise"):
+        found = command("plot", kind, model, days, "--only", "tue", "-o", f"{kind}.png")
+        assert found.status == 0, found.err
+        assert Path(f"{kind}.png").read_bytes().startswith(b"\x89PNG")
+    assert "'wed'" in command("plot", "filtered", model, days, "--only", "wed", "-o", "x.png").err
+    assert "needs DATA" in command("plot", "filtered", model, "-o", "x.png").err
+
+
+def test_report_is_a_page(command: Run, model: Path, days: Path) -> None:
+    pytest.importorskip("dspn.report")
+    found = command("report", model, days, "-o", "report.html", "--steps", 2)
+    assert found.status == 0, found.err
+    assert "<html" in Path("report.html").read_text().lower()
+
+
+def test_help_of_every_command_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, lines in EXAMPLES.items():
+        words = [] if name == "dspn" else name.split()
+        assert run([*words, "--help"]) == 0
+        shown = capsys.readouterr().out
+        for line in lines:
+            assert line in shown
+    names = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert names <= EXAMPLES.keys()
+
+
+def test_version_is_that_of_the_package(command: Run) -> None:
+    assert command("--version").out == f"dspn {dspn.__version__}\n"
+
+
+def test_experiments_are_a_command_where_they_are_there(command: Run) -> None:
+    pytest.importorskip("dspn.cli.experiment")
+    assert "experiment" in command("--help").out
+    assert command("experiment", "--help").status == 0

@@ -1,0 +1,219 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+import dspn
+from dspn import Sequences
+
+Run = Any
+
+
+def read(path: Path, model: dspn.Model) -> Sequences:
+    """The table as the library reads it."""
+    options = pa.csv.ConvertOptions(strings_can_be_null=True)
+    table = pa.csv.read_csv(path, convert_options=options)
+    return Sequences.from_table(table, sequence="day", order="hour", schema=model.schema)
+
+
+@pytest.fixture
+def known(model: Path) -> dspn.Model:
+    return dspn.load(model)
+
+
+def test_score_has_a_row_for_each_sequence(
+    command: Run, model: Path, days: Path, known: dspn.Model
+) -> None:
+    found = command("score", model, days)
+    assert found.status == 0
+    assert found.err == ""
+    header, *rows = found.rows()
+    assert header == ["day", "log_likelihood", "slices", "per_slice"]
+    assert [(row[0], row[2]) for row in rows] == [("mon", "3"), ("tue", "2")]
+    expected = known.log_likelihood(read(days, known))
+    np.testing.assert_allclose([float(row[1]) for row in rows], expected, rtol=1e-12)
+    np.testing.assert_allclose([float(row[3]) for row in rows], expected / [3, 2], rtol=1e-12)
+
+
+def test_impute_keeps_what_was_observed_as_it_stood(
+    command: Run, model: Path, days: Path, known: dspn.Model
+) -> None:
+    found = command("impute", model, days)
+    lines = found.out.splitlines()
+    filled = known.impute(read(days, known)).values
+    assert lines[0] == "day,hour,sky,celsius,visitors,note"
+    assert lines[1] == "mon,1,clear,21.5,11,a"
+    assert lines[2].startswith("mon,2,clear,") and lines[2].endswith(",7,b")
+    assert float(lines[2].split(",")[3]) == pytest.approx(filled[1, 1], rel=1e-12)
+    assert lines[3] == f'mon,3,rain,15.1,{int(filled[2, 2])},"c, d"'
+    assert lines[4] == f"tue,1,{['clear', 'rain'][int(filled[3, 0])]},14.80,5,"
+
+
+def test_complete_fills_jointly(command: Run, model: Path, days: Path, known: dspn.Model) -> None:
+    found = command("complete", model, days, "--json")
+    rows = [json.loads(line) for line in found.out.splitlines()]
+    best = known.complete(read(days, known)).sequences.to_table("pyarrow").to_pylist()
+    for row, other in zip(rows, best, strict=True):
+        assert row["sky"] == other["sky"]
+        assert row["celsius"] == pytest.approx(other["celsius"], rel=1e-12)
+        assert row["visitors"] == other["visitors"]
+    assert rows[3]["note"] is None
+
+
+def test_rows_that_are_not_sorted_are_answered_in_the_order_of_the_table(
+    command: Run, model: Path, days: Path, tmp_path: Path
+) -> None:
+    header, *rows = days.read_text().splitlines(keepends=True)
+    shuffled = tmp_path / "shuffled.csv"
+    shuffled.write_text("".join([header, rows[2], rows[0], rows[1], rows[4], rows[3]]))
+    for query in ("impute", "surprise"):
+        whole = command(query, model, days).out.splitlines()
+        other = command(query, model, shuffled).out.splitlines()
+        assert other == [whole[0], whole[3], whole[1], whole[2], whole[5], whole[4]]
+
+
+def test_surprise_adds_up_to_the_score(command: Run, model: Path, days: Path) -> None:
+    header, *rows = command("surprise", model, days).rows()
+    assert header == ["day", "hour", "sky", "celsius", "visitors", "total"]
+    assert rows[1][3] == ""  # missing entries have no surprise
+    total = sum(float(row[-1]) for row in rows if row[0] == "mon")
+    score = float(command("score", model, days).rows()[1][1])
+    assert total == pytest.approx(-score, rel=1e-10)
+
+
+def test_surprise_by_sequence_ranks(command: Run, model: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "odd.csv"
+    odd.write_text(
+        "day,hour,sky,celsius,visitors\na,1,clear,20,9\nb,5,clear,20,9\nb,7,clear,20,60\n"
+    )
+    header, first, second = command("surprise", model, odd, "--by", "sequence").rows()
+    assert header[:2] == ["rank", "day"]
+    assert (first[0], first[1], first[5]) == ("1", "b", "7")
+    assert (second[0], second[1]) == ("2", "a")
+
+
+def test_forecast_has_distributions(
+    command: Run, model: Path, days: Path, known: dspn.Model
+) -> None:
+    found = command("forecast", model, days, "--steps", 2, "--levels", "0.1,0.9")
+    header, *rows = found.rows()
+    assert header[:2] == ["day", "step"]
+    assert "celsius@0.5" not in header
+    ahead = known.forecast(read(days, known), 2, quantiles=(0.1, 0.5, 0.9)).marginals
+    assert [(row[0], row[1]) for row in rows] == [
+        ("mon", "1"),
+        ("mon", "2"),
+        ("tue", "1"),
+        ("tue", "2"),
+    ]
+    assert ahead["sky"].probabilities is not None
+    rain = [float(row[header.index("sky=rain")]) for row in rows]
+    np.testing.assert_allclose(rain, ahead["sky"].probabilities[:, 1], rtol=1e-12)
+    high = [float(row[header.index("celsius@0.9")]) for row in rows]
+    np.testing.assert_allclose(high, ahead["celsius"].quantiles[:, 2], rtol=1e-12)
+    median = [float(row[header.index("visitors")]) for row in rows]
+    np.testing.assert_array_equal(median, ahead["visitors"].quantiles[:, 1])
+
+
+def test_sample_is_repeated_by_its_seed(command: Run, model: Path) -> None:
+    one = command("sample", model, "-n", 3, "--length", 2, "--seed", 7)
+    assert one.out == command("sample", model, "-n", 3, "--length", 2, "--seed", 7).out
+    assert one.rows()[0] == ["day", "hour", "sky", "celsius", "visitors"]
+    assert [row[:2] for row in one.rows()[1:4]] == [["0", "0"], ["0", "1"], ["1", "0"]]
+    assert "seed" in command("sample", model).err
+
+
+def test_pipes_in_and_out(command: Run, model: Path, days: Path) -> None:
+    filled = command("impute", model, "-", piped=days.read_bytes()).out
+    assert filled == command("impute", model, days).out
+    Path("filled.csv").write_text(filled)
+    assert command("score", model, piped=filled).out == command("score", model, "filled.csv").out
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet", "out.arrow", "out.feather", "out.json"])
+def test_formats_hold_the_same(command: Run, model: Path, days: Path, name: str) -> None:
+    assert command("impute", model, days, "-o", name).status == 0
+    if name.endswith("json"):
+        rows = [json.loads(line) for line in Path(name).read_text().splitlines()]
+        assert rows[0]["hour"] == 1
+        return
+    found = command("score", model, name)
+    assert found.out == command("score", model, piped=command("impute", model, days).out).out
+
+
+def test_types_of_keys_are_kept(command: Run, model: Path, tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "day": pa.array([7, 7, 8], pa.int16()),
+            "hour": pa.array([0, 1, 0], pa.timestamp("s")),
+            "sky": pa.array(["rain", None, "clear"]).dictionary_encode(),
+            "celsius": pa.array([None, 20, 21], pa.int32()),
+            "visitors": pa.array([1, None, 3], pa.uint8()),
+        }
+    )
+    pq.write_table(table, tmp_path / "in.parquet")
+    assert command("impute", model, "in.parquet", "-o", "out.parquet").status == 0
+    out = pq.read_table("out.parquet")
+    assert out.schema.field("day").type == pa.int16()
+    assert pa.types.is_timestamp(out.schema.field("hour").type)
+    assert out.schema.field("celsius").type == pa.float64()  # a mean has a fraction
+    assert out.schema.field("visitors").type == pa.int64()  # there has to be room for any count
+    assert out["celsius"].to_pylist()[1:] == [20.0, 21.0]
+    command("score", model, "in.parquet", "-o", "scores.feather")
+    assert pyarrow.feather.read_table("scores.feather")["day"].to_pylist() == [7, 8]
+
+
+def test_ids_with_leading_zeros_stay_text(command: Run, model: Path, days: Path) -> None:
+    text = days.read_text().replace("mon", "007").replace("tue", "8")
+    assert command("score", model, piped=text).out.splitlines()[1].startswith("007,")
+    assert json.loads(command("score", model, "--json", piped=text).out.splitlines()[0])["day"] == (
+        "007"
+    )
+    numbers = text.replace("007", "7")
+    assert json.loads(command("score", model, "--json", piped=numbers).out.splitlines()[0])[
+        "day"
+    ] == (7)
+
+
+def test_a_table_without_sequences_is_one(command: Run, tmp_path: Path) -> None:
+    plain = dspn.Model.from_hmm(
+        [1.0], [[1.0]], {"x": [[0.0, 1.0]]}, schema=dspn.Schema((dspn.Variable.continuous("x"),))
+    )
+    plain.save(tmp_path / "plain.dspn")
+    found = command("score", "plain.dspn", piped="x\n1\n2\n")
+    assert found.rows()[1][2] == "2"
+    assert "one sequence" in found.err
+    assert command("score", "plain.dspn", "-q", piped="x\n1\n").err == ""
+
+
+def test_chunks_do_not_change_answers(
+    command: Run, model: Path, long: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = {query: command(query, model, long).rows() for query in ("score", "impute")}
+    monkeypatch.setattr("dspn.cli.streams._ROWS", (7, 7))
+    monkeypatch.setattr("dspn.cli.sources._BLOCK", 200)
+    for query, expected in whole.items():
+        for row, other in zip(command(query, model, long).rows(), expected, strict=True):
+            assert row[:3] == other[:3] or query == "score"
+            assert row[0] == other[0]
+            if row != other:  # but for the last digits
+                np.testing.assert_allclose(float(row[3]), float(other[3]), rtol=1e-12)
+
+
+def test_impossible_sequences_are_noted_by_id(command: Run, tmp_path: Path) -> None:
+    sure = dspn.Model.from_hmm(
+        [1.0], [[1.0]], {"x": [[1.0, 0.0]]}, schema=dspn.Schema((dspn.Variable.binary("x"),))
+    )
+    sure.save(tmp_path / "sure.dspn")
+    found = command("score", "sure.dspn", "-s", "id", piped="id,x\na,0\nb,1\n")
+    assert found.status == 0
+    assert found.rows()[2][1] == "-inf"
+    assert "sequence 'b'" in found.err and len(found.err.splitlines()) == 1
+    as_json = command("score", "sure.dspn", "-s", "id", "--json", piped="id,x\nb,1\n")
+    assert json.loads(as_json.out)["log_likelihood"] == "-inf"

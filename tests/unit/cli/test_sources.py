@@ -1,0 +1,116 @@
+import gzip
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+Run = Any
+
+
+@pytest.fixture
+def expected(command: Run, model: Path, days: Path) -> str:
+    out: str = command("score", model, days).out
+    return out
+
+
+def test_other_spellings_of_csv_read_the_same(
+    command: Run, model: Path, days: Path, expected: str, tmp_path: Path
+) -> None:
+    text = days.read_text()
+    (tmp_path / "days.csv.gz").write_bytes(gzip.compress(text.encode()))
+    plain = text.replace('"c, d"', "c")
+    (tmp_path / "days.tsv").write_text(plain.replace(",", "\t"))
+    (tmp_path / "crlf.csv").write_bytes(text.replace("\n", "\r\n").encode())
+    (tmp_path / "mark.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    (tmp_path / "lines.csv").write_text(text.replace('"c, d"', '"c\n""d"""'))
+    (tmp_path / "blank.csv").write_text("\n" + text)
+    (tmp_path / "spaces.csv").write_text(text.replace("21.5", " 21.5 "))
+    for name in ("days.csv.gz", "days.tsv", "crlf.csv", "mark.csv", "lines.csv", "spaces.csv"):
+        found = command("score", model, name)
+        assert (found.status, found.out) == (0, expected), (name, found.err)
+    filled = command("impute", model, "lines.csv").out
+    assert '"c\n""d"""' in filled
+
+
+def test_typed_tables_in_pipes_are_told_by_their_beginning(
+    command: Run, model: Path, days: Path, expected: str
+) -> None:
+    from pyarrow import csv, ipc
+
+    table = csv.read_csv(days, convert_options=csv.ConvertOptions(strings_can_be_null=True))
+    parquet, arrow = pa.BufferOutputStream(), pa.BufferOutputStream()
+    pq.write_table(table, parquet)
+    with ipc.new_file(arrow, table.schema) as writer:
+        writer.write_table(table)
+    for stream in (parquet, arrow):
+        found = command("score", model, piped=stream.getvalue().to_pybytes())
+        assert (found.status, found.out) == (0, expected), found.err
+
+
+def test_streams_of_arrow_and_dictionaries_are_read(
+    command: Run, model: Path, days: Path, expected: str
+) -> None:
+    from pyarrow import csv, ipc
+
+    table = csv.read_csv(days, convert_options=csv.ConvertOptions(strings_can_be_null=True))
+    for name in ("day", "sky"):
+        number = table.column_names.index(name)
+        table = table.set_column(number, name, table.column(number).dictionary_encode())
+    with ipc.new_stream("days.arrow", table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+    found = command("score", model, "days.arrow")
+    assert (found.status, found.out) == (0, expected), found.err
+    assert command("impute", model, "days.arrow").out.startswith("day,hour,sky")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes that have a name")
+def test_a_pipe_with_a_name_is_read(
+    command: Run, model: Path, days: Path, expected: str, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    sender = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[days.read_bytes()])
+    sender.start()
+    found = command("score", model, "pipe")
+    sender.join()
+    assert (found.status, found.out) == (0, expected), found.err
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("x.csv", b"day,sky\na,\xff\n", ("row 1", "UTF8")),
+        ("x.csv", b"d\xffy,sky\na,b\n", ("UTF-8", "header")),
+        ("x.parquet", b"PAR1 but no more", ("cannot be read",)),
+        ("x.arrow", b"nothing of that kind", ("cannot be read",)),
+        ("x.csv.gz", b"not packed", ("cannot be read",)),
+        ("x.parquet", b"", ("empty",)),
+        ("directory.csv", None, ("directory",)),
+    ],
+)
+def test_damaged_files_are_named(
+    command: Run, model: Path, name: str, data: bytes | None, words: tuple[str, ...]
+) -> None:
+    if data is None:
+        Path(name).mkdir()
+    else:
+        Path(name).write_bytes(data)
+    found = command("validate", name, "-s", "day")
+    assert found.status == 1
+    assert len(found.out.splitlines()) == 1
+    assert f"'{name}'" in found.out
+    for word in words:
+        assert word in found.out
+
+
+def test_a_row_longer_than_a_block_is_named(
+    command: Run, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dspn.cli.sources._BLOCK", 64)
+    text = "day,hour,sky,celsius,visitors\na,1,,,\na,2,," + "1" * 200 + ",\n"
+    found = command("score", model, piped=text)
+    assert found.status == 1
+    assert "too long" in found.err

@@ -1,0 +1,71 @@
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dspn
+
+Run = Any
+
+HEADER = "day,sky,celsius,visitors\n"
+
+
+def test_every_slice_is_answered_as_a_filter_does(command: Run, model: Path) -> None:
+    text = HEADER + "a,clear,21.5,11\nb,,14,\na,rain,,3\n"
+    found = command("watch", model, "-s", "day", piped=text)
+    assert found.status == 0
+    rows = list(csv.DictReader(found.out.splitlines()))
+    own = dspn.load(model)
+    one, other = own.filter(), own.filter()
+    slices: list[tuple[dspn.Filter, Any]] = [
+        (one, ["clear", 21.5, 11]),
+        (other, [None, 14.0, None]),
+        (one, ["rain", None, 3]),
+    ]
+    steps = [stream.update(values) for stream, values in slices]
+    assert [(row["day"], row["slice"]) for row in rows] == [("a", "0"), ("b", "0"), ("a", "1")]
+    assert [float(row["surprise"]) for row in rows] == [step.surprise for step in steps]
+    probabilities = one.predict()["sky"].probabilities
+    assert probabilities is not None
+    assert float(rows[2]["sky=rain"]) == probabilities[0, 1]
+
+
+def test_json_in_and_out(command: Run, model: Path) -> None:
+    lines = '{"sky": "rain", "celsius": 14}\n\n{"visitors": 3, "celsius": null}\n'
+    found = command("watch", model, "--json", piped=lines)
+    rows = [json.loads(line) for line in found.out.splitlines()]
+    assert [row["slice"] for row in rows] == [0, 1]
+    assert set(rows[0]["next"]) >= {"sky", "sky=rain", "celsius", "celsius@0.05", "visitors"}
+
+
+def test_an_impossible_slice_begins_the_stream_anew(command: Run, tmp_path: Path) -> None:
+    schema = dspn.Schema((dspn.Variable.binary("x"),))
+    sure = dspn.Model.from_hmm([1.0], [[1.0]], {"x": [[1.0, 0.0]]}, schema=schema)
+    sure.save(tmp_path / "sure.dspn")
+    found = command("watch", "sure.dspn", "--json", piped="x\n0\n1\n0\n")
+    rows = [json.loads(line) for line in found.out.splitlines()]
+    assert [(row["slice"], row["surprise"]) for row in rows] == [(0, 0.0), (1, "inf"), (0, 0.0)]
+    assert "row 2" in found.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ("nothing on standard input",)),
+        (HEADER + "a,clear,warm,1\n", ("'celsius'", "row 1", "'warm'")),
+        (HEADER + "a,clear,1,1\na,clear\n", ("row 2", "4 cells")),
+        (HEADER + ",clear,1,1\n", ("row 1", "'day'")),
+        ('{"sky": "rain", "day": 1}\n[1]\n', ("row 2", "object")),
+        ('{"sky": "rain", "day": 1}\n{\n', ("row 2", "JSON")),
+        ('{"sky": ["rain"], "day": 1}\n', ("row 1", "'sky'")),
+        ("day,wind\n1,2\n", ("variables of the model", "day, wind")),
+    ],
+)
+def test_bad_slices_are_named(command: Run, model: Path, text: str, words: tuple[str, ...]) -> None:
+    found = command("watch", model, "-s", "day", piped=text)
+    assert found.status == 1
+    assert len(found.err.splitlines()) == 1
+    for word in words:
+        assert word in found.err
