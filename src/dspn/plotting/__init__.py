@@ -1,7 +1,27 @@
-"""Pictures of templates, of learning and of filtered sequences; no global state of matplotlib."""
+"""Pictures of networks, of learning, and of what a model says of a sequence.
 
+Every function draws on the axes it is given, or on a figure of its own 1200 pixels wide, and leaves
+the global state of matplotlib alone.
+"""
+
+from dspn.plotting.calibration import plot_calibration
 from dspn.plotting.filtered import plot_filtered
+from dspn.plotting.forecast import plot_forecast
+from dspn.plotting.imputed import plot_imputed
+from dspn.plotting.interface import plot_interface
 from dspn.plotting.learning_curve import plot_learning_curve
+from dspn.plotting.surprise import plot_surprise
 from dspn.plotting.template import plot_template
+from dspn.plotting.unrolled import plot_unrolled
 
-__all__ = ["plot_filtered", "plot_learning_curve", "plot_template"]
+__all__ = [
+    "plot_calibration",
+    "plot_filtered",
+    "plot_forecast",
+    "plot_imputed",
+    "plot_interface",
+    "plot_learning_curve",
+    "plot_surprise",
+    "plot_template",
+    "plot_unrolled",
+]

@@ -70,7 +70,8 @@ def draw_blocks(ax: Axes, network: DynamicNetwork, *, top: bool) -> None:
         write(ax, 0.5 * width, -4.0, key, colour=_style.MUTED, va="top")
 
 
-def _kinds(counts: Counter[str]) -> str:
+def kinds_in_words(counts: Counter[str]) -> str:
+    """Numbers of nodes by their kind: 6 leaves, 2 products."""
     return ", ".join(_style.counted(counts[kind], kind) for kind in sorted(counts))
 
 
@@ -92,8 +93,8 @@ def _draw_top(
     reach = min(90.0, 0.25 * width)
     box = (0.5 * width - reach, upper - _BLOCK, 0.5 * width + reach, upper)
     for left, right in outputs:
-        _ribbon(ax, (left, right, ceiling), (box[0], box[2], box[1]), _style.LINE)
-    _block(ax, box, _style.LINE, _kinds(counts) or "1 interface")
+        ribbon(ax, (left, right, ceiling), (box[0], box[2], box[1]), _style.LINE)
+    block(ax, box, _style.LINE, kinds_in_words(counts) or "1 interface")
     write(ax, 4.0, upper - 0.5 * _BLOCK, "top network", colour=_style.MUTED, ha="left")
 
 
@@ -105,7 +106,7 @@ def _frame(ax: Axes, box: Box, face: str, edge: str, width: float = 1.0) -> None
     ax.add_patch(patch)
 
 
-def _block(
+def block(
     ax: Axes,
     box: Box,
     colour: str,
@@ -127,7 +128,7 @@ def _block(
         write(ax, middle, bottom + 0.27 * tall, small, size=size, colour=_style.MUTED)
 
 
-def _ribbon(
+def ribbon(
     ax: Axes, lower: tuple[float, float, float], upper: tuple[float, float, float], colour: str
 ) -> None:
     """A pale band for many edges at once, from (left, right, height) to the same above."""
@@ -166,8 +167,8 @@ class _Column:
         outputs = (self.left, self.ceiling - _OUTPUTS, self.right, self.ceiling)
         words = _style.counted(self.summary.num_inputs, "output")
         kinds = self.summary.outputs
-        small = _style.plural(next(iter(kinds))) if len(kinds) == 1 else _kinds(kinds)
-        _block(self.ax, outputs, self.colour, words, small=small, interface=True, scale=self.scale)
+        small = _style.plural(next(iter(kinds))) if len(kinds) == 1 else kinds_in_words(kinds)
+        block(self.ax, outputs, self.colour, words, small=small, interface=True, scale=self.scale)
         floor = self._draw_joining(outputs[1])
         self._draw_slice_part(self.left, self.centre - 10.0, floor)
         self._draw_mix_part(self.centre + 10.0, self.right, floor)
@@ -187,12 +188,10 @@ class _Column:
             return ceiling
         upper = ceiling - _GAP
         bottom = upper - _BLOCK
-        words = _kinds(self.summary.joining)
-        _block(
-            self.ax, (self.left, bottom, self.right, upper), self.colour, words, scale=self.scale
-        )
+        words = kinds_in_words(self.summary.joining)
+        block(self.ax, (self.left, bottom, self.right, upper), self.colour, words, scale=self.scale)
         ends = (self.left, self.right)
-        _ribbon(self.ax, (*ends, upper), (*ends, ceiling), self.colour)
+        ribbon(self.ax, (*ends, upper), (*ends, ceiling), self.colour)
         return bottom
 
     def _draw_slice_part(self, left: float, right: float, ceiling: float) -> None:
@@ -204,10 +203,10 @@ class _Column:
         self._draw_leaf_list((left, self.base, right, upper), lines)
         if inner:
             box = (left, upper + _GAP, right, upper + _GAP + _BLOCK)
-            _ribbon(self.ax, (left, right, upper), (left, right, box[1]), self.colour)
-            _block(self.ax, box, self.colour, _kinds(self.summary.alone), scale=self.scale)
+            ribbon(self.ax, (left, right, upper), (left, right, box[1]), self.colour)
+            block(self.ax, box, self.colour, kinds_in_words(self.summary.alone), scale=self.scale)
             upper = box[3]
-        _ribbon(self.ax, (left, right, upper), (left, self.centre, ceiling), self.colour)
+        ribbon(self.ax, (left, right, upper), (left, self.centre, ceiling), self.colour)
 
     def _leaf_lines(self, most: int) -> list[tuple[str, int]]:
         """Variables with their numbers of leaves; what does not fit adds up in the last line."""
@@ -250,19 +249,19 @@ class _Column:
         upper = self.base + _BLOCK
         words = _style.counted(self.summary.num_inputs, "input")
         box = (left, self.base, right, upper)
-        _block(self.ax, box, self.colour, words, interface=True, scale=self.scale)
+        block(self.ax, box, self.colour, words, interface=True, scale=self.scale)
         sources = self.network.group_sources[self.group]
         above = (self.centre, self.right, ceiling)
         if self.summary.mixes:
             picture = self._draw_picture(left, right, upper + _CAPTION, ceiling - _GAP)
             if picture is not None:
-                _ribbon(self.ax, (picture[0], picture[2], picture[3]), above, self.colour)
+                ribbon(self.ax, (picture[0], picture[2], picture[3]), above, self.colour)
                 above = (picture[0], picture[2], picture[1])
             words = self._mix_in_words(sources)
             size = self.scale * _style.NODE_SIZE
             write(self.ax, 0.5 * (left + right), upper + 0.5 * _CAPTION, words, size=size)
         if self.group in sources:
-            _ribbon(self.ax, (left, right, upper), above, self.colour)
+            ribbon(self.ax, (left, right, upper), above, self.colour)
 
     def _mix_in_words(self, sources: Sequence[int]) -> str:
         read = sum(len(self.network.groups[source]) for source in sources)

@@ -134,7 +134,8 @@ def _vertex(node: Node, names: Sequence[str], row: int) -> Vertex:
             return Vertex(Mark.SUM, row)
 
 
-def _edges(nodes: Sequence[Node], offsets: dict[int, int], weights: Floats) -> list[Edge]:
+def weighted_edges(nodes: Sequence[Node], offsets: dict[int, int], weights: Floats) -> list[Edge]:
+    """Every edge, those of sums with their weights."""
     edges = []
     for index, node in enumerate(nodes):
         for place, child in enumerate(children_of(node)):
@@ -158,26 +159,30 @@ def template_graph(network: DynamicNetwork) -> Graph:
         for index, node in enumerate(template.nodes)
     ]
     weights = network.parameters.template.weights
-    edges = _edges(template.nodes, template.edge_offsets, weights)
+    edges = weighted_edges(template.nodes, template.edge_offsets, weights)
     return Graph(tuple(vertices), tuple(edges), max(rows))
 
 
 def capped_graph(network: DynamicNetwork) -> Graph:
     """The template with the top network on its outputs, which are the inputs of the top network."""
-    graph = template_graph(network)
+    return with_top(template_graph(network), network.template.outputs, network)
+
+
+def with_top(graph: Graph, outputs: Sequence[int], network: DynamicNetwork) -> Graph:
+    """The graph with the top network on the vertices `outputs`, one for each position."""
     top = network.top
     heights = _heights(top.nodes, top.order)
     vertices = list(graph.vertices)
     place: dict[int, int] = {}
     for index, node in enumerate(top.nodes):
         if isinstance(node, Input):
-            place[index] = network.template.outputs[node.position]
+            place[index] = outputs[node.position]
         else:
             place[index] = len(vertices)
             vertices.append(_vertex(node, network.schema.names, graph.top_row + heights[index]))
     edges = [
         Edge(place[edge.parent], place[edge.child], edge.weight)
-        for edge in _edges(top.nodes, top.edge_offsets, network.parameters.top.weights)
+        for edge in weighted_edges(top.nodes, top.edge_offsets, network.parameters.top.weights)
     ]
     return Graph(tuple(vertices), (*graph.edges, *edges), graph.top_row)
 

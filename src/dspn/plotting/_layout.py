@@ -82,12 +82,17 @@ class _Rows:
             self.pulls[lower][upper] = pull
 
     def _tie_interfaces(self) -> None:
-        """Input i stands below output i, whose value it takes, as nearly as the order allows."""
+        """Input i stands below output i, whose value it takes, as nearly as the order allows.
+
+        Of several slices, the outputs of one stand below those of the next.
+        """
         vertices = self.graph.vertices
         outputs = {v.output: index for index, v in enumerate(vertices) if v.output is not None}
         for index, vertex in enumerate(vertices):
             if vertex.mark is Mark.INPUT:
                 self.pulls[index] = {outputs[int(vertex.label)]: 1.0}
+            elif vertex.output is not None and outputs[vertex.output] != index:
+                self.pulls[index] = {outputs[vertex.output]: 1.0}
 
     def _first_order(self) -> list[list[int]]:
         """Depth first from the outputs by position; in a family, branches between the leaves."""

@@ -4,6 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from dspn._arrays import Floats
@@ -12,7 +17,13 @@ from dspn.plotting import _style
 _MOST_BARS = 300
 _MOST_ROWS = 64
 _MOST_COLUMNS = 1000
+# A slice without observations has a surprise of 0, up to the rounding of two logarithms.
+_ROUNDING = 1e-9
 _BAR = "#9aa5b1"
+_KEY_ROW = 15.0
+
+Handle = tuple[Patch | Line2D, ...]
+"""Marks that stand on each other in one entry of a legend."""
 
 
 def dress(ax: Axes, title: str) -> None:
@@ -64,25 +75,77 @@ def draw_posterior(
         _label_groups(ax, groups)
     else:
         ax.yaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
-    scale = ax.inset_axes((1.012, 0.0, 0.010, 1.0))
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    bar = figure.colorbar(image, cax=scale, ticks=[0.0, scale_end / 2, scale_end], format="%.2g")
-    bar.outline.set_visible(False)
-    scale.tick_params(labelsize=_style.SMALL_SIZE, colors=_style.MUTED, length=0.0)
+    draw_scale(ax, image, (0.0, 1.0), [0.0, scale_end / 2, scale_end])
     mark_anomaly(ax, anomaly)
     return ax
+
+
+def draw_scale(
+    ax: Axes, image: ScalarMappable, span: tuple[float, float], ticks: Sequence[float]
+) -> Axes:
+    """The colours of an image with their numbers, at the right of a share of the axes' height."""
+    bottom, upper = span
+    scale = ax.inset_axes((1.012, bottom, 0.010, upper - bottom))
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    bar = figure.colorbar(image, cax=scale, ticks=list(ticks))
+    bar.set_ticklabels([f"{tick:.2g}".replace("-", "\N{MINUS SIGN}") for tick in ticks])
+    bar.outline.set_visible(False)
+    scale.tick_params(labelsize=_style.SMALL_SIZE, colors=_style.MUTED, length=0.0)
+    return scale
+
+
+def heading(
+    ax: Axes, title: str, handles: Sequence[Handle] = (), labels: Sequence[str] = ()
+) -> None:
+    """The title at the left, and between it and the axes what marks mean, where any occur."""
+    room = _style.size_in_points(ax)[0]
+    columns = _style.legend_columns(labels, room)
+    rows = -(-len(labels) // columns)
+    words = _style.broken(title.split(), _style.TEXT_SIZE, room)
+    pad = 4.0 + _KEY_ROW * rows
+    ax.set_title(words, size=_style.TEXT_SIZE, color=_style.INK, loc="left", pad=pad)
+    if labels:
+        ax.legend(
+            handles,
+            labels,
+            handler_map={tuple: HandlerTuple(ndivide=1, pad=0.0)},
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            ncols=columns,
+            frameon=False,
+            fontsize=_style.SMALL_SIZE,
+            labelcolor=_style.MUTED,
+            borderaxespad=0.1,
+            borderpad=0.2,
+            handlelength=1.6,
+            columnspacing=1.6,
+        )
+
+
+def slice_axis(ax: Axes, num_slices: int) -> None:
+    """Slices counted from 0 along the lower edge."""
+    ax.set_xlim(-0.5, num_slices - 0.5)
+    ax.set_xlabel("slice", size=_style.TEXT_SIZE, color=_style.INK)
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
+
+
+def new_panel(width: float, height: float) -> Axes:
+    """Axes that fill a new figure of a size in inches, as far as their labels allow."""
+    dpi = _style.PIXELS_WIDE / width
+    return Figure(figsize=(width, height), dpi=dpi, layout="constrained").subplots()
 
 
 def pooled(picture: Floats) -> tuple[Floats, int]:
     """The largest value of each block of cells, so that none is lost between pixels.
 
-    Returns at most 64 rows and 1000 columns, and the number of rows in a block.
+    A block is NaN where all its cells are. Returns at most 64 rows and 1000 columns, and the number
+    of rows in a block.
     """
     tall = -(-picture.shape[0] // _MOST_ROWS)
     wide = -(-picture.shape[1] // _MOST_COLUMNS)
-    rows = np.maximum.reduceat(picture, np.arange(0, picture.shape[0], tall), axis=0)
-    return np.maximum.reduceat(rows, np.arange(0, picture.shape[1], wide), axis=1), tall
+    rows = np.fmax.reduceat(picture, np.arange(0, picture.shape[0], tall), axis=0)
+    return np.fmax.reduceat(rows, np.arange(0, picture.shape[1], wide), axis=1), tall
 
 
 def _label_groups(ax: Axes, groups: Sequence[Sequence[int]]) -> None:
@@ -98,8 +161,10 @@ def draw_surprise(surprise: Floats, ax: Axes, *, anomaly: int | None = None) -> 
     """-log P(x_t | x_0..x_{t-1}) as bars; an impossible slice is marked by the sign of infinity."""
     impossible = np.isposinf(surprise)
     known = surprise[np.isfinite(surprise)]
-    highest = float(known.max(initial=0.0)) or 1.0
+    highest = float(known.max(initial=0.0))
+    highest = highest if highest > _ROUNDING else 1.0
     heights = np.nan_to_num(np.where(impossible, 1.15 * highest, surprise))
+    heights[np.abs(heights) < _ROUNDING] = 0.0
     if len(surprise) <= _MOST_BARS:
         ax.bar(np.arange(len(surprise)), heights, width=0.8, color=_BAR, linewidth=0.0)
     else:

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.path import Path
 
 from dspn._arrays import Floats
 from dspn.plotting import _style
-from dspn.plotting._graph import Edge, Graph, Mark
-from dspn.plotting._layout import Layout
+from dspn.plotting._graph import Edge, Graph, Mark, stacked_graph
+from dspn.plotting._layout import Layout, layered
 
 LEFT_MARGIN = 58.0
 _RIGHT_MARGIN = 20.0
@@ -19,8 +21,9 @@ _ROOM_BELOW = 34.0
 _WIDEST_PITCH = 64.0
 _TOP_STEP = 0.65
 _LINE_STEP = 1.3
-LEGIBLE_NAME = 5.0
+_LEGIBLE_NAME = 5.0
 _SMALLEST_NAME = 4.0
+_TALLEST = 10.0
 
 
 @final
@@ -52,14 +55,39 @@ class Sheet:
     height: float
 
 
-def default_size(graph: Graph, layout: Layout) -> tuple[float, float]:
+def default_size(graph: Graph, layout: Layout, *, tallest: float = _TALLEST) -> tuple[float, float]:
     """Width and height in inches that give each column and row comfortable room."""
     rows = 1 + max(vertex.row for vertex in graph.vertices)
     width = min(max(0.75 * layout.num_columns + 1.6, 7.0), 12.0)
     height = 1.0 + graph.top_row + _TOP_STEP * (rows - 1 - graph.top_row)
     longest = max(len(vertex.names) for vertex in graph.vertices)
     lines = 0.14 * longest if graph.stacked else 0.008 * layout.num_columns
-    return width, min(height + lines, 10.0)
+    return width, min(height + lines, tallest)
+
+
+def new_axes(width: float, height: float) -> Axes:
+    """Axes of a size in inches that fill a new figure but for the title and the key."""
+    figure = Figure(figsize=(width, height + 0.85), dpi=_style.PIXELS_WIDE / width)
+    side, below, above = 0.2 / width, 0.4 / (height + 0.85), 0.45 / (height + 0.85)
+    return figure.add_axes((side, below, 1.0 - 2 * side, 1.0 - below - above))
+
+
+def arranged(graph: Graph, ax: Axes | None) -> tuple[Graph, Layout]:
+    """The graph as it is or, where that makes names easier to read, with its leaves in stacks."""
+    layout = layered(graph)
+    flat = _name_size(graph, layout, ax)
+    if flat >= _LEGIBLE_NAME:
+        return graph, layout
+    stacked = stacked_graph(graph)
+    tighter = layered(stacked)
+    larger = _name_size(stacked, tighter, ax) > flat
+    return (stacked, tighter) if larger else (graph, layout)
+
+
+def _name_size(graph: Graph, layout: Layout, ax: Axes | None) -> float:
+    width, height = default_size(graph, layout)
+    size = (72.0 * width, 72.0 * height) if ax is None else _style.size_in_points(ax)
+    return leaf_names(graph, layout, *size).size
 
 
 def _pitch(layout: Layout, width: float) -> float:

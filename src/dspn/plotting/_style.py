@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
-from matplotlib.textpath import TextPath
+from matplotlib.textpath import text_to_path
 
 INK = "#222222"
 MUTED = "#6b6b6b"
@@ -24,6 +24,9 @@ TITLE_SIZE = 11.0
 TEXT_SIZE = 9.0
 SMALL_SIZE = 8.0
 NODE_SIZE = 10.0
+
+# The mark of an entry of a legend with the space around it.
+_HANDLE_ROOM = 38.0
 
 PIXELS_WIDE = 1200
 """Width of a figure that a plot makes for itself, at its own resolution."""
@@ -80,8 +83,9 @@ def text_width(text: str, size: float) -> float:
     """Width in points of a text without line breaks, as it would be drawn."""
     if not text:
         return 0.0
-    path = TextPath((0, 0), text.replace("$", "S"), size=size, prop=FontProperties())
-    return float(path.get_extents().width)
+    # Dollar signs would be read as mathematics, and letters are all that is measured.
+    plain, font = text.replace("$", "S"), FontProperties(size=size)
+    return float(text_to_path.get_text_width_height_descent(plain, font, False)[0])
 
 
 def shortened(text: str, size: float, room: float) -> str:
@@ -127,6 +131,20 @@ def broken(pieces: Sequence[str], size: float, room: float) -> str:
         else:
             lines[-1] = longer
     return "\n".join(lines)
+
+
+def network_title(ax: Axes, pieces: Sequence[str]) -> None:
+    """The pieces as the title of a drawn network, in lines that fit its width."""
+    title = broken(pieces, TITLE_SIZE, size_in_points(ax)[0])
+    ax.set_title(title, size=TITLE_SIZE, color=INK, loc="left", pad=8.0)
+
+
+def legend_columns(labels: Sequence[str], room: float) -> int:
+    """How many entries of a legend in small type stand side by side in `room` points."""
+    widths = [text_width(label, SMALL_SIZE) + _HANDLE_ROOM for label in labels]
+    if sum(widths) <= room:
+        return max(len(widths), 1)
+    return max(min(int(room / max(widths)), len(widths) - 1), 1)
 
 
 def size_in_points(ax: Axes) -> tuple[float, float]:

@@ -18,9 +18,9 @@ from dspn.sequences import Kind, Schema, Variable
 _CELL_BAND = 0.26
 _LINE_BAND = 0.62
 _MARGIN = 0.1
-_HATCH = "#c4c4c4"
-_MOST_OUTLINED = 150
-_LINE_COLOUR = "#1f5f99"
+HATCH = "#c4c4c4"
+MOST_OUTLINED = 150
+LINE_COLOUR = "#1f5f99"
 _LEGEND_ROOM = 150.0
 
 Band = tuple[float, float]
@@ -60,19 +60,19 @@ def draw_values(
     names = [_style.shortened(name, _style.SMALL_SIZE, 110.0) for name in schema.names]
     ax.set_yticks((edges[:-1] + edges[1:]) / 2, names, color=_style.INK, parse_math=False)
     ax.tick_params(axis="both", length=0.0)
-    _label_categories(ax, schema, edges)
+    label_categories(ax, schema, edges)
     _draw_key(ax, np.isnan(values), filled)
     mark_anomaly(ax, anomaly)
     return ax
 
 
-def _runs(marked: Bools) -> list[tuple[int, int]]:
+def runs(marked: Bools) -> list[tuple[int, int]]:
     """First and one past the last slice of each unbroken run."""
     changes = np.flatnonzero(np.diff(np.concatenate([[False], marked, [False]]).astype(np.int8)))
     return [(int(first), int(last)) for first, last in changes.reshape(-1, 2)]
 
 
-def _boxes(runs: Sequence[tuple[int, int]], band: Band, inset: float = 0.0) -> list[list[Band]]:
+def boxes_of(runs: Sequence[tuple[int, int]], band: Band, inset: float = 0.0) -> list[list[Band]]:
     low, high = band
     pad = inset * (high - low)
     sides = [(first - 0.5 + inset, last - 0.5 - inset) for first, last in runs]
@@ -85,14 +85,14 @@ def _boxes(runs: Sequence[tuple[int, int]], band: Band, inset: float = 0.0) -> l
 def _hatch(ax: Axes, missing: Bools, band: Band) -> None:
     """Hatching over each run of missing entries that nothing fills."""
     if missing.any():
-        boxes = PolyCollection(_boxes(_runs(missing), band), facecolors="none", gid="missing")
-        boxes.set(edgecolor=_HATCH, linewidth=0.0, hatch="/////", zorder=1)
+        boxes = PolyCollection(boxes_of(runs(missing), band), facecolors="none", gid="missing")
+        boxes.set(edgecolor=HATCH, linewidth=0.0, hatch="/////", zorder=1)
         ax.add_collection(boxes, autolim=False)
 
 
 def _draw_cells(ax: Axes, codes: Floats, guess: Floats, variable: Variable, band: Band) -> None:
     colours = _style.category_colours(variable.num_categories)
-    few = len(codes) <= _MOST_OUTLINED
+    few = len(codes) <= MOST_OUTLINED
     ax.pcolormesh(
         np.arange(len(codes) + 1) - 0.5,
         np.array(band),
@@ -109,7 +109,7 @@ def _draw_cells(ax: Axes, codes: Floats, guess: Floats, variable: Variable, band
     if filled.size:
         own = [colours[int(guess[t])] for t in filled]
         boxes = PolyCollection(
-            _boxes([(int(t), int(t) + 1) for t in filled], band, 0.16 if few else 0.0)
+            boxes_of([(int(t), int(t) + 1) for t in filled], band, 0.16 if few else 0.0)
         )
         # A cell too narrow for a rim is pale instead.
         boxes.set(facecolor="white" if few else [_style.tint(c, 0.45) for c in own], zorder=2)
@@ -130,16 +130,16 @@ def _draw_line(ax: Axes, numbers: Floats, guess: Floats, variable: Variable, ban
         return level
 
     slices = np.arange(len(numbers))
-    few = len(numbers) <= _MOST_OUTLINED
+    few = len(numbers) <= MOST_OUTLINED
     style = "steps-mid" if variable.kind is Kind.COUNT else "default"
-    line: dict[str, Any] = {"color": _LINE_COLOUR, "drawstyle": style}
+    line: dict[str, Any] = {"color": LINE_COLOUR, "drawstyle": style}
     ax.plot(slices, placed(together), ":", linewidth=0.8, zorder=2, **line)
     ax.plot(slices, placed(numbers), "-", linewidth=1.2, zorder=3, **line)
     if few:
-        dots = ax.plot(slices, placed(numbers), "o", color=_LINE_COLOUR, zorder=4)[0]
+        dots = ax.plot(slices, placed(numbers), "o", color=LINE_COLOUR, zorder=4)[0]
         dots.set_markersize(2.6)
     if not np.isnan(guess).all():
-        rings = ax.plot(slices, placed(guess), "o", color=_LINE_COLOUR, zorder=4, gid="imputed")[0]
+        rings = ax.plot(slices, placed(guess), "o", color=LINE_COLOUR, zorder=4, gid="imputed")[0]
         rings.set(markersize=4.5 if few else 2.0, markerfacecolor="white")
     _label_range(ax, lowest, highest, band)
 
@@ -160,7 +160,7 @@ def _label_range(ax: Axes, lowest: float, highest: float, band: Band) -> None:
         )
 
 
-def _label_categories(ax: Axes, schema: Schema, edges: Floats) -> None:
+def label_categories(ax: Axes, schema: Schema, edges: Floats) -> None:
     """Swatches at the right of a row, once for neighbours with the same categories."""
     before: tuple[object, ...] = ()
     for column, variable in enumerate(schema):
@@ -201,10 +201,10 @@ def _draw_key(ax: Axes, missing: Bools, filled: Floats) -> None:
     """What hatched and hollow mean, where either occurs."""
     handles: list[Patch | Line2D] = []
     if (missing & np.isnan(filled)).any():
-        handles.append(Patch(facecolor="white", edgecolor=_HATCH, hatch="/////", label="missing"))
+        handles.append(Patch(facecolor="white", edgecolor=HATCH, hatch="/////", label="missing"))
     if (missing & ~np.isnan(filled)).any():
         handles.append(
-            Patch(facecolor="white", edgecolor=_LINE_COLOUR, label="imputed", linewidth=1.4)
+            Patch(facecolor="white", edgecolor=LINE_COLOUR, label="imputed", linewidth=1.4)
         )
     if handles:
         ax.legend(

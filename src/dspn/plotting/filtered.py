@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from dspn._arrays import Floats
 from dspn.errors import DataError
 from dspn.plotting import _style
-from dspn.plotting._panels import draw_posterior, draw_surprise
+from dspn.plotting._panels import draw_posterior, draw_surprise, slice_axis
 from dspn.plotting._values import band_heights, draw_values
 from dspn.sequences import Schema
 
@@ -56,9 +55,7 @@ def plot_filtered(
     if posterior is not None:
         draw_posterior(posterior, panels[1], groups=groups, anomaly=anomaly)
     draw_surprise(surprise, panels[-1], anomaly=anomaly)
-    panels[-1].set_xlim(-0.5, num_slices - 0.5)
-    panels[-1].set_xlabel("slice", size=_style.TEXT_SIZE, color=_style.INK)
-    panels[-1].xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
+    slice_axis(panels[-1], num_slices)
     return figure
 
 

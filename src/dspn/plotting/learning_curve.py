@@ -7,14 +7,13 @@ from typing import Final
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from dspn._arrays import Floats, Ints
 from dspn.errors import DataError
 from dspn.learning.progress import Report
 from dspn.plotting import _style
-from dspn.plotting._panels import dress
+from dspn.plotting._panels import dress, new_panel
 
 _WIDTH, _HEIGHT = 10.0, 4.0
 _GROWTH: Final = "growth"
@@ -46,7 +45,7 @@ def plot_learning_curve(
     """
     reports, by = _checked(history, against)
     _check_references(references)
-    ax = _axes() if ax is None else ax
+    ax = new_panel(_WIDTH, _HEIGHT) if ax is None else ax
     tries = _tries(reports)
     across = tries if by is Against.TRIES else np.array([r.seconds for r in reports])
     scores = np.array([report.score for report in reports])
@@ -91,12 +90,6 @@ def _check_references(references: Mapping[str, float]) -> None:
                 f"`references` must be finite scores, but that of {name!r} is {score}; leave it "
                 "out."
             )
-
-
-def _axes() -> Axes:
-    size = (_WIDTH, _HEIGHT)
-    figure = Figure(figsize=size, dpi=_style.PIXELS_WIDE / _WIDTH, layout="constrained")
-    return figure.subplots()
 
 
 def _tries(reports: Sequence[Report]) -> Ints:

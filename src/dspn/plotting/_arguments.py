@@ -1,0 +1,115 @@
+"""Arguments that several plots share: a model or its component, one sequence, some variables."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from dspn._checks import is_number, whole_number
+from dspn.errors import DataError, StructureError
+from dspn.models import Model
+from dspn.sequences import Schema, Sequences
+from dspn.sequences.reading import sequences_of
+from dspn.structure import DynamicNetwork, Mixture
+
+AnyModel = DynamicNetwork | Mixture | Model
+"""What a picture can be drawn of: a model, or the network or mixture in it."""
+
+Variables = int | str | Iterable[int | str] | None
+"""Variables by name or number, one or several; None is all."""
+
+
+@final
+@dataclass(frozen=True)
+class Component:
+    """The component that is drawn; `words` name it, and are empty where it is the only one."""
+
+    network: DynamicNetwork
+    number: int
+    words: str
+
+
+def checked_model(model: AnyModel, argument: str = "model") -> Model:
+    """The model itself, or the one that has this network or mixture."""
+    if isinstance(model, Model):
+        return model
+    if isinstance(model, DynamicNetwork | Mixture):
+        return Model(model)
+    raise StructureError(
+        f"`{argument}` must be a Model, Mixture or DynamicNetwork, found {type(model).__name__}; "
+        "a fitted estimator has its model in `model_`."
+    )
+
+
+def mixture_of(network: AnyModel, argument: str = "network") -> Mixture:
+    """The network as a mixture of one, or the mixture in a model."""
+    return checked_model(network, argument).mixture
+
+
+def component_of(mixture: Mixture, component: int | None, likeliest: int) -> Component:
+    """The component asked for, or `likeliest` where none is."""
+    count = len(mixture)
+    number = likeliest
+    if component is not None:
+        number = whole_number(component, "component", StructureError, least=0)
+        if number >= count:
+            raise StructureError(
+                f"`component` must be a number from 0 to {count - 1}, one of the components of the "
+                f"model, but is {number}; leave it out for the one that counts most."
+            )
+    weight = mixture.weights[number]
+    words = f"component {number} of {count}, weight {weight:.2g}" if count > 1 else ""
+    return Component(mixture.components[number], number, words)
+
+
+def heaviest_component(network: AnyModel, component: int | None) -> Component:
+    """The component asked for, or the one with the largest weight."""
+    mixture = mixture_of(network)
+    return component_of(mixture, component, int(np.argmax(mixture.weights)))
+
+
+def one_sequence(data: Any, schema: Schema) -> Sequences:
+    """`data` as a batch of exactly one sequence."""
+    sequence = sequences_of(data, schema, "sequence")
+    if len(sequence) != 1:
+        raise DataError(
+            f"`sequence` must hold one sequence, but holds {len(sequence)}; pick one, as in "
+            "data[3:4] or [array]."
+        )
+    return sequence
+
+
+def chosen_variables(schema: Schema, variable: Variables) -> list[int]:
+    """Numbers of the variables asked for, in the order of the question; all without one."""
+    if variable is None:
+        return list(range(len(schema)))
+    single = isinstance(variable, str) or not isinstance(variable, Iterable)
+    asked: list[Any] = [variable] if single else list(variable)  # type: ignore[arg-type]
+    found = [schema.index(v) if isinstance(v, str) else _number(v, schema) for v in asked]
+    if not found or len(set(found)) != len(found):
+        raise DataError(
+            "`variable` must name variables, each once, but "
+            f"{'names none' if not found else f'is {asked}'}; leave it out for all."
+        )
+    return found
+
+
+def _number(value: Any, schema: Schema) -> int:
+    number = whole_number(value, "variable", DataError, least=0)
+    if number >= len(schema):
+        raise DataError(
+            f"`variable` must be a name or a number from 0 to {len(schema) - 1}, but is {number}; "
+            f"the names are {', '.join(schema.names[:20])}."
+        )
+    return number
+
+
+def checked_share(value: float, argument: str, example: float) -> float:
+    """The value; raises unless it lies strictly between 0 and 1."""
+    if not is_number(value) or not 0.0 < value < 1.0:
+        raise DataError(
+            f"`{argument}` must be a number strictly between 0 and 1, but is {value!r}; give for "
+            f"example {example}."
+        )
+    return float(value)
