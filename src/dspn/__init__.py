@@ -1,35 +1,31 @@
 """Exact, linear-time probabilistic models of sequences, built on dynamic sum-product networks."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from dspn import models
 from dspn._version import __version__
-from dspn.errors import (
-    ConvergenceWarning,
-    DataError,
-    DspnError,
-    EvidenceError,
-    ImpossibleEvidenceWarning,
-    ModelFileError,
-    NumericalError,
-    StructureError,
-)
-from dspn.inference import (
-    Completion,
-    Filter,
-    FilterState,
-    Forecast,
-    Marginals,
-    Step,
-    Surprise,
-    VariableMarginals,
-)
-from dspn.models import Model, load
-from dspn.sequences import Kind, Schema, Sequences, Variable
-from dspn.structure import DbnStructure, DbnTables, DynamicNetwork, Mixture, Root, Template
 
 if TYPE_CHECKING:
+    from dspn.errors import (
+        ConvergenceWarning,
+        DataError,
+        DspnError,
+        EvidenceError,
+        ImpossibleEvidenceWarning,
+        ModelFileError,
+        NumericalError,
+        StructureError,
+    )
+    from dspn.inference import (
+        Completion,
+        Filter,
+        FilterState,
+        Forecast,
+        Marginals,
+        Step,
+        Surprise,
+        VariableMarginals,
+    )
     from dspn.learning import (
         AscentOptions,
         AutoOptions,
@@ -41,7 +37,9 @@ if TYPE_CHECKING:
         SearchOptions,
         SliceSpnOptions,
     )
-    from dspn.models import DSPN, HMM, HMMSPN, DSPNClassifier
+    from dspn.models import DSPN, HMM, HMMSPN, DSPNClassifier, Model, load
+    from dspn.sequences import Kind, Schema, Sequences, Variable
+    from dspn.structure import DbnStructure, DbnTables, DynamicNetwork, Mixture, Root, Template
 
 __all__ = [
     "DSPN",
@@ -88,19 +86,58 @@ __all__ = [
     "load",
 ]
 
+# Numba and scikit-learn take longer to import than to answer most questions, and the command line
+# asks for neither where it only shows its help: everything is imported when it is first named.
+_HOMES: Final = {
+    "errors": (
+        "ConvergenceWarning",
+        "DataError",
+        "DspnError",
+        "EvidenceError",
+        "ImpossibleEvidenceWarning",
+        "ModelFileError",
+        "NumericalError",
+        "StructureError",
+    ),
+    "inference": (
+        "Completion",
+        "Filter",
+        "FilterState",
+        "Forecast",
+        "Marginals",
+        "Step",
+        "Surprise",
+        "VariableMarginals",
+    ),
+    "learning": (
+        "AscentOptions",
+        "AutoOptions",
+        "ConditionalLikelihood",
+        "EmOptions",
+        "GrowthOptions",
+        "Likelihood",
+        "Priors",
+        "SearchOptions",
+        "SliceSpnOptions",
+    ),
+    "models": ("DSPN", "HMM", "HMMSPN", "DSPNClassifier", "Model", "load"),
+    "sequences": ("Kind", "Schema", "Sequences", "Variable"),
+    "structure": ("DbnStructure", "DbnTables", "DynamicNetwork", "Mixture", "Root", "Template"),
+    "engine": (),
+    "io": (),
+    "leaves": (),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
 
 def __getattr__(name: str) -> Any:
-    """An estimator or an option of learning, imported when it is first named.
-
-    A model that was loaded needs neither; see `dspn.models`.
-    """
-    if name in models.__all__:
-        return getattr(models, name)
-    if name == "learning" or name in __all__:
-        learning = import_module("dspn.learning")
-        return learning if name == "learning" else getattr(learning, name)
+    """A public name, or a package of the library, imported when it is first named."""
+    if name in _HOME_OF:
+        return getattr(import_module(f"dspn.{_HOME_OF[name]}"), name)
+    if name in _HOMES:
+        return import_module(f"dspn.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_HOMES})
