@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 from rich.console import Console
-from typer.testing import CliRunner
 
+from dspn.cli.app import run
 from dspn.datasets import RAW, RealData, read_japanese_vowels
 from dspn.errors import DataError
 from dspn.experiments import classification
@@ -50,29 +49,28 @@ def test_classes_that_differ_are_told_apart(tmp_path: Path) -> None:
     assert (row.num_train, row.num_test) == (45, 15)
     assert row.accuracy >= 0.8
     assert row.error == pytest.approx((row.accuracy * (1 - row.accuracy) / 15) ** 0.5)
-    entry = results.find("walks")
+    entry = results.find("classes/walks")
     assert entry is not None
     choices = entry["choices"]
     assert list(choices) == ["1", "2"]
     best = max(choices.values())
     assert row.num_states == min(int(k) for k, share in choices.items() if share == best)
     assert f"walks: {row.num_states} states" in said
-    text = classification.markdown([row])
-    assert text.count("\n") == 3
+    text = classification.view(["walks"], results).markdown
     assert f"HMM of {row.num_states} states for each class" in text
 
 
 @pytest.mark.usefixtures("small")
 def test_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "results"
-    before = json.loads(json.dumps(_run(path)[0].find("walks")))
+    before = json.loads(json.dumps(_run(path)[0].find("classes/walks")))
 
     def fail(*arguments: object) -> None:
         raise AssertionError("learned again")
 
     monkeypatch.setattr(classification, "tested", fail)
     again, said = _run(path)
-    assert again.find("walks") == before
+    assert again.find("classes/walks") == before
     assert "walks" in said
 
 
@@ -98,13 +96,11 @@ def test_data_without_a_split_are_refused() -> None:
 
 @pytest.mark.usefixtures("small")
 def test_command_writes_the_table_and_refuses_unknown_data(tmp_path: Path) -> None:
-    app = typer.Typer()
-    app.command()(classification.main)
-    runner = CliRunner()
-    done = runner.invoke(app, ["--out", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / "table.md").read_text().startswith("| data | preparation | model |")
-    assert runner.invoke(app, ["--data", "ozone"]).exit_code == 2
+    arguments = ["experiment", "classes", "--out", str(tmp_path)]
+    assert run(arguments) == 0
+    shown = (tmp_path / "tables" / "classes.md").read_text()
+    assert "| data | preparation | model |" in shown
+    assert run([*arguments, "--data", "nothing"]) == 1
 
 
 def test_vowels_are_above_the_bar_with_a_fixed_number_of_states(data_directory: Path) -> None:

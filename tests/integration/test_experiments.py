@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from dspn import Model, Schema, Variable
 from dspn.baselines import Ending, HmmBaseline, HmmOptions
-from dspn.cli import experiment
+from dspn.cli.app import app, run
 from dspn.datasets import MEDIAN_BITS, RAW, RealData, hmm_process
 from dspn.errors import DataError
 from dspn.experiments import book, cases, cells, contenders, table1, table2, table3
@@ -57,7 +57,7 @@ def small_cases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def ran(*arguments: str) -> str:
-    result = CliRunner().invoke(experiment.app, list(arguments))
+    result = CliRunner().invoke(app, ["experiment", *arguments])
     assert result.exit_code == 0, (result.output, result.exception)
     return result.output
 
@@ -190,13 +190,11 @@ def test_hidden_variables_are_hidden_and_part_is_scaled() -> None:
 
 
 @pytest.mark.usefixtures("small_cases")
-def test_unknown_names_are_refused(tmp_path: Path) -> None:
+def test_unknown_names_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for option in ("--data", "--model"):
-        result = CliRunner().invoke(
-            experiment.app, ["table2", "--out", str(tmp_path), option, "nothing"]
-        )
-        assert isinstance(result.exception, DataError)
-        assert "'nothing' is not" in str(result.exception)
+        assert run(["experiment", "table2", "--out", str(tmp_path), option, "nothing"]) == 1
+        said = capsys.readouterr().err
+        assert said.startswith("error: ") and "'nothing' is not" in said
 
 
 # Table 1.

@@ -1,17 +1,14 @@
 """The `dspn` command: its parts, and how it ends."""
 
-import importlib
-import importlib.util
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, NoReturn, final
+from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 from dspn._version import __version__
-from dspn.cli import classifying, describing, fitting, plotting, queries, watching
+from dspn.cli import classifying, describing, experiment, fitting, plotting, queries, watching
 from dspn.cli.console import note, warnings_as_notes
 from dspn.cli.errors import (
     DATA,
@@ -26,31 +23,10 @@ from dspn.cli.examples import epilog
 from dspn.errors import DspnError
 
 _DEBUG = "--debug"
-_EXPERIMENT = "experiment"
-
-
-@final
-class _Commands(TyperGroup):
-    """The commands; `experiment` is imported when it is asked for, and only where it is there."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """All names, in the order in which help shows them."""
-        there = importlib.util.find_spec(f"dspn.cli.{_EXPERIMENT}") is not None
-        return [*super().list_commands(ctx), *([_EXPERIMENT] if there else [])]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of a name."""
-        if cmd_name != _EXPERIMENT or cmd_name not in self.list_commands(ctx):
-            return super().get_command(ctx, cmd_name)
-        app = importlib.import_module(f"dspn.cli.{_EXPERIMENT}").app
-        command = typer.main.get_command(app)
-        command.name = cmd_name
-        return command
 
 
 app = typer.Typer(
     name="dspn",
-    cls=_Commands,
     no_args_is_help=True,
     epilog=epilog("dspn"),
     rich_markup_mode=None,
@@ -95,6 +71,7 @@ for _command in (
     plotting.plot,
     plotting.report,
     watching.watch,
+    experiment.experiment,
 ):
     app.command(epilog=epilog(_command.__name__))(_command)
 app.add_typer(classifying.app, name="classify")

@@ -14,7 +14,8 @@ from dspn.cli.cells import plain
 from dspn.cli.console import note
 from dspn.cli.learning import Table, gather, show
 from dspn.cli.loading import remembered
-from dspn.cli.running import Request, parts, wanted_types
+from dspn.cli.request import Request
+from dspn.cli.running import parts, wanted_types
 from dspn.cli.sources import opened
 from dspn.cli.streams import Chunk
 from dspn.cli.writing import check_place, format_of, written

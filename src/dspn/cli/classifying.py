@@ -7,7 +7,8 @@ import typer
 
 from dspn.cli.examples import epilog
 from dspn.cli.fitting import FitSeed, Grouped, Kinds, Variables
-from dspn.cli.options import As, Data, Json, Missing, Order, Output, Quiet, Sequence, Sort
+from dspn.cli.options import Data, Missing, Order, Quiet, Sort
+from dspn.cli.request import Request, asks
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -51,21 +52,9 @@ def fit(
 
 
 @app.command(epilog=epilog("classify predict"))
-def predict(
-    classifier: Annotated[Path, typer.Argument(metavar="FILE", help="Of `dspn classify fit`.")],
-    data: Data = "-",
-    output: Output = "-",
-    sequence: Sequence = None,
-    order: Order = None,
-    missing: Missing = None,
-    sort: Sort = False,
-    form: As = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+@asks
+def predict(request: Request) -> None:
     """The class of each sequence, and the probability of every class, a row for each sequence."""
     from dspn.cli.classes import predicted
-    from dspn.cli.running import Request
 
-    request = Request(classifier, data, output, sequence, order, missing, sort, form, json, quiet)
     predicted(request)

@@ -1,131 +1,72 @@
 """`dspn experiment`: the paper's tables, one command each."""
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final, final
 
 import typer
-from rich.console import Console
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="The paper's tables: run what is missing, go on where a run was stopped, show the table.",
-)
-
-_WIDTH = 190  # of tables in a file or pipe
-
-Out = Annotated[Path, typer.Option("--out", "-o", help="Where results and tables are kept.")]
-DataDirectory = Annotated[
-    Path | None, typer.Option("--data-dir", help="Where the data files are.", envvar="DSPN_DATA")
-]
-Data = Annotated[
-    list[str] | None,
-    typer.Option("--data", help="A data set, by the name that results have; may be repeated."),
-]
-Models = Annotated[
-    list[str] | None, typer.Option("--model", help="A model, such as hmm or dspn; may be repeated.")
-]
-Folds = Annotated[
-    int | None, typer.Option(min=1, max=10, help="How many of the ten folds; all or three.")
-]
-Jobs = Annotated[int, typer.Option(min=1, help="Models trained side by side.")]
-Quick = Annotated[bool, typer.Option("--quick", help="A few minutes: less data, folds, effort.")]
-TableOnly = Annotated[bool, typer.Option("--table-only", help="Show what is known, run nothing.")]
-
-DEFAULT_OUT = Path("out/experiments")
+_WIDTH: Final = 190  # of tables in a file or pipe
 
 
-def _console() -> Console:
+@final
+class Table(StrEnum):
+    """What is run and shown."""
+
+    TABLE1 = "table1"
+    TABLE2 = "table2"
+    TABLE3 = "table3"
+    CLASSES = "classes"
+    ALL = "all"
+
+
+def experiment(
+    table: Annotated[
+        Table,
+        typer.Argument(
+            help="table1: data drawn from known processes. table2: likelihood on recorded data. "
+            "table3: times. classes: accuracy on the official splits. all: the three tables and "
+            "a report.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Where results and tables are kept.")
+    ] = Path("out/experiments"),
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", help="Where the data files are.", envvar="DSPN_DATA"),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", help="A data set, such as vowels; may be repeated."),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", help="A model, such as hmm or dspn; may be repeated."),
+    ] = None,
+    folds: Annotated[
+        int | None, typer.Option(min=1, max=10, help="How many of the ten folds; all or three.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Models trained side by side.")] = 2,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A few minutes: less data, folds, effort.")
+    ] = False,
+    table_only: Annotated[
+        bool, typer.Option("--table-only", help="Show what is known, run nothing.")
+    ] = False,
+) -> None:
+    """Run what is missing of the paper's tables, and show them beside what the paper prints.
+
+    Results are kept one by one: a run that was stopped goes on where it was, and several may share
+    the work. Tables are written as Markdown and JSON, with pictures.
+    """
+    from rich.console import Console
+
+    from dspn.experiments.book import Book
+
     console = Console()
     if not console.is_terminal:
         console.width = _WIDTH
-    return console
-
-
-@app.command()
-def table1(
-    out: Out = DEFAULT_OUT,
-    data: Data = None,
-    model: Models = None,
-    folds: Folds = None,
-    jobs: Jobs = 2,
-    quick: Quick = False,
-    table_only: TableOnly = False,
-) -> None:
-    """Gaps to the true model on data drawn from HMM-samples, Water and BAT.
-
-    Example: dspn experiment table1 --quick
-    """
-    _shown("table1", out, None, data, model, folds, jobs, quick, table_only)
-
-
-@app.command()
-def table2(
-    out: Out = DEFAULT_OUT,
-    data_dir: DataDirectory = None,
-    data: Data = None,
-    model: Models = None,
-    folds: Folds = None,
-    jobs: Jobs = 2,
-    quick: Quick = False,
-    table_only: TableOnly = False,
-) -> None:
-    """Test likelihood of all models on the five recorded data sets.
-
-    Example: dspn experiment table2 --data vowels --model hmm --model dspn --folds 3
-    """
-    _shown("table2", out, data_dir, data, model, folds, jobs, quick, table_only)
-
-
-@app.command()
-def table3(
-    out: Out = DEFAULT_OUT,
-    data_dir: DataDirectory = None,
-    data: Data = None,
-    model: Models = None,
-    jobs: Jobs = 2,
-    quick: Quick = False,
-    table_only: TableOnly = False,
-) -> None:
-    """Seconds of learning by iteration, and of inference with one variable observed.
-
-    Example: dspn experiment table3 --data vowels
-    """
-    _shown("table3", out, data_dir, data, model, None, jobs, quick, table_only)
-
-
-@app.command(name="all")
-def everything(
-    out: Out = DEFAULT_OUT,
-    data_dir: DataDirectory = None,
-    jobs: Jobs = 2,
-    quick: Quick = False,
-    table_only: TableOnly = False,
-) -> None:
-    """All three tables, and a report with tables and pictures.
-
-    Example: dspn experiment all --quick
-    """
-    from dspn.experiments.book import Book
-
-    console = _console()
-    book = Book(out, console, data_dir, num_jobs=jobs, quick=quick, run=not table_only)
-    console.print(f"Report: {book.all()}")
-
-
-def _shown(
-    name: str,
-    out: Path,
-    data_dir: Path | None,
-    data: list[str] | None,
-    model: list[str] | None,
-    folds: int | None,
-    jobs: int,
-    quick: bool,
-    table_only: bool,
-) -> None:
-    from dspn.experiments.book import Book
-
-    console = _console()
     book = Book(
         out,
         console,
@@ -137,6 +78,9 @@ def _shown(
         quick,
         not table_only,
     )
-    for view in getattr(book, name)():
+    if table is Table.ALL:
+        console.print(f"Report: {book.all()}")
+        return
+    for view in getattr(book, table.value)():
         view.show(console)
     console.print(f"Written to {book.tables_directory}")

@@ -4,61 +4,28 @@ from typing import Annotated
 
 import typer
 
-from dspn.cli.options import (
-    As,
-    Data,
-    Json,
-    Missing,
-    ModelFile,
-    Order,
-    Output,
-    Quiet,
-    Seed,
-    Sequence,
-    Sort,
-)
+from dspn.cli.options import As, Format, Json, ModelFile, Output, Quiet, Seed
+from dspn.cli.request import Request, asks
 
 
-def score(
-    model: ModelFile,
-    data: Data = "-",
-    output: Output = "-",
-    sequence: Sequence = None,
-    order: Order = None,
-    missing: Missing = None,
-    sort: Sort = False,
-    form: As = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+@asks
+def score(request: Request) -> None:
     """How probable is each sequence? A row each: log-likelihood in nats, slices, and by slice."""
     from dspn.cli.answers import scores
-    from dspn.cli.running import Request, answered
+    from dspn.cli.running import answered
 
-    request = Request(model, data, output, sequence, order, missing, sort, form, json, quiet)
     answered(request, "score", scores)
 
 
-def impute(
-    model: ModelFile,
-    data: Data = "-",
-    output: Output = "-",
-    sequence: Sequence = None,
-    order: Order = None,
-    missing: Missing = None,
-    sort: Sort = False,
-    form: As = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+@asks
+def impute(request: Request) -> None:
     """Fill every gap by itself: the most probable category, the median of a count, or the mean.
 
     The table comes back with all its columns and rows; what was observed stands as it stood.
     """
     from dspn.cli.answers import filled
-    from dspn.cli.running import Request, answered
+    from dspn.cli.running import answered
 
-    request = Request(model, data, output, sequence, order, missing, sort, form, json, quiet)
     answered(
         request,
         "impute",
@@ -67,23 +34,12 @@ def impute(
     )
 
 
-def complete(
-    model: ModelFile,
-    data: Data = "-",
-    output: Output = "-",
-    sequence: Sequence = None,
-    order: Order = None,
-    missing: Missing = None,
-    sort: Sort = False,
-    form: As = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+@asks
+def complete(request: Request) -> None:
     """Fill all gaps together: the values and hidden choices that are jointly most probable."""
     from dspn.cli.answers import filled
-    from dspn.cli.running import Request, answered
+    from dspn.cli.running import answered
 
-    request = Request(model, data, output, sequence, order, missing, sort, form, json, quiet)
     answered(
         request,
         "complete",
@@ -92,21 +48,13 @@ def complete(
     )
 
 
+@asks
 def forecast(
-    model: ModelFile,
-    data: Data = "-",
+    request: Request,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Slices to look ahead.")] = 1,
     levels: Annotated[
         str, typer.Option("--levels", help="Quantiles of numbers, with commas between them.")
     ] = "0.05,0.5,0.95",
-    output: Output = "-",
-    sequence: Sequence = None,
-    order: Order = None,
-    missing: Missing = None,
-    sort: Sort = False,
-    form: As = None,
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """What comes next? A row for each sequence and step, exact distributions in its columns.
 
@@ -115,10 +63,9 @@ def forecast(
     """
     from dspn.cli.answers import forecasts
     from dspn.cli.parsing import quantile_levels
-    from dspn.cli.running import Request, answered
+    from dspn.cli.running import answered
 
     asked = quantile_levels(levels)
-    request = Request(model, data, output, sequence, order, missing, sort, form, json, quiet)
     answered(
         request,
         "forecast",
@@ -126,20 +73,12 @@ def forecast(
     )
 
 
+@asks
 def surprise(
-    model: ModelFile,
-    data: Data = "-",
+    request: Request,
     by: Annotated[
         str, typer.Option("--by", help="'slice' for a row each; 'sequence' ranks the sequences.")
     ] = "slice",
-    output: Output = "-",
-    sequence: Sequence = None,
-    order: Order = None,
-    missing: Missing = None,
-    sort: Sort = False,
-    form: As = None,
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Is something wrong? How unexpected each slice is given its past, and each entry, in nats.
 
@@ -147,9 +86,8 @@ def surprise(
     """
     from dspn.cli.answers import sequence_surprises, surprises
     from dspn.cli.ranking import ranked
-    from dspn.cli.running import Request, answered
+    from dspn.cli.running import answered
 
-    request = Request(model, data, output, sequence, order, missing, sort, form, json, quiet)
     if by not in ("slice", "sequence"):
         raise typer.BadParameter(f"--by must be 'slice' or 'sequence', but is {by!r}.")
     if by == "sequence":
@@ -170,6 +108,5 @@ def sample(
 ) -> None:
     """Draw whole sequences from the model, one row for each slice."""
     from dspn.cli.drawing import drawn
-    from dspn.cli.options import Format
 
     drawn(model, number, length, seed, output, Format.JSON if json else form, quiet=quiet)

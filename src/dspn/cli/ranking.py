@@ -5,7 +5,8 @@ import pyarrow as pa
 
 from dspn.cli.answers import free_name
 from dspn.cli.loading import loaded
-from dspn.cli.running import Answer, Request, parts, wanted_types
+from dspn.cli.request import Request
+from dspn.cli.running import Answer, parts, wanted_types
 from dspn.cli.sources import opened
 from dspn.cli.writing import check_place, format_of, written
 

@@ -1,15 +1,13 @@
 """A query that goes through a table, chunk by chunk, and writes another."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import pyarrow as pa
 
 from dspn.cli.console import Progress
 from dspn.cli.loading import keys_of, loaded, missing_words
-from dspn.cli.options import Format
+from dspn.cli.request import Request
 from dspn.cli.sources import Source, opened
 from dspn.cli.streams import Chunk, chunks
 from dspn.cli.writing import check_place, format_of, written
@@ -17,28 +15,6 @@ from dspn.models import Model
 from dspn.sequences import Kind, Schema, Sequences
 
 Answer = Callable[[Model, Chunk, Sequences], Any]
-
-
-@final
-@dataclass(frozen=True)
-class Request:
-    """What all queries are told: a model, a table, how to read it, and where the answer goes."""
-
-    model: Path
-    data: str
-    output: str
-    sequence: str | None = None
-    order: str | None = None
-    missing: str | None = None
-    sort: bool = False
-    form: Format | None = None
-    json: bool = False
-    quiet: bool = False
-
-    @property
-    def format(self) -> Format | None:
-        """The format that is asked for."""
-        return Format.JSON if self.json else self.form
 
 
 def parts(

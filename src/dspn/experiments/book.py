@@ -11,12 +11,13 @@ from rich.console import Console
 
 import dspn
 from dspn.errors import DataError
-from dspn.experiments import table1, table2, table3
+from dspn.experiments import classification, table1, table2, table3
 from dspn.experiments.cases import CASES, TABLE_CASES
 from dspn.experiments.contenders import CONTENDERS
 from dspn.experiments.curves import Curve, curves_figure, curves_of
 from dspn.experiments.pictures import gaps_figure, losses_figure, times_figure
 from dspn.experiments.results import Results
+from dspn.experiments.table2 import Spending
 from dspn.experiments.tables import View, write_view
 from dspn.io import write_atomically
 
@@ -56,7 +57,7 @@ class Book:
 
     @property
     def _all_data(self) -> list[str]:
-        return [*CASES, *(case.key for case in table1.CASES)]
+        return [*CASES, *classification.CASES, *(case.key for case in table1.CASES)]
 
     @property
     def results(self) -> Results:
@@ -64,8 +65,13 @@ class Book:
         return Results(self.directory / ("quick" if self.quick else "cells"))
 
     @property
-    def _scale(self) -> float:
-        return _QUICK_SCALE if self.quick else 1.0
+    def _spending(self) -> Spending:
+        return Spending(
+            self.directory / "folds",
+            self.data_directory,
+            self.num_jobs,
+            _QUICK_SCALE if self.quick else 1.0,
+        )
 
     def _models(self, usual: Sequence[str]) -> list[str]:
         if self.models is not None:
@@ -95,17 +101,7 @@ class Book:
         names, models = self._data(), self._models(table2.MODELS)
         folds = self.num_folds or (_QUICK_FOLDS if self.quick else None)
         if self.run:
-            table2.run(
-                names,
-                models,
-                folds,
-                self.results,
-                self.console,
-                folds_directory=self.directory / "folds",
-                data_directory=self.data_directory,
-                num_jobs=self.num_jobs,
-                scale=self._scale,
-            )
+            table2.run(names, models, folds, self.results, self.console, self._spending)
         shown = table2.view(names, models, self.results)
         self._write({"table2": (shown, losses_figure)})
         self._draw_curves(names)
@@ -115,16 +111,7 @@ class Book:
         """Runs what is missing of Table 3 and writes it."""
         names, models = self._data(), self._models(table3.MODELS)
         if self.run:
-            table3.run(
-                names,
-                models,
-                self.results,
-                self.console,
-                folds_directory=self.directory / "folds",
-                data_directory=self.data_directory,
-                num_jobs=self.num_jobs,
-                scale=self._scale,
-            )
+            table3.run(names, models, self.results, self.console, self._spending)
         learning = table3.learning_view(names, models, self.results)
         inference = table3.inference_view(names, models, self.results)
         scaling = table3.scaling_view(self.results)
@@ -136,6 +123,15 @@ class Book:
             }
         )
         return [learning, inference, scaling]
+
+    def classes(self) -> list[View]:
+        """Runs what is missing of the accuracies on official splits and writes them."""
+        names = [name for name in self.data or classification.CASES if name in classification.CASES]
+        if self.run:
+            classification.run(names, self.results, self.data_directory, self.console)
+        shown = classification.view(names, self.results)
+        self._write({"classes": (shown, None)})
+        return [shown]
 
     def all(self) -> Path:
         """Runs everything that is missing and writes one report of it."""

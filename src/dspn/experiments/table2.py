@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, final
 
 from rich.console import Console
 
@@ -33,6 +34,17 @@ MODELS: Final = (
 
 # The paper has one HMM and says nothing of its states; with two it lands near what is printed.
 _PRINTED: Final = {"hmm-2": "hmm"}
+
+
+@final
+@dataclass(frozen=True)
+class Spending:
+    """Where data and folds are, and what a fold may take: a share of the usual effort and time."""
+
+    folds_directory: Path
+    data_directory: Path | None = None
+    num_jobs: int = 1
+    share: float = 1.0
 
 
 @lru_cache(maxsize=1)
@@ -65,22 +77,19 @@ def run(
     num_folds: int | None,
     results: Results,
     console: Console,
-    *,
-    folds_directory: Path,
-    data_directory: Path | None = None,
-    num_jobs: int = 1,
-    scale: float = 1.0,
+    spending: Spending,
 ) -> None:
-    """Learns and tests whatever is not known yet, with `scale` times the usual effort and time."""
+    """Learns and tests whatever is not known yet."""
 
     def load(name: str, number: int) -> FoldData:
-        data = _read(name, data_directory)
-        keep_folds(name, data, folds_directory)
+        data = _read(name, spending.data_directory)
+        keep_folds(name, data, spending.folds_directory)
         return prepared(CASES[name], data, folds_for(data)[number])
 
     def setting(name: str) -> Setting:
         case = CASES[name]
-        return Setting(scale * case.effort, scale * case.time_limit, num_jobs)
+        share = spending.share
+        return Setting(share * case.effort, share * case.time_limit, spending.num_jobs)
 
     for name in names:
         count = CASES[name].num_folds if num_folds is None else num_folds

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -31,27 +30,13 @@ def run(
     models: Sequence[str],
     results: Results,
     console: Console,
-    *,
-    folds_directory: Path,
-    data_directory: Path | None = None,
-    num_jobs: int = 1,
-    scale: float = 1.0,
+    spending: table2.Spending,
 ) -> None:
     """The first fold of every model, which times inference, and inference by size of template."""
-    table2.run(
-        names,
-        models,
-        1,
-        results,
-        console,
-        folds_directory=folds_directory,
-        data_directory=data_directory,
-        num_jobs=num_jobs,
-        scale=scale,
-    )
+    table2.run(names, models, 1, results, console, spending)
     if results.find("scaling/dspn") is None:
         case = CASES[_SCALING_DATA]
-        data = case.read(data_directory)
+        data = case.read(spending.data_directory)
         everything = np.arange(len(data.sequences))
         whole = prepared(case, data, Fold(everything, everything[:1], everything[:1])).train
         results.add("scaling/dspn", {"sizes": list(_scaling(whole))})

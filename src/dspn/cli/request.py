@@ -1,0 +1,63 @@
+"""What all queries are told, and how a command gets it from the line."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import Parameter, Signature, signature
+from typing import Any, final
+
+from dspn.cli.options import (
+    As,
+    Data,
+    Format,
+    Json,
+    Missing,
+    ModelFile,
+    Order,
+    Output,
+    Quiet,
+    Sequence,
+    Sort,
+)
+
+
+@final
+@dataclass(frozen=True)
+class Request:
+    """A model, a table, how to read it, and where the answer goes."""
+
+    model: ModelFile
+    data: Data = "-"
+    output: Output = "-"
+    sequence: Sequence = None
+    order: Order = None
+    missing: Missing = None
+    sort: Sort = False
+    form: As = None
+    json: Json = False
+    quiet: Quiet = False
+
+    @property
+    def format(self) -> Format | None:
+        """The format that is asked for."""
+        return Format.JSON if self.json else self.form
+
+
+def asks(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the fields of a request in place of its first argument.
+
+    Model and table come first, then what is the command's own, then what all queries share.
+    """
+    shared = list(signature(Request).parameters.values())
+    own = list(signature(command).parameters.values())[1:]
+
+    def asked(**given: Any) -> None:
+        told = {field.name: given.pop(field.name) for field in shared}
+        command(Request(**told), **given)
+
+    ordered = [*shared[:2], *own, *shared[2:]]
+    named = [item.replace(kind=Parameter.KEYWORD_ONLY) for item in ordered]
+    asked.__name__, asked.__doc__ = command.__name__, command.__doc__
+    asked.__module__, asked.__qualname__ = command.__module__, command.__qualname__
+    asked.__annotations__ = {item.name: item.annotation for item in named}
+    asked.__signature__ = Signature(named)  # type: ignore[attr-defined]
+    return asked
