@@ -20,9 +20,7 @@ from dspn.cli.sources import opened
 from dspn.cli.streams import Chunk
 from dspn.cli.writing import check_place, format_of, written
 from dspn.errors import DataError
-from dspn.io.classifiers import LoadedClassifier, load_classifier, save_classifier
-from dspn.learning.discrimination import class_likelihoods, class_posteriors
-from dspn.models import HMM, DSPNClassifier, Model
+from dspn.models import HMM, DSPNClassifier
 
 
 @final
@@ -70,13 +68,7 @@ def fitted(table: Table, labels: Labels, output: Path, *, quiet: bool) -> None:
     classifier = DSPNClassifier(HMM(labels.states), mode=labels.mode, random_state=labels.seed)
     classifier.fit(data.sequences, np.array(classes))
     told = remembered({"label": labels.column, "mode": labels.mode, "seed": labels.seed}, data.keys)
-    save_classifier(
-        output,
-        classifier.classes_.tolist(),
-        classifier.class_log_prior_,
-        [(model.mixture, model.provenance) for model in classifier.models_],
-        provenance=told,
-    )
+    classifier.save(output, provenance=told)
     note(f"{output}: {len(classifier.classes_)} classes", quiet=quiet)
 
 
@@ -84,21 +76,19 @@ def predicted(request: Request) -> None:
     """Writes the class of each sequence, in the order of the table."""
     form = format_of(request.output, request.format)
     check_place(request.output)
-    found = load_classifier(request.model)
-    programs = [Model(own.mixture).compiled for own in found.models]
-    schema = found.models[0].mixture.schema
-    label = str(found.provenance.get("label", ""))
+    found = DSPNClassifier.load(request.model)
+    label = str(found.provenance_.get("label", ""))
     right = total = 0
     with opened(request.data) as source:
         labelled = label in source.columns
         extra = (label,) if labelled else ()
-        own = parts(request, source, schema, found.provenance, "classify", columns=extra)
+        own = parts(request, source, found.schema_, found.provenance_, "classify", columns=extra)
         with written(request.output, form, wanted_types(source, None)) as sink:
             for chunk, data in own:
-                shares = class_posteriors(class_likelihoods(programs, data), found.logits)
-                sink.write(_table(chunk, found, np.exp(shares)))
+                shares = found.predict_proba(data)
+                sink.write(_table(chunk, found.classes_.tolist(), shares))
                 if labelled:
-                    best = [found.classes[number] for number in shares.argmax(axis=1)]
+                    best = found.classes_[shares.argmax(axis=1)].tolist()
                     right += sum(map(_same, best, labels_of(chunk, label)))
                     total += len(best)
     if total:
@@ -109,14 +99,14 @@ def _same(found: Any, told: Any) -> bool:
     return bool(found == told) or str(found) == str(told)
 
 
-def _table(chunk: Chunk, found: LoadedClassifier, shares: Floats) -> Any:
+def _table(chunk: Chunk, classes: list[Any], shares: Floats) -> Any:
     named = chunk.keys.sequence or "sequence"
     columns: dict[str, Any] = {
         named: chunk.ids(),
         free_name("predicted", [named]): pa.array(
-            [found.classes[number] for number in shares.argmax(axis=1)]
+            [classes[number] for number in shares.argmax(axis=1)]
         ),
     }
-    for number, label in enumerate(found.classes):
+    for number, label in enumerate(classes):
         columns[free_name(f"P({label})", columns)] = np.ascontiguousarray(shares[:, number])
     return pa.table(columns)

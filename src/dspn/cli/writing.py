@@ -2,17 +2,17 @@
 
 import errno
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
 
 from dspn.cli.errors import ReaderGoneError
 from dspn.cli.options import Format
 from dspn.cli.sinks import ArrowSink, CsvSink, JsonSink, Sink, TypedSink
 from dspn.errors import DataError
+from dspn.io.atomic import replacing
 
 STDOUT: Final = "-"
 _EXTENSIONS: Final = {
@@ -67,27 +67,14 @@ def replaced(name: str) -> Iterator[BinaryIO]:
         return
     check_place(name)
     target = os.path.realpath(name)
-    old = os.stat(target).st_mode if os.path.exists(target) else None
-    direct = old is not None and not stat.S_ISREG(old)
-    aside = f".dspn-{secrets.token_hex(8)}.tmp"
-    temporary = target if direct else os.path.join(os.path.dirname(target), aside)
+    mode = os.stat(target).st_mode if os.path.exists(target) else None
+    direct = mode is not None and not stat.S_ISREG(mode)
+    kept = None if mode is None else stat.S_IMODE(mode)
     try:
-        with open(temporary, "wb" if direct else "xb") as file:
-            if old is not None and not direct:
-                os.chmod(temporary, stat.S_IMODE(old))
+        with open(target, "wb") if direct else replacing(target, kept) as file:
             yield file
-            file.flush()
-            if not direct:
-                os.fsync(file.fileno())
-        if not direct:
-            os.replace(temporary, target)
-    except BaseException as error:
-        if not direct:
-            with suppress(OSError):
-                os.unlink(temporary)
-        if isinstance(error, OSError) and not isinstance(error, DataError):
-            raise _unwritten(name, error) from error
-        raise
+    except OSError as error:
+        raise _unwritten(name, error) from error
 
 
 def _unwritten(name: str, error: OSError) -> Exception:

@@ -4,7 +4,9 @@ import errno
 import os
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
 
 from dspn.errors import ModelFileError
 from dspn.io.paths import path_text
@@ -20,7 +22,8 @@ def write_atomically(path: str | bytes | os.PathLike[str], data: bytes) -> None:
     name, target = path_text(path), ""
     try:
         target = os.path.realpath(name)
-        _replace(target, data, _mode_of_old_file(target))
+        with replacing(target, _mode_of_old_file(target)) as file:
+            file.write(data)
     except (OSError, ValueError) as error:
         reason = _reason(error, target)
         raise ModelFileError(f"cannot write {name!r}: {reason}.") from error
@@ -43,7 +46,12 @@ def _mode_of_old_file(target: str) -> int | None:
     return stat.S_IMODE(mode)
 
 
-def _replace(target: str, data: bytes, mode: int | None) -> None:
+@contextmanager
+def replacing(target: str, mode: int | None) -> Iterator[BinaryIO]:
+    """A file to write to that takes the place of `target` at the end, unless something fails.
+
+    It has the permissions `mode`, or those of any new file.
+    """
     directory = os.path.dirname(target)
     temporary = os.path.join(directory, f".dspn-{secrets.token_hex(8)}.tmp")
     file = open(temporary, "xb")  # noqa: SIM115 (closed below; what fails here leaves no file)
@@ -51,7 +59,7 @@ def _replace(target: str, data: bytes, mode: int | None) -> None:
         with file:
             if mode is not None:
                 os.chmod(temporary, mode)
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)

@@ -1,7 +1,8 @@
 """Classification of whole sequences."""
 
+import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Self, final
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from dspn._arrays import Floats
 from dspn._checks import require_type
 from dspn.errors import ConvergenceWarning, ImpossibleEvidenceWarning, StructureError
+from dspn.io.classifiers import load_classifier, save_classifier
 from dspn.learning.ascent import DEFAULT_ASCENT, AscentOptions
 from dspn.learning.discrimination import class_likelihoods, class_posteriors, discriminate
 from dspn.learning.priors import DEFAULT_PRIORS
@@ -205,6 +207,37 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         """Share of the sequences whose class is predicted."""
         predicted = self.predict(X, lengths=lengths)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+
+    def save(
+        self,
+        path: str | bytes | os.PathLike[str],
+        *,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Writes the models of all classes to one file, which `load` reads."""
+        check_is_fitted(self, "models_")
+        save_classifier(
+            path,
+            self.classes_.tolist(),
+            self.class_log_prior_,
+            [(model.mixture, model.provenance) for model in self.models_],
+            provenance=provenance,
+        )
+
+    @classmethod
+    def load(cls, path: str | bytes | os.PathLike[str]) -> Self:
+        """The classifier in a file: it predicts as the one that was saved.
+
+        What has learned the models is not kept, so `estimators_` is empty and a second `fit` is one
+        with the usual options.
+        """
+        found = load_classifier(path)
+        own = cls()
+        own.classes_, own.class_log_prior_ = np.array(found.classes), found.logits
+        own.models_ = [Model(one.mixture, provenance=dict(one.provenance)) for one in found.models]
+        own.schema_, own.estimators_, own.history_ = own.models_[0].schema, [], ()
+        own.provenance_ = found.provenance
+        return own
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -1,7 +1,10 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax
+from sklearn.exceptions import NotFittedError
 
 from dspn import (
     DSPN,
@@ -167,3 +170,18 @@ def test_japanese_vowels_are_classified_by_speaker(data_directory) -> None:
     fitted = DSPNClassifier(HMM(5), random_state=0)
     fitted.fit(data.sequences[data.train], data.labels[data.train])
     assert fitted.score(data.sequences[data.test], data.labels[data.test]) > 0.95
+
+
+def test_a_saved_classifier_predicts_the_same(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    data = [rng.normal(loc=3.0 * (i % 2), size=(4 + i % 3, 2)) for i in range(24)]
+    labels = np.array(["low", "high"])[np.arange(24) % 2]
+    first = DSPNClassifier(HMM(2), random_state=0).fit(data, labels)
+    first.save(tmp_path / "c.dspn", provenance={"who": "me"})
+    again = DSPNClassifier.load(tmp_path / "c.dspn")
+    np.testing.assert_array_equal(again.predict_proba(data), first.predict_proba(data))
+    np.testing.assert_array_equal(again.predict(data), labels)
+    assert again.provenance_ == {"who": "me"}
+    assert again.score(data, labels) == 1.0
+    with pytest.raises(NotFittedError):
+        DSPNClassifier().save(tmp_path / "d.dspn")
