@@ -57,8 +57,7 @@ def tested(
     }
     if timed:
         everything = joined([data.train, data.validation, data.test])
-        shown = first_variable_alone(everything) if contender.sums_out else everything
-        entry["inference"] = _timed(fitted, shown)
+        entry["inference"] = _timed(fitted, first_variable_alone(everything))
     return entry
 
 

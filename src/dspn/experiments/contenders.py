@@ -36,15 +36,14 @@ class Setting:
 class Contender:
     """A model of the tables.
 
-    One that is `limited` ends with the time limit, the others by their own rules. One that does not
-    sum over what is hidden is timed on complete sequences. `step` is what an iteration is.
+    One that is `limited` ends with the time limit, the others by their own rules. `step` is what an
+    iteration is.
     """
 
     title: str
     make: Callable[[Setting], Baseline[Any]]
     step: str
     limited: bool = True
-    sums_out: bool = True
     needs_torch: bool = False
 
     @property
@@ -79,12 +78,8 @@ CONTENDERS: Final = {
     "hmm-2": Contender("HMM, 2 states", _hmm(2), "step of EM"),
     "hmm": Contender("HMM, chosen", _hmm(*_STATES), "step of EM"),
     "hmm-spn": Contender("HMM-SPN", _hmm_spn, "step of EM"),
-    "rnn": Contender(
-        "LSTM, the paper's", _rnn, "pass over the data", sums_out=False, needs_torch=True
-    ),
-    "lstm": Contender(
-        "LSTM, modern", _lstm, "pass over the data", sums_out=False, needs_torch=True
-    ),
+    "rnn": Contender("LSTM, the paper's", _rnn, "pass over the data", needs_torch=True),
+    "lstm": Contender("LSTM, modern", _lstm, "pass over the data", needs_torch=True),
     "search-score": Contender(
         "Search-Score DBN", lambda _: SearchScoreBaseline(), "change of structure"
     ),

@@ -1,5 +1,6 @@
 """Recurrent nets: distributions that enumeration and a net written out by hand agree with."""
 
+import copy
 import itertools
 import subprocess
 import sys
@@ -33,9 +34,10 @@ needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs PyTorch: pip insta
 if HAS_TORCH or TYPE_CHECKING:
     import torch
 
-    from dspn.baselines.lstm import _training
+    from dspn.baselines.lstm import _gaps, _training
     from dspn.baselines.lstm._fitting import fit_best
     from dspn.baselines.lstm._net import StepNet
+    from dspn.baselines.lstm._outputs import Categories, GaussianMixture
     from dspn.baselines.lstm._slice_net import blocks_of
 
     class Spy(StepNet):
@@ -52,6 +54,9 @@ if HAS_TORCH or TYPE_CHECKING:
             log_prob = self.weight * torch.ones(values.shape[:2]) + 0 * before
             return log_prob, (before + values.shape[1] * self.weight / self.weight.detach(),)
 
+        def drawn(self, values: Any, uniforms: Any, state: Any) -> Any:
+            raise NotImplementedError
+
 
 BITS = Schema(tuple(Variable.binary(f"x{i}") for i in range(3)))
 MIXED = Schema(
@@ -62,6 +67,7 @@ MIXED = Schema(
         Variable.categorical("seven", range(7)),
     )
 )
+NUMBERS = Schema((Variable.continuous("x"), Variable.binary("b")))
 
 TINY_BITS = BitLstmOptions(hidden_size=4, max_epochs=2, truncation=4, update=Update.ADAM)
 TINY_SLICES = SliceLstmOptions(
@@ -131,7 +137,7 @@ def test_codes_sum_to_one_whatever_the_probabilities_of_bits(size: int) -> None:
     schema = Schema((Variable.categorical("x", range(size)),))
     code, rng = BitCode(schema), np.random.default_rng(size)
     data = Sequences.from_codes(np.arange(float(size))[:, None], [0, size], schema)
-    steps = code.steps(data).values.reshape(size, code.num_bits, 2)
+    steps = code.steps(data).values.reshape(size, code.steps_per_slice, 2)
     one = {prefix: rng.random() for n in range(9) for prefix in itertools.product((0, 1), repeat=n)}
     total = 0.0
     for bits in steps.astype(int):
@@ -163,7 +169,7 @@ def test_numbers_are_standardised_and_codes_and_constants_are_not_divided() -> N
     steps = code.steps(data).values
     assert_allclose(steps[:, 0], np.array([-1, 1, 0]) * np.sqrt(1.5), rtol=1e-6)
     assert_array_equal(steps[:, 1:], [[0, 0], [0, 1], [0, 1]])
-    assert_allclose(code.log_unit, -np.log(np.sqrt(8 / 3)), rtol=1e-12)
+    assert_allclose(code.log_units.sum(), -np.log(np.sqrt(8 / 3)), rtol=1e-12)
 
 
 @both
@@ -201,6 +207,8 @@ def test_variables_that_a_net_cannot_read_are_refused() -> None:
         (lambda: SliceLstmOptions(sizes=()), "`sizes` must hold at least one"),
         (lambda: SliceLstmOptions(sizes=(64,)), "`sizes` must be a SliceNetSize"),  # type: ignore[arg-type]
         (lambda: SliceLstmOptions(clip_norm=-1), "`clip_norm` of Schedule must be"),
+        (lambda: BitLstmOptions(num_draws=0), "`num_draws` must be a whole number of at least 1"),
+        (lambda: SliceLstmOptions(num_draws=0), "`num_draws` must be a whole number of at least"),
         (lambda: SliceLstmOptions(reductions=-1), "`reductions` must be a whole number"),
         (lambda: SliceNetSize(8, dropout=1.0), "`dropout` of SliceNetSize must be below 1"),
         (lambda: SliceLstm(BitLstmOptions()), "`options` must be a SliceLstmOptions"),  # type: ignore[arg-type]
@@ -393,9 +401,198 @@ def test_data_that_a_fitted_net_cannot_read_are_refused(baseline: Baseline) -> N
     fitted = fitted_on(baseline, BITS)
     with pytest.raises(DataError, match="`data` must have the variables of the model"):
         fitted.log_likelihood(random_data(MIXED, [2], 0))
-    data = random_data(BITS, [2], 0)
-    with pytest.raises(DataError, match=r"`data` must be complete.* 6 entries are missing"):
-        fitted.log_likelihood(data.with_values(np.full((2, 3), np.nan)))
+
+
+# Sequences with gaps
+
+both_and_numbers = pytest.mark.parametrize(
+    ("baseline", "schema"),
+    [(TINY[0], MIXED), (TINY[1], MIXED), (TINY[1], NUMBERS)],
+    ids=["bits", "slices", "numbers"],
+)
+
+
+def with_gaps(data: Sequences, seed: int, share: float = 0.5) -> Sequences:
+    hidden = np.random.default_rng(seed).random(data.values.shape) < share
+    return data.with_values(np.where(hidden, np.nan, data.values))
+
+
+def sharpened(fitted: Any, factor: float = 6.0) -> Any:
+    """The same with larger weights, so that a value says much about those behind it."""
+    net = copy.deepcopy(fitted.net)
+    for one in net.parameters():
+        one.mul_(factor)
+    return replace(fitted, net=net)
+
+
+def summed(fitted: Any, data: Sequences) -> np.ndarray:
+    """P(observed entries) of each sequence, by the exact path over all completions."""
+    ranges = [range(variable.num_categories) for variable in data.schema]
+    found = []
+    for values in data:
+        gaps = np.argwhere(np.isnan(values))
+        whole = []
+        for filling in itertools.product(*(ranges[column] for _, column in gaps)):
+            whole.append(np.array(values))
+            whole[-1][tuple(gaps.T)] = filling
+        found.append(np.exp(fitted.log_likelihood(sequences(whole, data.schema))).sum())
+    return np.array(found)
+
+
+def assert_unbiased(fitted: Any, data: Sequences, expected: Any, most: float) -> None:
+    """20,000 draws, in twenty parts whose spread says how far off they may be."""
+    parts = [replace(fitted, seed=seed, num_draws=1000) for seed in range(20)]
+    found = np.exp([part.log_likelihood(data) for part in parts]) / expected
+    errors = found.std(axis=0, ddof=1) / np.sqrt(len(parts))
+    assert np.all(errors < most)
+    assert np.all(np.abs(found.mean(axis=0) - 1) < 4 * errors + 1e-6)
+
+
+@needs_torch
+@both
+@pytest.mark.parametrize(
+    ("schema", "lengths"), [(BITS, [3, 1, 2, 1, 3]), (MIXED, [2, 1, 2])], ids=["bits", "mixed"]
+)
+def test_draws_of_what_is_missing_agree_with_the_sum_over_completions(
+    baseline: Baseline, schema: Schema, lengths: list[int]
+) -> None:
+    fitted = sharpened(fitted_on(baseline, schema))
+    data = with_gaps(random_data(schema, lengths, 11), 12)
+    assert_unbiased(fitted, data, summed(fitted, data), most=0.03)
+
+
+@needs_torch
+@pytest.mark.parametrize("length", [1, 2])
+def test_draws_of_a_number_agree_with_the_integral(length: int) -> None:
+    schema = Schema((Variable.binary("a"), Variable.continuous("x"), Variable.binary("b")))
+    fitted = sharpened(fitted_on(SliceLstm(TINY_SLICES), schema), 3.0)
+    data = random_data(schema, [length], 8)
+    grid, values = np.linspace(-60, 60, 8001), np.array(data.values)
+    values[0, 1] = np.nan
+    whole = [np.where(np.isnan(values), number, values) for number in grid]
+    exact = np.exp(fitted.log_likelihood(sequences(whole, schema))).sum() * (grid[1] - grid[0])
+    assert_unbiased(fitted, data.with_values(values), exact, most=0.03)
+
+
+@needs_torch
+@both
+def test_what_is_observed_before_every_gap_needs_one_draw(baseline: Baseline) -> None:
+    fitted = replace(sharpened(fitted_on(baseline, MIXED)), num_draws=1)
+    data = random_data(MIXED, [1, 2], 3)
+    values = np.array(data.values)
+    values[[0, 2], 2:] = np.nan
+    gaps = data.with_values(values)
+    assert_allclose(np.exp(fitted.log_likelihood(gaps)), summed(fitted, gaps), rtol=1e-5)
+
+
+@needs_torch
+@both_and_numbers
+def test_nothing_observed_has_probability_one(baseline: Baseline, schema: Schema) -> None:
+    fitted = sharpened(fitted_on(baseline, schema))
+    data = with_gaps(random_data(schema, [1, 4, 2], 0), 0, share=1.0)
+    assert_array_equal(fitted.log_likelihood(data), np.zeros(3))
+    period = fitted.encoding.steps_per_slice
+    weights = _gaps.drawn_sums(
+        fitted.net, fitted.encoding.steps(data), period, num_draws=10, seed=0
+    )
+    assert_array_equal(weights, np.zeros(3))
+
+
+@needs_torch
+@both
+@either_schema
+def test_a_slice_without_gaps_weighs_as_much_drawn_as_read(
+    baseline: Baseline, schema: Schema
+) -> None:
+    fitted = sharpened(fitted_on(baseline, schema), 2.0)
+    steps = fitted.encoding.steps(random_data(schema, [4, 1, 2], 5))
+    drawn = _gaps.drawn_sums(
+        fitted.net, steps, fitted.encoding.steps_per_slice, num_draws=2, seed=0
+    )
+    assert_allclose(drawn, _training.step_sums(fitted.net, steps), rtol=1e-5)
+
+
+@needs_torch
+@both_and_numbers
+def test_complete_sequences_are_scored_without_draws_to_the_last_bit(
+    baseline: Baseline, schema: Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted = fitted_on(baseline, schema)
+    data = random_data(schema, [7, 1, 3, 7], 6)
+    whole = _training.step_sums(fitted.net, fitted.encoding.steps(data))
+    whole = whole + fitted.encoding.log_units.sum() * data.lengths
+    assert_array_equal(fitted.log_likelihood(data), whole)
+    monkeypatch.delattr(type(fitted.net), "drawn")
+    assert_array_equal(fitted.log_likelihood(data), whole)
+    # Slices behind the last that is observed sum to one: a forecast is not asked for.
+    longer = [np.pad(one, ((0, 2), (0, 0)), constant_values=np.nan) for one in data]
+    assert_allclose(fitted.log_likelihood(sequences(longer, schema)), whole, rtol=1e-12)
+
+
+@needs_torch
+@both
+def test_an_estimate_is_that_of_the_sequence_and_the_seed(
+    baseline: Baseline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted = sharpened(fitted_on(baseline, MIXED), 2.0)
+    plain = random_data(MIXED, [7, 2, 3, 7, 5], 6)
+    values = np.array(with_gaps(plain, 7).values)
+    values[7:9] = plain.values[7:9]
+    data = plain.with_values(values)
+    found = fitted.log_likelihood(data)
+    assert_array_equal(fitted.log_likelihood(data), found)
+    order = [3, 1, 4, 4, 0, 2]
+    assert_allclose(fitted.log_likelihood(data[order]), found[order], rtol=1e-6)
+    alone = [fitted.log_likelihood(data[[index]])[0] for index in range(len(data))]
+    assert_allclose(alone, found, rtol=1e-6)
+    assert_allclose(found[1], fitted.log_likelihood(plain)[1], rtol=1e-6)
+    other = replace(fitted, seed=fitted.seed + 1).log_likelihood(data)
+    assert_array_equal(other == found, [False, True, False, False, False])
+    monkeypatch.setattr(_gaps, "_ROWS", 5)
+    assert_allclose(fitted.log_likelihood(data), found, rtol=1e-6)
+
+
+@needs_torch
+def test_options_say_how_many_draws_and_the_fit_which() -> None:
+    for options, kind in ((TINY_BITS, BitLstm), (TINY_SLICES, SliceLstm)):
+        fitted = fitted_on(kind(replace(options, num_draws=7)), BITS)  # type: ignore[arg-type]
+        assert (fitted.num_draws, fitted.seed) == (7, 2)
+
+
+@needs_torch
+def test_density_of_what_is_observed_follows_the_unit() -> None:
+    data = random_data(NUMBERS, [4, 2, 3], 0)
+    larger = data.with_values(data.values * [1024, 1])
+    one, other = (SliceLstm(TINY_SLICES).fit(own, own, seed=0) for own in (data, larger))
+    gaps = with_gaps(data, 1)
+    observed = [int((~np.isnan(values[:, 0])).sum()) for values in gaps]
+    assert 0 < sum(observed) < len(gaps.values)
+    assert_allclose(
+        other.log_likelihood(gaps.with_values(gaps.values * [1024, 1])),
+        one.log_likelihood(gaps) - np.array(observed) * np.log(1024),
+        rtol=1e-5,
+    )
+
+
+@needs_torch
+def test_uniform_numbers_are_drawn_into_the_distribution() -> None:
+    grid = (torch.arange(100_000, dtype=torch.float64) + 0.5) / 100_000
+    logits = torch.tensor([0.3, -1.0, -torch.inf, 2.0], dtype=torch.float64)
+    drawn = Categories(4).draw(logits.expand(len(grid), 4), grid)
+    shares = torch.bincount(drawn.long(), minlength=4) / len(grid)
+    assert_allclose(shares, torch.softmax(logits, 0), atol=2e-5)
+    mixture, parameters = (
+        GaussianMixture(2),
+        torch.tensor([1.0, 0.0, -2.0, 3.0, 0.5, -1.0]).double(),
+    )
+    numbers = mixture.draw(parameters.expand(len(grid), 6), grid)
+    edges = torch.linspace(-12, 12, 4001, dtype=torch.float64)
+    densities = mixture.log_prob(parameters.expand(len(edges), 6), edges).exp()
+    below = torch.cumulative_trapezoid(densities, edges)
+    found = torch.searchsorted(numbers.sort().values, edges[1:]) / len(grid)
+    assert_allclose(found, below, atol=1e-4)
+    ends = torch.tensor([0.0, 1 - 2.0**-53], dtype=torch.float64)
+    assert mixture.draw(parameters.expand(2, 6), ends).isfinite().all()
 
 
 # How it is trained
@@ -418,7 +615,8 @@ def test_pytorch_is_left_as_it_was(baseline: Baseline) -> None:
     threads, state = torch.get_num_threads(), torch.get_rng_state()
     try:
         torch.set_num_threads(2)
-        fitted_on(baseline, BITS).log_likelihood(random_data(BITS, [2], 0))
+        data = random_data(BITS, [2, 3], 0)
+        fitted_on(baseline, BITS).log_likelihood(with_gaps(data, 1))
         assert torch.get_num_threads() == 2 and torch.equal(torch.get_rng_state(), state)
     finally:
         torch.set_num_threads(threads)
@@ -430,7 +628,7 @@ def test_training_windows_carry_the_state_but_not_its_gradient() -> None:
     train, code = random_data(BITS, [15, 15, 15], 0), BitCode(BITS)
     schedule = replace(BitLstmOptions(max_epochs=1), batch_size=3).schedule
     task = task_of(train, train, seed=0, time_limit=None)
-    fit_best(task, code, [lambda: spy], schedule, 1)
+    fit_best(task, code, [lambda: spy], schedule)
     windows, scored = spy.seen[:3], spy.seen[3:]
     assert [length for length, _ in windows] == [20, 20, 5] and len(scored) == 1
     assert windows[0][1] is None
@@ -445,7 +643,7 @@ def test_a_plain_gradient_sums_over_the_steps_of_a_window(update: Update, moved:
     data = Sequences.from_codes(np.zeros((40, 1)), [0, 20, 40], BITS.select(["x0"]))
     schedule = BitLstmOptions(update=update, max_epochs=1).schedule
     task = task_of(data, data, seed=0, time_limit=None)
-    fit_best(task, BitCode(data.schema), [lambda: spy], schedule, 1)
+    fit_best(task, BitCode(data.schema), [lambda: spy], schedule)
     assert float(spy.weight) == pytest.approx(-1 + moved, rel=1e-4)
 
 
@@ -483,7 +681,7 @@ def test_validation_chooses_among_the_sizes() -> None:
     spies = [Spy(-5.0), Spy(-2.0), Spy(-3.0)]
     schedule = BitLstmOptions(max_epochs=1).schedule
     makers = [lambda spy=spy: spy for spy in spies]
-    fitted = fit_best(task, BitCode(BITS), makers, schedule, 1)
+    fitted = fit_best(task, BitCode(BITS), makers, schedule)
     assert fitted.net is spies[1] and fitted.iterations == 3
     assert fitted.ending is Ending.FINISHED
 
@@ -514,7 +712,7 @@ def test_likelihoods_that_are_no_numbers_are_an_error() -> None:
     task = task_of(data, data, seed=0, time_limit=None)
     schedule = BitLstmOptions(max_epochs=3).schedule
     with pytest.raises(NumericalError, match="give a smaller `learning_rate`"):
-        fit_best(task, BitCode(BITS), [lambda: Spy(float("nan"))], schedule, 1)
+        fit_best(task, BitCode(BITS), [lambda: Spy(float("nan"))], schedule)
 
 
 def copies(num_sequences: int, seed: int) -> Sequences:

@@ -8,7 +8,8 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn.baselines.base import Ending, FittedBaseline, Task
-from dspn.baselines.lstm._encoding import Encoding, require_complete
+from dspn.baselines.lstm._encoding import Encoding
+from dspn.baselines.lstm._gaps import drawn_sums
 from dspn.baselines.lstm._net import StepNet
 from dspn.baselines.lstm._session import require_device, torch_seed, torch_threads
 from dspn.baselines.lstm._training import Trained, step_sums, train_net
@@ -24,22 +25,55 @@ from dspn.sequences.reading import sequences_of
 class FittedLstm(FittedBaseline):
     """P(sequence) as the product of the conditionals of a trained net, over its steps.
 
-    `iterations` are passes over the training sequences, of all nets that were tried.
+    `iterations` are passes over the training sequences, of all nets that were tried; `seed` and
+    `num_draws` are those of the draws for sequences with gaps.
     """
 
     net: StepNet
     encoding: Encoding
     schema: Schema
     num_threads: int
+    seed: int
+    num_draws: int
 
     def log_likelihood(self, data: Sequences) -> Floats:
-        """Log P(sequence) of each complete sequence, (N,)."""
+        """Log P(observed entries) of each sequence, (N,): exact without gaps, else estimated.
+
+        A net has no sum over what is missing, so that importance sampling takes its place: missing
+        entries are drawn one after the other from the net's own conditionals, the weight of a draw
+        is the product of the conditionals of the observed entries, and the mean weight of
+        `num_draws` draws is an unbiased estimate of P(observed entries). Its logarithm, which is
+        returned, is too low on average (Jensen's inequality), the more so the fewer the draws and
+        the more the weights differ. Slices behind the last observed entry are left out, as they
+        sum to one: a sequence that is complete up to there needs no draws.
+
+        The draws are those of `seed` and of the sequence itself: other sequences in `data` and
+        their order change an estimate by no more than rounding does, and equal sequences have
+        equal estimates. Time is that of `num_draws` passes over the sequence, step by step;
+        memory does not grow with `num_draws`.
+        """
         read = sequences_of(data, self.schema, "data")
-        require_complete(read, "data")
+        period = self.encoding.steps_per_slice
+        steps = self.encoding.steps(read).until_observed(period)
+        gaps = steps.have_gaps
+        found = np.empty(len(read))
         with torch_threads(self.num_threads):
-            found = step_sums(self.net, self.encoding.steps(read))
-        assert found is not None
-        return found + self.encoding.log_unit * read.lengths
+            exact = step_sums(self.net, steps.select(~gaps))
+            assert exact is not None
+            found[~gaps] = exact
+            found[gaps] = drawn_sums(
+                self.net, steps.select(gaps), period, num_draws=self.num_draws, seed=self.seed
+            )
+        return found + _log_units_of(read, self.encoding.log_units)
+
+
+def _log_units_of(data: Sequences, log_units: Floats) -> Floats:
+    """What the units of the observed entries add to the log density of each sequence."""
+    num_observed = np.zeros((len(data), log_units.size))
+    owner = np.repeat(np.arange(len(data)), data.lengths)
+    np.add.at(num_observed, owner, ~np.isnan(data.values))
+    is_complete = (num_observed == data.lengths[:, np.newaxis]).all(axis=1)
+    return np.where(is_complete, data.lengths * log_units.sum(), num_observed @ log_units)
 
 
 def fit_best(
@@ -47,8 +81,10 @@ def fit_best(
     encoding: Encoding,
     makers: Sequence[Callable[[], StepNet]],
     schedule: Schedule,
-    num_threads: int,
+    *,
+    num_threads: int = 1,
     device: str = "cpu",
+    num_draws: int = 100,
 ) -> FittedLstm:
     """The net with the best validation score; those that are left share the time that is left."""
     require_device(device)
@@ -79,6 +115,8 @@ def fit_best(
         encoding=encoding,
         schema=task.schema,
         num_threads=num_threads,
+        seed=task.seed,
+        num_draws=num_draws,
     )
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 # In standard deviations of the variable: a narrower Gaussian would learn single values by heart.
 _LEAST_DEVIATION: Final = 0.01
+_LEAST_LEVEL: Final = 2.0**-53
 
 
 class Output(ABC):
@@ -33,6 +34,10 @@ class Output(ABC):
     @abstractmethod
     def log_prob(self, parameters: Tensor, values: Tensor) -> Tensor:
         """Log P(value), or its log density; parameters along the last axis."""
+
+    @abstractmethod
+    def draw(self, parameters: Tensor, uniforms: Tensor) -> Tensor:
+        """A value from each distribution, by a number that is uniform on [0, 1)."""
 
 
 @final
@@ -61,6 +66,11 @@ class Categories(Output):
         logs = functional.log_softmax(parameters, dim=-1)
         return logs.gather(-1, values.long().unsqueeze(-1)).squeeze(-1)
 
+    def draw(self, parameters: Tensor, uniforms: Tensor) -> Tensor:
+        """The category whose share of [0, 1) holds the number."""
+        place, _, _ = _share(functional.softmax(parameters, dim=-1), uniforms)
+        return place.to(parameters.dtype)
+
 
 @final
 @dataclass(frozen=True)
@@ -85,8 +95,35 @@ class GaussianMixture(Output):
 
     def log_prob(self, parameters: Tensor, values: Tensor) -> Tensor:
         """Log density."""
-        logits, means, free = parameters.chunk(3, dim=-1)
-        deviations = functional.softplus(free) + _LEAST_DEVIATION
+        logits, means, deviations = _gaussians(parameters)
         distance = (values.unsqueeze(-1) - means) / deviations
         densities = -0.5 * (distance**2 + math.log(2 * math.pi)) - deviations.log()
         return torch.logsumexp(functional.log_softmax(logits, dim=-1) + densities, dim=-1)
+
+    def draw(self, parameters: Tensor, uniforms: Tensor) -> Tensor:
+        """A number from the Gaussian whose share of [0, 1) holds the uniform one.
+
+        Where in the share it lies is uniform again, and says which number.
+        """
+        logits, means, deviations = _gaussians(parameters)
+        place, start, size = _share(functional.softmax(logits, dim=-1), uniforms)
+        # Rounding may give the ends of the unit interval, whose quantiles are infinite.
+        level = ((uniforms - start) / size).clamp(_LEAST_LEVEL, 1 - _LEAST_LEVEL)
+        mean, deviation = (
+            part.gather(-1, place[..., None])[..., 0] for part in (means, deviations)
+        )
+        return mean + deviation * torch.special.ndtri(level)
+
+
+def _gaussians(parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits, means and deviations."""
+    logits, means, free = parameters.chunk(3, dim=-1)
+    return logits, means, functional.softplus(free) + _LEAST_DEVIATION
+
+
+def _share(probabilities: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Which share of [0, 1) holds the number, where that share starts, and its size."""
+    ends = probabilities.cumsum(dim=-1)
+    place = (ends[..., :-1] <= uniforms[..., None]).sum(dim=-1)
+    end, size = (part.gather(-1, place[..., None])[..., 0] for part in (ends, probabilities))
+    return place, end - size, size

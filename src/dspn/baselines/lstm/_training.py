@@ -86,7 +86,7 @@ def _train_pass(
     """One update for each window of each batch; False where time was up before the last."""
     net.train()
     for picked in batches(data.lengths, schedule.batch_size, rng):
-        values, counted = _padded(net, data, picked)
+        values, counted = padded(net, data, picked)
         state: State = None
         for start in range(0, values.shape[1], schedule.truncation):
             window = slice(start, start + schedule.truncation)
@@ -111,8 +111,8 @@ def _descend(
     optimiser.step()
 
 
-def _padded(net: StepNet, data: Steps, picked: Any) -> tuple[Tensor, Tensor]:
-    """Steps where the net is, and one for each step of a sequence, zero behind its end."""
+def padded(net: StepNet, data: Steps, picked: Any) -> tuple[Tensor, Tensor]:
+    """Steps, where the net is, and one for each step of a sequence, zero behind its end."""
     device = next(net.parameters()).device
     lengths = torch.from_numpy(data.lengths[picked])
     counted = (torch.arange(int(lengths.max())) < lengths[:, None]).float()
@@ -125,7 +125,7 @@ def step_sums(net: StepNet, data: Steps, clock: Clock | None = None) -> Floats |
     found = np.empty(data.lengths.size)
     with torch.no_grad():
         for picked in batches(data.lengths, _SCORED_SEQUENCES, None):
-            values, counted = _padded(net, data, picked)
+            values, counted = padded(net, data, picked)
             total = torch.zeros(picked.size, dtype=torch.float64, device=values.device)
             state: State = None
             for start in range(0, values.shape[1], _SCORED_STEPS):

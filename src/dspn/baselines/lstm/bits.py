@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Bools
+from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import require_type, whole_number
 from dspn.baselines.base import Baseline, FittedBaseline, Task, require_categorical
 from dspn.baselines.lstm._encoding import Encoding, Steps, require_complete_task
@@ -31,14 +31,19 @@ class BitCode(Encoding):
     schema: Schema
 
     @property
-    def log_unit(self) -> float:
+    def log_units(self) -> Floats:
         """Bits have no unit."""
-        return 0.0
+        return np.zeros(len(self.schema))
 
-    @cached_property
-    def num_bits(self) -> int:
+    @property
+    def steps_per_slice(self) -> int:
         """Number of bits of a slice."""
-        return sum(table.shape[1] for table, _ in self._tables)
+        return sum(map(len, self.largest))
+
+    @property
+    def largest(self) -> tuple[tuple[int, ...], ...]:
+        """The bits of the largest code of each variable."""
+        return tuple(tuple(map(int, table[-1])) for table, _ in self._tables)
 
     @cached_property
     def _tables(self) -> tuple[tuple[NDArray[np.float32], Bools], ...]:
@@ -46,11 +51,14 @@ class BitCode(Encoding):
 
     def steps(self, data: Sequences) -> Steps:
         """A row (bit, whether it was free) for each bit."""
-        codes = data.values.astype(np.int64)
+        missing = np.isnan(data.values)
+        codes: Ints = np.where(missing, 0, data.values).astype(np.int64)
         bits = [table[codes[:, column]] for column, (table, _) in enumerate(self._tables)]
         free = [flags[codes[:, column]] for column, (_, flags) in enumerate(self._tables)]
         both = np.stack([np.concatenate(bits, axis=1), np.concatenate(free, axis=1)], axis=-1)
-        return Steps(both.reshape(-1, 2).astype(np.float32), data.offsets * self.num_bits)
+        values = both.astype(np.float32)
+        values[np.repeat(missing, [len(code) for code in self.largest], axis=1)] = np.nan
+        return Steps(values.reshape(-1, 2), data.offsets * self.steps_per_slice)
 
 
 def _table(num_categories: int) -> tuple[NDArray[np.float32], Bools]:
@@ -68,7 +76,8 @@ def _table(num_categories: int) -> tuple[NDArray[np.float32], Bools]:
 class BitLstmOptions:
     """Size and training of the net; the paper states `truncation` and `learning_rate` alone.
 
-    Training ends after `patience` passes in a row without a better validation score.
+    Training ends after `patience` passes in a row without a better validation score. `num_draws` is
+    how often what is missing is drawn when a sequence with gaps is scored.
     """
 
     hidden_size: int = 64
@@ -80,10 +89,11 @@ class BitLstmOptions:
     patience: int = 10
     num_threads: int = 1
     device: str = "cpu"
+    num_draws: int = 100
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range."""
-        for name in ("hidden_size", "num_threads"):
+        for name in ("hidden_size", "num_threads", "num_draws"):
             whole_number(getattr(self, name), name, StructureError)
         require_type(self.device, str, "device", StructureError)
         _ = self.schedule
@@ -111,7 +121,8 @@ class BitLstm(Baseline[FittedBaseline]):
     The paper's net has one input, the current value, and one output, the probability of the next.
     A sequence of slices is read here as one string of bits, slice by slice and in a slice variable
     by variable (see `BitCode`), from a state of zeros and an input of one half, which is no bit.
-    Sequences have to be complete and categorical.
+    Sequences have to be categorical, and complete to learn from; where a sequence has gaps, its
+    likelihood is estimated by draws of what is missing.
     """
 
     def __init__(self, options: BitLstmOptions | None = None) -> None:
@@ -131,7 +142,7 @@ class BitLstm(Baseline[FittedBaseline]):
         require_complete_task(task)
         require_categorical(task.schema, "an LSTM with one sigmoid")
         code = BitCode(task.schema)
-        if not code.num_bits:
+        if not code.steps_per_slice:
             raise DataError(
                 "`train` must have a variable with two categories or more, but each has one; "
                 "there is nothing to learn."
@@ -141,5 +152,13 @@ class BitLstm(Baseline[FittedBaseline]):
         from dspn.baselines.lstm._fitting import fit_best
 
         options = self.options
-        makers = [lambda: BitNet(options.hidden_size)]
-        return fit_best(task, code, makers, options.schedule, options.num_threads, options.device)
+        makers = [lambda: BitNet(options.hidden_size, code.largest)]
+        return fit_best(
+            task,
+            code,
+            makers,
+            options.schedule,
+            num_threads=options.num_threads,
+            device=options.device,
+            num_draws=options.num_draws,
+        )

@@ -26,9 +26,14 @@ class SliceCode(Encoding):
     scales: Floats
 
     @property
-    def log_unit(self) -> float:
+    def log_units(self) -> Floats:
         """Log density in the units of the data, less that in standard deviations."""
-        return -float(np.log(self.scales).sum())
+        return -np.log(self.scales)
+
+    @property
+    def steps_per_slice(self) -> int:
+        """A slice is a step."""
+        return 1
 
     def steps(self, data: Sequences) -> Steps:
         """A row of codes and standardised numbers for each slice."""
@@ -80,7 +85,8 @@ class SliceLstmOptions:
 
     `num_components` is the number of Gaussians in the mixture of a continuous variable. After
     `patience` passes in a row without a better validation score training goes on from the best net
-    with a smaller learning rate, `reductions` times, and then ends.
+    with a smaller learning rate, `reductions` times, and then ends. `num_draws` is how often what
+    is missing is drawn when a sequence with gaps is scored.
     """
 
     sizes: tuple[SliceNetSize, ...] = DEFAULT_SIZES
@@ -95,6 +101,7 @@ class SliceLstmOptions:
     clip_norm: float = 1.0
     num_threads: int = 1
     device: str = "cpu"
+    num_draws: int = 100
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range, and no sizes."""
@@ -103,7 +110,7 @@ class SliceLstmOptions:
             raise StructureError("`sizes` must hold at least one SliceNetSize, but is empty.")
         for size in self.sizes:
             require_type(size, SliceNetSize, "sizes", StructureError)
-        for name in ("num_components", "num_threads"):
+        for name in ("num_components", "num_threads", "num_draws"):
             whole_number(getattr(self, name), name, StructureError)
         require_type(self.device, str, "device", StructureError)
         _ = self.schedule
@@ -130,7 +137,8 @@ class SliceLstm(Baseline[FittedBaseline]):
 
     An LSTM reads the slices before, and a masked net the variables before in the order of the
     schema. Categories have a softmax, continuous variables a mixture of Gaussians. Sequences have
-    to be complete.
+    to be complete to learn from; where one has gaps, its likelihood is estimated by draws of what
+    is missing.
     """
 
     def __init__(self, options: SliceLstmOptions | None = None) -> None:
@@ -161,8 +169,9 @@ class SliceLstm(Baseline[FittedBaseline]):
             slice_code(task.train),
             makers,
             options.schedule,
-            options.num_threads,
-            options.device,
+            num_threads=options.num_threads,
+            device=options.device,
+            num_draws=options.num_draws,
         )
 
 
