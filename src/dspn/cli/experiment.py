@@ -24,6 +24,7 @@ def experiment(
     table: Annotated[
         Table,
         typer.Argument(
+            metavar="TABLE",
             help="table1: data drawn from known processes. table2: likelihood on recorded data. "
             "table3: times. classes: accuracy on the official splits. all: the three tables and "
             "a report.",
