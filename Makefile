@@ -13,7 +13,7 @@ WARMED := .venv/.warm
 
 help:
 	@echo 'make venv    environment in .venv with the library and its tools; compiles the kernels once'
-	@echo 'make demo    a tour of the library in the terminal'
+	@echo 'make demo    learn from recordings with gaps, ask, and look: text here, a page and pictures in out/demo'
 	@echo 'make test    everything that must hold: lint, pytest, documentation'
 	@echo 'make lint    ruff, mypy, import-linter'
 	@echo 'make docs    documentation in docs/_build/html, warnings are errors'
@@ -77,6 +77,6 @@ bench: $(WARMED)
 	@$(BIN)/python -m benchmarks.run $(BENCH)
 
 clean:
-	rm -rf docs/_build build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf docs/_build docs/gallery docs/sg_execution_times.rst build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests docs -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f $(WARMED)

@@ -1,4 +1,10 @@
+import sys
+from pathlib import Path
+
 import dspn
+
+# Pictures of the gallery and equations are made by modules beside this one.
+sys.path.insert(0, str(Path(__file__).parent))
 
 project = "dspn"
 author = "The dspn authors"
@@ -6,10 +12,12 @@ copyright = "The dspn authors"
 version = release = dspn.__version__
 
 extensions = [
+    "mathml",
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build", "decisions/template.md"]
 
@@ -24,4 +32,23 @@ python_use_unqualified_type_names = True
 napoleon_numpy_docstring = False
 
 html_theme = "furo"
+html_math_renderer = "mathml"
 html_title = f"dspn {release}"
+
+# The examples are run when the pages are built; one that fails ends the build.
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": "/plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "image_scrapers": ("gallery_figures",),
+    "reset_modules": (),
+    "capture_repr": (),
+    "abort_on_example_error": True,
+    "backreferences_dir": None,
+    "download_all_examples": False,
+    "min_reported_time": 60,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "show_signature": False,
+}

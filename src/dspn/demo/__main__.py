@@ -1,4 +1,4 @@
-"""Runs the tour and writes to ./out."""
+"""Runs the demo and writes to ./out/demo."""
 
 import sys
 from pathlib import Path
@@ -9,18 +9,19 @@ from rich.console import Console
 from dspn.demo import tour
 from dspn.errors import ModelFileError
 
-_WIDEST: Final = 100
+_WIDEST: Final = 80
 _INTERRUPTED: Final = 130  # as shells have it
 
 
 def main() -> int:
-    """Runs the tour; the exit status is 1 where ./out cannot be written, 130 after Ctrl-C."""
+    """Runs the demo; the exit status is 1 where its files cannot be written, 130 after Ctrl-C."""
     console = Console(highlight=False)
     console.width = min(console.width, _WIDEST)
+    directory = Path("out", "demo")
     try:
-        tour(console, Path("out"))
+        tour(console, directory)
     except (OSError, ModelFileError) as error:
-        print(f"cannot write to ./out: {error}", file=sys.stderr)
+        print(f"cannot write to {directory}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED

@@ -1,83 +1,77 @@
-"""The pictures of the tour and the learned model."""
+"""What the demo leaves behind: a page, a picture, the model and tables."""
 
+import shutil
+import sys
 from pathlib import Path
 
-import numpy as np
-from matplotlib.figure import Figure
+import pyarrow as pa
+from pyarrow import csv
 from rich.console import Console
 from rich.markup import escape
 
-from dspn._arrays import Floats
-from dspn.demo._example import FAULT, Example
+from dspn.demo._house import Fault, House
+from dspn.demo._learning import Learned
+from dspn.demo._picture import recording_figure
 from dspn.demo._printing import heading, table
-from dspn.models import DSPN, Model, load
-from dspn.plotting import plot_filtered, plot_template
-from dspn.plotting.learning_curve import plot_learning_curve
+from dspn.plotting import plot_template
+from dspn.report import write_report
 from dspn.sequences import Sequences
 
-
-def _template_figure(model: Model) -> Figure:
-    figure = plot_template(model.network, top=True).get_figure(root=True)
-    assert isinstance(figure, Figure)
-    return figure
+_SHOWN = 8
+_TITLE = "A house with ten sensors"
 
 
-def _learning_figure(example: Example, estimator: DSPN) -> Figure:
-    """The whole of learning and, where there was a search, the search enlarged."""
-    score = float(example.true_model.log_likelihood(example.validation).mean())
-    history = estimator.history_
-    start = sum(report.stage == "growth" for report in history)
-    parts = [history] if start == len(history) else [history, history[start - 1 :]]
-    figure = Figure(figsize=(12.0, 4.4), dpi=100, layout="constrained")
-    panels = figure.subplots(1, len(parts), squeeze=False)[0]
-    for part, panel in zip(parts, panels, strict=True):
-        plot_learning_curve(part, panel, references={"true model": score})
-    return figure
+def _write_table(data: Sequences, path: Path) -> None:
+    made: pa.Table = data.to_table("pyarrow", sequence="recording", order="hour")
+    csv.write_csv(made, path)
 
 
-def _stream_figure(model: Model, stream: Sequences, surprise: Floats) -> Figure:
-    return plot_filtered(
-        stream.values,
-        model.schema,
-        surprise,
-        model.interface_posteriors(stream),
-        imputed=model.impute(stream).values,
-        anomaly=FAULT,
-    )
+def write_files(directory: Path, house: House, fault: Fault, found: Learned) -> dict[str, str]:
+    """Writes everything; returns what each file is, by name."""
+    model = found.model
+    shown = fault.recordings[fault.best_first[:_SHOWN]]
+    write_report(model, shown, directory / "report.html", title=_TITLE)
+    recording_figure(model, *fault.plain).savefig(directory / "recording.png")
+    drawn = plot_template(model).get_figure(root=True)
+    assert drawn is not None
+    drawn.savefig(directory / "template.png")
+    model.save(directory / "house.dspn")
+    _write_table(house.training, directory / "recordings.csv")
+    _write_table(fault.recordings, directory / "new.csv")
+    return {
+        "report.html": "all of this as a page: open it in a browser",
+        "recording.png": "gaps, forecast and surprise of one recording",
+        "template.png": "the network of a slice that was learned",
+        "house.dspn": "the model",
+        "recordings.csv": "what it was learned from",
+        "new.csv": "new recordings, each with the fault",
+    }
 
 
-def show_files(
-    console: Console,
-    directory: Path,
-    example: Example,
-    estimator: DSPN,
-    stream: Sequences,
-    surprise: Floats,
-) -> None:
-    """Writes the pictures and the model, and reads the model back."""
-    heading(console, "Pictures and the model")
-    model = estimator.model_
-    pictures = (
-        ("learned-template.png", "the learned template", _template_figure(model)),
-        ("learning-curve.png", "how it was learned", _learning_figure(example, estimator)),
-        (
-            "filtered-stream.png",
-            "the stream, its interface nodes and its surprises",
-            _stream_figure(model, stream, surprise),
-        ),
-    )
+def _command() -> str:
+    """How the command line is called from here."""
+    beside = Path(sys.executable).with_name("dspn")
+    if shutil.which("dspn"):
+        return "dspn"
+    if not beside.exists():
+        return "python -m dspn.cli"
+    here = Path.cwd()
+    return str(beside.relative_to(here) if beside.is_relative_to(here) else beside)
+
+
+def show_files(console: Console, directory: Path, files: dict[str, str]) -> None:
+    """Where everything is, and what to try next."""
+    heading(console, "In your hands")
     shown = table("file", "what it is", words=2)
-    for name, what, figure in pictures:
-        figure.savefig(directory / name)
+    for name, what in files.items():
         shown.add_row(escape(str(directory / name)), what)
-    path = directory / "learned.dspn"
-    model.save(path)
-    shown.add_row(escape(str(path)), "the learned model")
     console.print(shown)
-    console.print()
-    again = load(path).log_likelihood(example.new.seen)
-    same = np.array_equal(again, model.log_likelihood(example.new.seen))
-    console.print(
-        "Loaded back, the model gives "
-        + ("the same log-likelihoods, bit for bit." if same else "OTHER log-likelihoods.")
-    )
+    dspn, model, data = _command(), directory / "house.dspn", directory / "new.csv"
+    console.print("\nWhat to try next:\n")
+    for line in (
+        f"{dspn} inspect {model}",
+        f"{dspn} surprise {model} {data} -s recording -t hour",
+        f"{dspn} report {model} {data} -s recording -t hour -o mine.html",
+        f"{dspn} fit yours.csv -s COLUMN -o yours.dspn",
+    ):
+        console.print(f"  [cyan]{escape(line)}[/]", soft_wrap=True)

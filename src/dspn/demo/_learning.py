@@ -1,88 +1,96 @@
-"""The part of the tour in which a model is learned and compared with the true one."""
+"""The part of the demo in which models are learned and compared."""
 
 import sys
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, final
 
 import numpy as np
 from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from dspn._arrays import Floats
-from dspn.demo._example import Example
-from dspn.demo._printing import heading, table
+from dspn.demo._house import House
+from dspn.demo._printing import bar, heading, table
 from dspn.learning.learner import Ending
-from dspn.models import DSPN, Model
-from dspn.sequences import Sequences
+from dspn.models import DSPN, HMM, Model
+from dspn.structure.validity import network_scopes
 
-_LEARNER_SEED: Final = 0
+_EFFORT: Final = 1.5
+_STATES: Final = (4, 8, 16, 32, 64)
+_LONGEST_BAR: Final = 24
 
 
-def _fitted(example: Example, *, search: bool, verbose: bool = False) -> DSPN:
-    """An estimator after learning, whose work was counted and not timed."""
-    options = None if search else False
-    estimator = DSPN(
-        learner="paper", search=options, random_state=_LEARNER_SEED, verbose=int(verbose)
+@final
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What was learned from the recordings: a DSPN, and two models to compare it with."""
+
+    dspn: DSPN
+    hmm: HMM
+    independent: Model
+
+    @property
+    def model(self) -> Model:
+        """The model that is asked."""
+        return self.dspn.model_
+
+
+def learned(console: Console, house: House) -> Learned:
+    """Learns from the recordings as they were seen; a terminal shows a bar, on standard error."""
+    heading(
+        console, "Learn", f"model = dspn.DSPN(effort={_EFFORT}, random_state=0).fit(recordings)"
     )
-    return estimator.fit(example.training, validation=example.validation)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    watched = Console(file=sys.stderr)
+    with Progress(*columns, console=watched, transient=True, disable=not watched.is_terminal) as on:
+        task = on.add_task("trying models, keeping what pays", total=None)
+        network = DSPN(effort=_EFFORT, n_jobs=2, random_state=0).fit(house.training)
+        on.update(task, description="a hidden Markov model, to compare")
+        hmm = HMM(_STATES, random_state=0).fit(house.training)
+        independent = HMM(1, random_state=0).fit(house.training).model_
+    if network.ending_ == Ending.INTERRUPTED:
+        console.print("Interrupted: what follows is about the best model so far.\n")
+    return Learned(network, hmm, independent)
 
 
-def learned(console: Console, example: Example) -> DSPN:
-    """Learns from the partly hidden sequences, and says what came of it.
-
-    A terminal shows the progress, on the error stream: how long it takes differs between runs.
-    """
-    heading(console, "Learning")
-    console.print(
-        f"A DSPN is learned from {len(example.training)} of the sequences, as they were seen. "
-        "Growth adds interface nodes to the initial template; then a search replaces product "
-        f"nodes. The {len(example.validation)} other sequences choose: a change stays where it "
-        "makes them clearly more probable.\n"
-    )
-    watched = sys.stderr.isatty()
-    estimator = _fitted(example, search=True, verbose=watched)
-    if watched:
-        print(file=sys.stderr, flush=True)
-    if estimator.ending_ == Ending.INTERRUPTED:
-        console.print("Interrupted: what follows is about the best model so far.")
-    template = estimator.network_.template
-    console.print(
-        f"Growth tried {len(estimator.growth_)} numbers of interface nodes. The search tried "
-        f"{estimator.tried_} neighbours and kept {estimator.accepted_}. Learned: "
-        f"{template.num_interfaces} interface nodes, {len(template.nodes)} nodes, "
-        f"{template.num_edges} edges."
-    )
-    return estimator
+def _per_hour(model: Model, house: House) -> float:
+    seen = house.new.seen
+    return float(model.log_likelihood(seen).sum()) / seen.total_slices
 
 
-def independent(data: Sequences, shares: Floats) -> Floats:
-    """Log-likelihood of each sequence if every entry were drawn by itself."""
-    by_entry = np.where(data.values == 1, np.log(shares), np.log1p(-shares))
-    observed = np.where(np.isnan(data.values), 0.0, by_entry).sum(axis=1)
-    sums: Floats = np.add.reduceat(observed, data.offsets[:-1])
-    return sums
-
-
-def show_gaps(console: Console, example: Example, model: Model) -> None:
-    """How near each model comes to the true one on sequences that none has seen."""
-    growth = _fitted(example, search=False)
-    new = example.new.truth
-    truth = example.true_model.log_likelihood(new)
-    rows = (
-        ("true model", example.true_model.network.template.num_edges, truth),
-        ("learned DSPN", model.network.template.num_edges, model.log_likelihood(new)),
-        ("initial template", growth.network_.template.num_edges, growth.score_samples(new)),
-        ("independent", 0, independent(new, example.shares)),
-    )
-    widest = float((truth - rows[-1][2]).mean())
-    console.print(
-        f"\nMean log-likelihood of the {len(new)} new sequences in nats per sequence, and the gap "
-        "to the true model with its standard error. The initial template is what growth alone "
-        "came to. The last row knows how often each sensor is 1 and nothing else.\n"
-    )
-    shown = table("model", "edges", "log-likelihood", "gap", "standard error", "gap closed")
-    for name, num_edges, values in rows:
-        lost = truth - values
-        error = lost.std(ddof=1) / np.sqrt(len(lost))
-        figures = (f"{values.mean():.2f}", f"{lost.mean():.2f}", f"{error:.2f}")
-        edges = f"{num_edges:,}" if num_edges else ""
-        shown.add_row(name, edges, *figures, f"{1 - lost.mean() / widest:.1%}")
+def show_scores(console: Console, house: House, found: Learned) -> None:
+    """How near each model comes to the true one on recordings that none has seen."""
+    scores = {
+        "true model": _per_hour(house.model, house),
+        "DSPN": _per_hour(found.model, house),
+        f"HMM, {found.hmm.n_states_} states": _per_hour(found.hmm.model_, house),
+        "independent": _per_hour(found.independent, house),
+    }
+    worst, best = scores["independent"], scores["true model"]
+    shown = table(f"{len(house.new.seen)} new recordings", "nats an hour", "of the way")
+    shown.add_column("", justify="left", no_wrap=True)
+    for name, score in scores.items():
+        share = (score - worst) / (best - worst)
+        style = "bold green" if name == "DSPN" else None
+        shown.add_row(
+            name, f"{score:.2f}", f"{share:.0%}", bar(console, _LONGEST_BAR * share), style=style
+        )
     console.print(shown)
+
+
+def blocks(model: Model) -> list[list[str]]:
+    """Sensors that share interface nodes, in the component of the largest weight."""
+    network = model.components[int(np.argmax(model.weights))]
+    template = network.template
+    scopes = network_scopes(template.nodes, template.order, [0] * network.num_interfaces)
+    found = [scopes[template.outputs[group[0]]] for group in network.groups]
+    return [
+        [name for number, name in enumerate(model.schema.names) if scope >> number & 1]
+        for scope in found
+    ]
+
+
+def show_blocks(console: Console, model: Model) -> None:
+    """Which sensors the learner has put together."""
+    found = blocks(model)
+    console.print("\nNobody said which sensors belong together. It chose these blocks:\n")
+    console.print("  " + "  |  ".join(", ".join(block) for block in found), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Questions about new sequences, answered by the learned model and by the true one."""
+"""Three questions about new recordings: a gap, the hours to come, and a fault."""
 
 from typing import Final
 
@@ -6,135 +6,199 @@ import numpy as np
 from rich.console import Console
 
 from dspn._arrays import Bools, Floats
-from dspn.demo._example import Example, Hidden
-from dspn.demo._learning import independent
-from dspn.demo._printing import heading, table
+from dspn.demo._house import AHEAD, AROUND, SCHEMA, WARM, Fault, House
+from dspn.demo._learning import Learned
+from dspn.demo._printing import bar, entry, heading, table
+from dspn.inference import Marginals
 from dspn.models import Model
-from dspn.sequences import Sequences
+from dspn.sequences import Kind, Sequences
 
-_STEPS: Final = 10
-_SHOWN_STEPS: Final = (1, 2, 5, 10)
+_BAND: Final = (0.1, 0.9)
+_SKY, _CELSIUS, _WIND = (SCHEMA.index(name) for name in ("sky", "celsius", "wind"))
+_SKIES: Final = SCHEMA[_SKY].categories
+_FEWEST_ROWS, _MOST_ROWS = 6, 8
+_NATS_A_CHARACTER: Final = 0.8
 
 
-def _percentages(*shares: float) -> list[str]:
-    return [f"{share:.1%}" for share in shares]
+def _held(marginals: Marginals, truth: Floats) -> Bools:
+    """Whether the band of each continuous entry holds the truth."""
+    parts = []
+    for variable in (v for v in SCHEMA if v.kind is Kind.CONTINUOUS):
+        found = marginals[variable.name]
+        assert found.quantiles is not None
+        values = truth[found.slices, SCHEMA.index(variable.name)]
+        parts.append((found.quantiles[:, 0] <= values) & (values <= found.quantiles[:, -1]))
+    return np.concatenate(parts)
 
 
-def show_likelihoods(console: Console, example: Example, model: Model) -> None:
-    """Of the first sequences and of all: whole, as they were seen, and by other models."""
-    heading(console, "How probable is what was seen?")
-    new = example.new
+def _turning_gap(data: Sequences) -> tuple[int, int, int]:
+    """A gap of the thermometer in which the wind turns most, with sky and wind seen throughout.
+
+    Returns the recording, the first hour of the gap and the hour after its last.
+    """
+    best, most = (0, 0, 0), -np.inf
+    for number, values in enumerate(data):
+        gone = np.isnan(values[:, _CELSIUS])
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], gone, [False]]).astype(int)))
+        for first, last in edges.reshape(-1, 2).tolist():
+            around = values[first:last, [_SKY, _WIND]]
+            if _FEWEST_ROWS <= last - first <= _MOST_ROWS and np.isfinite(around).all():
+                turn = abs(around[:3, 1].mean() - around[-3:, 1].mean())
+                if turn > most:
+                    best, most = (number, first, last), turn
+    return best
+
+
+def _errors(models: dict[str, Model], house: House) -> dict[str, float]:
+    """Root of the mean squared error of lost continuous entries, in standard deviations."""
+    new = house.new
+    numbers = np.array([variable.kind is Kind.CONTINUOUS for variable in SCHEMA])
+    scale = np.nanstd(house.training.values, axis=0)
+    found = {}
+    for name, model in models.items():
+        off = ((model.impute(new.seen).values - new.truth.values) / scale)[:, numbers]
+        found[name] = float(np.sqrt((off[new.lost[:, numbers]] ** 2).mean()))
+    return found
+
+
+def show_gap(console: Console, house: House, found: Learned) -> None:
+    """A dead thermometer, hour by hour, and all gaps together."""
+    new, model = house.new, found.model
+    number, first, last = _turning_gap(new.seen)
+    heading(console, "A gap", "model.marginals(recording, quantiles=(0.1, 0.9))")
     console.print(
-        f"The {len(new.seen)} new sequences with {new.hidden.mean():.0%} of their entries hidden. "
-        "Log-likelihoods in nats, exact with any entries missing: the learned model's of all "
-        "entries and of those seen; then of those seen, the true model's and that of independent "
-        "entries.\n"
+        f"The thermometer was dead for {last - first} hours in which the weather turned. What did "
+        "it miss? The band has probability 0.8, computed exactly from all that the ten sensors "
+        "showed before, meanwhile and after.\n"
     )
-    values = (
-        model.log_likelihood(new.truth),
-        model.log_likelihood(new.seen),
-        example.true_model.log_likelihood(new.seen),
-        independent(new.seen, example.shares),
-    )
-    missing = np.add.reduceat(new.hidden.sum(axis=1), new.seen.offsets[:-1])
-    shown = table(
-        "sequence", "slices", "hidden", "all entries", "seen", "true model", "independent"
-    )
-    for number in range(5):
-        figures = (f"{column[number]:.1f}" for column in values)
-        shown.add_row(str(number), str(new.seen.lengths[number]), str(missing[number]), *figures)
-    shown.add_section()
-    totals = (f"{column.sum():,.1f}" for column in values)
-    shown.add_row(
-        f"all {len(missing)}", f"{new.seen.total_slices:,}", f"{missing.sum():,}", *totals
-    )
+    one = new.seen[number : number + 1]
+    told = model.marginals(one, quantiles=_BAND)["celsius"]
+    assert told.quantiles is not None and told.mean is not None
+    place = {int(hour): row for row, hour in enumerate(told.slices)}
+    shown = table("hour", "sky", "wind", "celsius", "band", "truth", words=2)
+    for hour in range(first, last):
+        values, row = one.values[hour], place[hour]
+        low, high = told.quantiles[row]
+        shown.add_row(
+            str(hour),
+            entry(values[_SKY], _SKIES),
+            entry(values[_WIND], digits=0),
+            f"{told.mean[row]:.1f}",
+            f"{low:.1f} to {high:.1f}",
+            f"{new.truth[number][hour, _CELSIUS]:.1f}",
+        )
     console.print(shown)
+    _show_gaps(console, house, found)
 
 
-def show_imputation(console: Console, example: Example, model: Model) -> None:
-    """How often a hidden entry is found, sensor by sensor."""
-    heading(console, "What was hidden?")
-    console.print(
-        "Every hidden entry is given the value that is most probable given all that was seen "
-        "of its sequence, before and after. Share of hidden entries that are right:\n"
+def _show_gaps(console: Console, house: House, found: Learned) -> None:
+    model, new = found.model, house.new
+    held = _held(model.marginals(new.seen, quantiles=_BAND), new.truth.values)
+    errors = _errors(
+        {"DSPN": model, "HMM": found.hmm.model_, "mean": found.independent, "true": house.model},
+        house,
     )
-    new = example.new
-    filled = model.impute(new.seen)
-    truly = example.true_model.impute(new.seen)
-    guesses = (np.round(example.shares), filled.values, truly.values)
-    right = [guess == new.truth.values for guess in guesses]
-    shown = table("sensor", "hidden", "most frequent value", "learned", "true model")
-    for number, name in enumerate(new.truth.schema.names):
-        at = new.hidden[:, number]
-        shares = (float(found[at, number].mean()) for found in right)
-        shown.add_row(name, f"{at.sum():,}", *_percentages(*shares))
-    shown.add_section()
-    shares = (float(found[new.hidden].mean()) for found in right)
-    shown.add_row("all", f"{new.hidden.sum():,}", *_percentages(*shares))
+    console.print(
+        f"\nOf {held.size:,} numbers that were lost, the bands hold {held.mean():.1%}. Error of "
+        f"what is filled in, in standard deviations: mean of the sensor {errors['mean']:.2f}, "
+        f"HMM {errors['HMM']:.2f}, DSPN {errors['DSPN']:.2f}, true model {errors['true']:.2f}."
+    )
+
+
+def show_forecast(console: Console, house: House, model: Model) -> None:
+    """The hours after a recording that ends in rain."""
+    past, truth = house.new.seen.slices(None, -AHEAD), house.new.truth
+    last = np.array([values[-4:, _SKY] for values in past])
+    number = int(np.flatnonzero((last == 2).all(axis=1))[0])
+    heading(console, "A forecast", f"model.forecast(recording, steps={AHEAD})")
+    share = float((house.training.values[:, _SKY] == 2).sum()) / float(
+        np.isfinite(house.training.values[:, _SKY]).sum()
+    )
+    console.print(
+        f"It has been raining. When will that end? On average it rains in {share:.0%} of hours.\n"
+    )
+    ahead = model.forecast(past[number : number + 1], AHEAD, quantiles=_BAND).marginals
+    rain, celsius = ahead["sky"].probabilities, ahead["celsius"].quantiles
+    assert rain is not None and celsius is not None
+    shown = table("hours ahead", "P(rain)", "", "celsius", "truth", words=1)
+    shown.columns[2].justify = "left"
+    for step in (1, 2, 3, 6, AHEAD):
+        chance = float(rain[step - 1, 2])
+        low, high = celsius[step - 1]
+        came = truth[number][len(past[number]) + step - 1]
+        shown.add_row(
+            str(step),
+            f"{chance:.0%}",
+            bar(console, 20 * chance),
+            f"{low:.0f} to {high:.0f}",
+            f"{_SKIES[int(came[_SKY])]}, {came[_CELSIUS]:.0f}",
+        )
     console.print(shown)
-    _show_strip(console, new, filled, sensor=1, sequence=0, slices=60)
+    _show_forecasts(console, model, past, truth.slices(-AHEAD, None))
 
 
-def _show_strip(
-    console: Console, new: Hidden, filled: Sequences, *, sensor: int, sequence: int, slices: int
-) -> None:
-    """One sensor of one sequence, a character for each slice."""
-    truth, imputed = (
-        data[sequence][:slices, sensor].astype(int).tolist() for data in (new.truth, filled)
-    )
-    hidden = np.isnan(new.seen[sequence][:slices, sensor])
-    wrong = np.not_equal(truth, imputed)
-    seen = "".join("." if gone else str(value) for value, gone in zip(truth, hidden, strict=True))
-    shown = "".join(
-        f"[{'red' if miss else 'green'}]{value}[/]" if gone else str(value)
-        for value, gone, miss in zip(imputed, hidden, wrong, strict=True)
-    )
-    marks = "".join("x" if miss else " " for miss in wrong)
+def _show_forecasts(console: Console, model: Model, past: Sequences, came: Sequences) -> None:
+    """How often the bands of all forecasts held what came."""
+    ahead = model.forecast(past, AHEAD, quantiles=_BAND).marginals
+    parts = []
+    for number, variable in enumerate(SCHEMA):
+        quantiles = ahead[variable.name].quantiles
+        if variable.kind is Kind.CONTINUOUS and quantiles is not None:
+            values = came.values[:, number]
+            parts.append((quantiles[:, 0] <= values) & (values <= quantiles[:, -1]))
+    held = np.concatenate(parts)
     console.print(
-        f"\n{new.truth.schema.names[sensor]} in the first {len(truth)} slices of sequence "
-        f"{sequence}; of {hidden.sum()} hidden entries the learned model has {wrong.sum()} wrong:"
+        f"\nOver the last {AHEAD} hours of all {len(past)} recordings, bands of 80 % hold "
+        f"{held.mean():.1%} of {held.size:,} numbers."
     )
-    for label, line in (("seen", seen), ("imputed", shown), ("truth", "".join(map(str, truth)))):
-        console.print(f"  {label:8} {line}", soft_wrap=True)
-    if wrong.any():
-        console.print(f"  {'wrong':8} {marks}", soft_wrap=True)
 
 
-def _chances(model: Model, past: list[Floats], steps: int) -> Floats:
-    """P(sensor is 1) at each step after each past, (pasts, steps, sensors)."""
-    marginals = model.forecast(past, steps).marginals
-    # Entries run over sequences, and over steps within each.
-    columns = [marginals[name].probabilities for name in model.schema.names]
-    is_one = np.stack([column[:, 1] for column in columns if column is not None], axis=-1)
-    return is_one.reshape(len(past), steps, -1)
-
-
-def show_forecast(console: Console, example: Example, model: Model) -> None:
-    """The last slices of every sequence, forecast from what was seen before them."""
-    heading(console, "What comes next?")
-    number = 0
+def show_surprise(console: Console, house: House, fault: Fault, model: Model) -> None:
+    """A reading that is ordinary by itself and does not fit."""
+    one, at = fault.plain
+    heading(console, "A surprise", "model.surprise(recording)")
+    warmer = float(np.nanmean(house.training.values[:, _CELSIUS] > WARM))
+    assert one.ids is not None
     console.print(
-        f"The last {_STEPS} slices of every sequence are held back and forecast from the entries "
-        f"seen before them. Sequence {number}: the learned model's probability that a sensor is 1, "
-        "and in brackets what it was:\n"
+        f"In a storm of recording {one.ids[0]} the thermometer shows {WARM:.0f} °C for an hour, "
+        f"which is not rare: {warmer:.0%} of hours are warmer. But it does not fit. Surprise is "
+        "-log P(reading | all other readings), in nats:\n"
     )
-    past = [sequence[:-_STEPS] for sequence in example.new.seen]
-    future = np.stack([sequence[-_STEPS:] for sequence in example.new.truth])
-    is_one = _chances(model, past, _STEPS)
-    shown = table("steps ahead", *model.schema.names)
-    for step in range(4):
-        row = zip(is_one[number, step], future[number, step], strict=True)
-        shown.add_row(str(step + 1), *(f"{chance:.2f} ({value:.0f})" for chance, value in row))
+    surprise = model.surprise(one).variables[:, _CELSIUS]
+    shown = table("hour", "sky", "wind", "celsius", "surprise", "", words=2)
+    shown.columns[-1].justify = "left"
+    for hour in range(max(at - AROUND, 0), min(at + AROUND + 1, len(surprise))):
+        values, nats = one.values[hour], float(surprise[hour])
+        shown.add_row(
+            str(hour),
+            entry(values[_SKY], _SKIES),
+            entry(values[_WIND], digits=0),
+            entry(values[_CELSIUS]),
+            entry(nats),
+            "" if np.isnan(nats) else bar(console, nats / _NATS_A_CHARACTER),
+            style="bold red" if hour == at else None,
+        )
     console.print(shown)
-    console.print()
-    truly = _chances(example.true_model, past, _STEPS)
-    right: dict[str, Bools] = {
-        "most frequent value": np.round(example.shares) == future,
-        "learned": (is_one > 0.5) == future,
-        "true model": (truly > 0.5) == future,
+    _show_detection(console, house, fault, model)
+
+
+def _share_found(scores: Floats, fault: Fault) -> float:
+    """In what share of the recordings no reading of the thermometer scores more than the fault."""
+    by_hour = np.nan_to_num(scores.reshape(len(fault.hours), -1), nan=-np.inf)
+    return float((by_hour.argmax(axis=1) == fault.hours).mean())
+
+
+def _show_detection(console: Console, house: House, fault: Fault, model: Model) -> None:
+    values = fault.recordings.values[:, _CELSIUS]
+    centre = np.nanmean(house.training.values[:, _CELSIUS])
+    ways = {
+        "learned": model.surprise(fault.recordings).variables[:, _CELSIUS],
+        "true": house.model.surprise(fault.recordings).variables[:, _CELSIUS],
+        "distance": np.abs(values - centre),
     }
-    shown = table("right over all sequences", *(f"{steps} ahead" for steps in _SHOWN_STEPS))
-    for label, hits in right.items():
-        shares = (float(hits[:, steps - 1].mean()) for steps in _SHOWN_STEPS)
-        shown.add_row(label, *_percentages(*shares))
-    console.print(shown)
+    first = {name: _share_found(scores, fault) for name, scores in ways.items()}
+    console.print(
+        f"\nThe same fault in {len(fault.hours)} recordings is the most surprising reading of its "
+        f"thermometer in {first['learned']:.0%} of them (true model {first['true']:.0%}; distance "
+        f"from the mean {first['distance']:.0%})."
+    )
