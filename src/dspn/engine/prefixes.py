@@ -28,7 +28,9 @@ from dspn.structure.nodes import Input, Product, Sum
 _MOST_TERMS: Final = 4096
 _NO_STORE: Final = np.empty((0, 0, 0))
 
-_Term = tuple[float, dict[int, Floats]]
+# A linear form has a number for some inputs; of the many inputs of a large network a term names few.
+_Form = dict[int, float]
+_Term = tuple[float, dict[int, _Form]]
 
 
 def reads_one_group_each(program: Program) -> bool:
@@ -48,15 +50,25 @@ class TopTerms:
 
 def _merged(terms: list[_Term]) -> list[_Term]:
     """Adds up terms that are linear forms of one and the same group."""
-    single: dict[int, Floats] = {}
+    single: dict[int, _Form] = {}
     rest: list[_Term] = []
     for coefficient, forms in terms:
         if len(forms) == 1:
             ((group, form),) = forms.items()
-            single[group] = single.get(group, 0.0) + coefficient * form
+            total = single.setdefault(group, {})
+            for row, number in form.items():
+                total[row] = total.get(row, 0.0) + coefficient * number
         else:
             rest.append((coefficient, forms))
     return [(1.0, {group: form}) for group, form in single.items()] + rest
+
+
+def _dense(forms: dict[int, _Form], size: int) -> Floats:
+    """The forms of a term, one for each group, side by side."""
+    found = np.zeros(size)
+    for form in forms.values():
+        found[list(form)] = list(form.values())
+    return found
 
 
 def top_terms(program: Program) -> TopTerms:
@@ -69,9 +81,7 @@ def top_terms(program: Program) -> TopTerms:
         node = top.nodes[index]
         if isinstance(node, Input):
             row = row_of[node.position]
-            terms[index] = [
-                (1.0, {int(program.input_group[row]): np.eye(program.num_interfaces)[row]})
-            ]
+            terms[index] = [(1.0, {int(program.input_group[row]): {row: 1.0}})]
         elif isinstance(node, Sum):
             start = top.edge_offsets[index]
             terms[index] = _merged(
@@ -99,7 +109,7 @@ def top_terms(program: Program) -> TopTerms:
     found = [term for term in terms[top.root] if term[0] > 0]
     return TopTerms(
         np.array([coefficient for coefficient, _ in found]),
-        np.stack([np.sum(list(forms.values()), axis=0) for _, forms in found]),
+        np.stack([_dense(forms, program.num_interfaces) for _, forms in found]),
     )
 
 
