@@ -28,7 +28,7 @@ from dspn.structure.nodes import Input, Product, Sum
 _MOST_TERMS: Final = 4096
 _NO_STORE: Final = np.empty((0, 0, 0))
 
-# A linear form has a number for some inputs; of the many inputs of a large network a term names few.
+# A linear form by its inputs: of the many inputs of a large network a term may name few.
 _Form = dict[int, float]
 _Term = tuple[float, dict[int, _Form]]
 
