@@ -122,7 +122,10 @@ def block(
     _frame(ax, box, _style.tint(colour, 0.22), *rim)
     middle, tall = 0.5 * (left + right), upper - bottom
     size = scale * _style.NODE_SIZE
-    write(ax, middle, bottom + (0.66 if small else 0.5) * tall, words, size=size)
+    # What is too wide for one line is broken behind a comma.
+    pieces = [f"{piece}," for piece in words.split(", ")]
+    lines = _style.broken([*pieces[:-1], pieces[-1][:-1]], size, right - left - 4.0)
+    write(ax, middle, bottom + (0.66 if small else 0.5) * tall, lines, size=size)
     if small:
         size = scale * _style.SMALL_SIZE
         write(ax, middle, bottom + 0.27 * tall, small, size=size, colour=_style.MUTED)
@@ -240,7 +243,9 @@ class _Column:
         write(self.ax, left + margin, y, words, size=size, colour=ink, ha="left")
         write(self.ax, right - margin, y, f"{count:,}", size=size, colour=ink, ha="right")
         if single:
-            bar = Rectangle((left + start, y - 3.0), 0.28 * (right - left) * share, 6.0)
+            number = _style.text_width(f"{count:,}", size)
+            room = min(0.28 * (right - left), right - left - start - margin - number - 3.0)
+            bar = Rectangle((left + start, y - 3.0), max(0.0, room) * share, 6.0)
             bar.set(facecolor=_style.tint(self.colour, 0.55), edgecolor="none", zorder=4)
             self.ax.add_patch(bar)
 
