@@ -1,6 +1,7 @@
 """Compiles every kernel into Numba's cache: `python -m dspn.engine.warm`."""
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -60,8 +61,11 @@ def _run(program: Program, data: Sequences) -> None:
     expected_flows(program, data)
 
 
-def warm() -> float:
-    """Runs every pass once on tiny models; returns the seconds that took."""
+def warm(report: Callable[[str], None] = lambda _: None) -> float:
+    """Runs every pass once on tiny models; returns the seconds that took.
+
+    `report` is told what was compiled.
+    """
     begin = time.perf_counter()
     binary = Schema((Variable.binary("a"), Variable.binary("b")))
     mixed = Schema((Variable.binary("a"), Variable.continuous("b")))
@@ -70,18 +74,21 @@ def warm() -> float:
     turn = np.repeat([[0.0, 0.0], [1.0, 1.0]], [400, 400], axis=0)
     turning = Sequences.from_codes(turn, [0, 800], binary)
     floats = Sequences.from_codes(rng.integers(0, 2, (12, 2)).astype(float), [0, 4, 12], mixed)
-    for network, data in (
-        (_branching(binary), short),
-        (_reversing(binary), turning),
-        (grouped_network(mixed, [[0], [1]], 2, rng=rng, root=Root.LAST), floats),
+    for name, network, data in (
+        ("any template", _branching(binary), short),
+        ("chains and logarithms", _reversing(binary), turning),
+        ("numbers", grouped_network(mixed, [[0], [1]], 2, rng=rng, root=Root.LAST), floats),
     ):
         _run(compile_program(network), data)
+        report(name)
     ring = compile_program(_ring(binary))
     likelihood(ring, short)
     expected_flows(ring, short)
     best_choices(ring, short)
+    report("sparse chains")
     return time.perf_counter() - begin
 
 
 if __name__ == "__main__":
-    print(f"kernels compiled and cached in {warm():.1f} s")
+    seconds = warm(lambda name: print(f"  for {name}: done", flush=True))
+    print(f"kernels compiled and cached in {seconds:.1f} s")

@@ -64,7 +64,7 @@ def read_items(items: list[Any], name: str) -> tuple[NDArray[np.float64], Readin
         odd = next(item for item in items if types[type(item)] == "other")
         raise DataError(
             f"variable {name!r} must hold numbers, booleans or strings, found {odd!r} of type "
-            f"{type(odd).__name__}."
+            f"{type(odd).__name__}; a column of times is the `order` of `Sequences.from_table`."
         )
     if families <= {"number"}:
         return _numbers(items, types, name), Reading()
