@@ -18,7 +18,7 @@ def announce_compilation() -> None:
     """Prints one line when the first evaluation of this process has to compile its kernels."""
     if not kernels_are_cached():
         print(
-            "dspn: compiling kernels for this machine; this happens once and takes a minute or two.",
+            "dspn: compiling kernels for this machine, once; this takes a minute or two.",
             file=sys.stderr,
             flush=True,
         )
