@@ -7,6 +7,7 @@ from typing import Any, final
 
 import numpy as np
 from rich.console import Console
+from rich.progress import Progress
 
 from dspn.baselines import Ending
 from dspn.errors import DspnError
@@ -81,24 +82,38 @@ def run_cells(
         if not CONTENDERS[name].is_available:
             console.print(f"{CONTENDERS[name].title}: left out, as PyTorch is not installed")
     left = [cell for cell in missing if CONTENDERS[cell.model].is_available]
-    for number, cell in enumerate(left, 1):
-        if results.find(cell.key) is not None:  # by another run meanwhile
-            continue
-        contender = CONTENDERS[cell.model]
-        before = os.times()
-        try:
-            data = load(cell.data, cell.fold)
-            entry = tested(contender, data, setting(cell.data), timed=cell.fold == 0)
-        except DspnError as error:
-            entry = {"reason": str(error)}
-        after = os.times()
-        entry["cpu_seconds"] = sum(after[:4]) - sum(before[:4])
-        results.add(cell.key, entry)
-        console.print(f"{number} of {len(left)}: {_said(cell, contender, entry)}", highlight=False)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("", total=len(left))
+        for number, cell in enumerate(left, 1):
+            contender = CONTENDERS[cell.model]
+            progress.update(bar, description=_named(cell, contender), completed=number - 1)
+            if results.find(cell.key) is not None:  # by another run meanwhile
+                continue
+            entry = _run_cell(cell, contender, load, setting(cell.data))
+            results.add(cell.key, entry)
+            said = f"{number} of {len(left)}: {_said(cell, contender, entry)}"
+            console.print(said, highlight=False)
+
+
+def _run_cell(
+    cell: Cell, contender: Contender, load: Callable[[str, int], FoldData], setting: Setting
+) -> dict[str, Any]:
+    before = os.times()
+    try:
+        data = load(cell.data, cell.fold)
+        entry = tested(contender, data, setting, timed=cell.fold == 0)
+    except DspnError as error:
+        entry = {"reason": str(error)}
+    after = os.times()
+    return {**entry, "cpu_seconds": sum(after[:4]) - sum(before[:4])}
+
+
+def _named(cell: Cell, contender: Contender) -> str:
+    return f"{cell.data}, fold {cell.fold + 1}, {contender.title}"
 
 
 def _said(cell: Cell, contender: Contender, entry: dict[str, Any]) -> str:
-    head = f"{cell.data}, fold {cell.fold + 1}, {contender.title}"
+    head = _named(cell, contender)
     if "reason" in entry:
         return f"{head}: {entry['reason']}"
     loss = -float(np.mean(entry["test"]))
