@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from dspn.errors import DataError
 from dspn.experiments.cases import CASES
@@ -35,13 +35,20 @@ def _sheet(num_panels: int, num_rows: int) -> tuple[Figure, list[Axes]]:
 def _label_models(ax: Axes, models: Sequence[str]) -> None:
     ax.set_yticks(range(len(models)), [CONTENDERS[model].title for model in models])
     ax.set_ylim(len(models) - 0.4, -0.6)
-    ax.tick_params(axis="y", length=0)
 
 
 def _dress(ax: Axes, title: str) -> None:
     dress(ax, title)
     ax.grid(axis="x", color=_style.FAINT, linewidth=0.6)
+    ax.tick_params(axis="y", length=0)
     ax.set_axisbelow(True)
+
+
+def _make_logarithmic(ax: Axes) -> None:
+    """Powers of ten are written out, and nothing between them."""
+    ax.set_xscale("log")
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _dot(ax: Axes, model: str, row: int, value: float, error: float | None) -> None:
@@ -68,7 +75,7 @@ def losses_figure(view: View) -> Figure:
         _dress(ax, CASES[name].title)
         values = [record["mean"] for record in known if record["data"] == name]
         if max(values) > 8 * min(values):
-            ax.set_xscale("log")
+            _make_logarithmic(ax)
         else:
             ax.xaxis.set_major_locator(MaxNLocator(nbins=4))
     _label_models(axes[0], models)
@@ -111,7 +118,7 @@ def times_figure(view: View) -> Figure:
             _dot(ax, record["model"], row, seconds, None)
             if record["paper"] is not None:
                 _diamond(ax, row, record["paper"])
-        ax.set_xscale("log")
+        _make_logarithmic(ax)
         _dress(ax, CASES[name].title)
     _label_models(axes[0], models)
     _caption(figure, "seconds of inference for all sequences; hollow: printed in the paper")
