@@ -80,7 +80,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, model: Path) -> Non
     ) as process:
         try:
             assert process.stdout is not None and process.stderr is not None
-            assert process.stdout.readline() == b"id,slice,x,total\n"
+            assert process.stdout.readline() == b"id,slice,x,slice_surprise\n"
             process.stdout.close()
             assert process.stderr.read() == b""
             assert process.wait(timeout=60) == 0

@@ -10,6 +10,8 @@ from pyarrow import types
 
 from dspn._arrays import Floats
 from dspn.cli.cells import is_text, plain
+from dspn.cli.digits import rounded
+from dspn.cli.ordering import next_values, order_goes_on
 from dspn.cli.streams import Chunk
 from dspn.inference import Marginals, VariableMarginals
 from dspn.models import Model
@@ -60,7 +62,7 @@ def surprises(model: Model, chunk: Chunk, data: Sequences) -> Any:
     for number, name in enumerate(model.schema.names):
         own = free_name(name, taken | columns.keys())
         columns[own] = chunk.as_rows(np.ascontiguousarray(found.variables[:, number]))
-    columns[free_name("total", taken | columns.keys())] = chunk.as_rows(found.slices)
+    columns[free_name("slice_surprise", taken | columns.keys())] = chunk.as_rows(found.slices)
     return _by_slice(chunk, columns)
 
 
@@ -88,7 +90,9 @@ def sequence_surprises(model: Model, chunk: Chunk, data: Sequences) -> Any:
     return _by_sequence(chunk, columns)
 
 
-def filled(chunk: Chunk, observed: Sequences, completed: Sequences) -> Any:
+def filled(
+    chunk: Chunk, observed: Sequences, completed: Sequences, digits: int | None = None
+) -> Any:
     """The table with its gaps filled; what was observed stands as it stood."""
     table = chunk.table
     gaps = chunk.as_rows(np.isnan(observed.values))
@@ -99,7 +103,10 @@ def filled(chunk: Chunk, observed: Sequences, completed: Sequences) -> Any:
         kind = _filled_type(cells.type, variable)
         cells = cells.cast(kind)
         if gaps[:, number].any():
-            own = decoded(values[:, number], variable).cast(kind, safe=False)
+            codes = values[:, number]
+            if variable.kind is Kind.CONTINUOUS:
+                codes = rounded(codes, digits)
+            own = decoded(codes, variable).cast(kind, safe=False)
             cells = pc.if_else(pa.array(gaps[:, number]), own, cells)
         table = table.set_column(place, variable.name, cells)
     return table
@@ -152,12 +159,17 @@ def forecasts(
     found = model.forecast(data, steps, quantiles=with_median(levels)).marginals
     columns = without_extra(prediction(found), levels)
     named = chunk.keys.sequence or "sequence"
-    step = free_name("step", [named, *columns])
+    step = free_name("step", [*chunk.keys.names, named, *columns])
     repeated = np.repeat(np.arange(len(data)), steps)
+    order = chunk.keys.order
+    ahead = {}
+    if order is not None and order_goes_on(chunk.table[order], chunk.keys):
+        ahead[order] = next_values(chunk.table[order], chunk.keys, chunk.grouping, steps)
     return pa.table(
         {
             named: chunk.ids().take(pa.array(repeated)),
             step: np.tile(np.arange(1, steps + 1), len(data)),
+            **ahead,
             **{free_name(name, [named]): values for name, values in columns.items()},
         }
     )

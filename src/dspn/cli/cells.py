@@ -3,6 +3,7 @@
 Rows are counted from 1, the first below the header.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -23,13 +24,45 @@ _TRUTHS: Final = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
 
 
 @final
+class Unseen:
+    """Counts the cells, by column, whose category the model does not know."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def add(self, name: str, count: int) -> None:
+        """So many cells more."""
+        self._counts[name] += count
+
+    def said(self) -> str | None:
+        """What was taken as missing, in a sentence; None if nothing was."""
+        total = self._counts.total()
+        if not total:
+            return None
+        columns = ", ".join(f"{count:,} in {name!r}" for name, count in self._counts.items())
+        cells = "1 cell has a category" if total == 1 else f"{total:,} cells have categories"
+        return f"{cells} that the model does not know, taken as missing: {columns}."
+
+
+@final
 @dataclass(frozen=True)
 class Column:
-    """A column by name, the first of its rows here, and the words that mean a missing value."""
+    """A column by name, the first of its rows here, and the words that mean a missing value.
+
+    `unseen` counts categories that the model does not know, which are then missing; without it
+    they are errors.
+    """
 
     name: str
     first_row: int = 1
     missing: tuple[str, ...] = MISSING
+    unseen: Unseen | None = None
+
+    def is_lenient(self, unknown: Bools) -> bool:
+        """Whether there is no error: nothing is unknown, or it is counted instead."""
+        if self.unseen is not None:
+            self.unseen.add(self.name, int(unknown.sum()))
+        return self.unseen is not None or not unknown.any()
 
     def wrong(self, row: int, rule: str, value: Any, remedy: str = "") -> DataError:
         """The error of a cell, `row` being counted from 0 in this part of the column."""
@@ -70,8 +103,8 @@ def numbers(cells: Any, column: Column, remedy: str = "") -> Floats:
         return np.full(len(cells), np.nan)
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
         raise DataError(
-            f"column {column.name!r} must hold numbers, but is of type {kind}; convert it, or "
-            "leave it out with --variables."
+            f"column {column.name!r} must hold numbers, but is of type {kind}; convert it, "
+            "leave it out with --variables, or name it with --order if it orders the slices."
         )
     found: Floats = np.array(cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
     infinite = np.isinf(found)
@@ -131,7 +164,7 @@ def _shortest(number: float) -> int | float:
 def _unknown(column: Column, row: int, value: Any, variable: Variable) -> DataError:
     listed = ", ".join(map(repr, variable.categories[:6]))
     more = ", ..." if len(variable.categories) > 6 else ""
-    remedy = "the model knows no other, mark it as missing"
+    remedy = "the model knows no other, mark it as missing, or say --unknown missing"
     return column.wrong(row, f"one of the categories {listed}{more}", value, remedy)
 
 
@@ -151,7 +184,7 @@ def _coded_text(cells: Any, variable: Variable, column: Column) -> Floats:
     texts = cells if is_text(cells.type) else cells.cast(pa.string())
     known = {category: float(code) for code, category in enumerate(variable.categories)}
     found, unknown = _lookup(present_text(texts, column, variable.categories), known.get)
-    if unknown.any():
+    if not column.is_lenient(unknown):
         row = int(np.argmax(unknown))
         raise _unknown(column, row, texts[row].as_py(), variable)
     return found
@@ -166,7 +199,7 @@ def _coded_truths(cells: Any, variable: Variable, column: Column) -> Floats:
     if not is_text(cells.type):
         return _coded_numbers(numbers(cells, column), variable, column)
     found, unknown = _lookup(present_text(cells, column), partial(_truth, variable))
-    if unknown.any():
+    if not column.is_lenient(unknown):
         row = int(np.argmax(unknown))
         raise column.wrong(row, "true and false", cells[row].as_py())
     return found
@@ -179,7 +212,7 @@ def _coded_numbers(found: Floats, variable: Variable, column: Column) -> Floats:
     codes = order[np.minimum(place, categories.size - 1)]
     present = ~np.isnan(found)
     unknown = present & (categories[codes] != found)
-    if unknown.any():
+    if not column.is_lenient(unknown):
         row = int(np.argmax(unknown))
         raise _unknown(column, row, _shortest(found[row]), variable)
-    return np.where(present, codes, np.nan)
+    return np.where(present & ~unknown, codes, np.nan)

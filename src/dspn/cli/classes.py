@@ -12,6 +12,7 @@ from dspn._arrays import Floats
 from dspn.cli.answers import free_name
 from dspn.cli.cells import plain
 from dspn.cli.console import note
+from dspn.cli.digits import shortened
 from dspn.cli.learning import Table, gather, show
 from dspn.cli.loading import remembered
 from dspn.cli.request import Request
@@ -20,7 +21,8 @@ from dspn.cli.sources import opened
 from dspn.cli.streams import Chunk
 from dspn.cli.writing import check_place, format_of, written
 from dspn.errors import DataError
-from dspn.models import HMM, DSPNClassifier
+from dspn.io.classifiers import is_classifier
+from dspn.models import HMM, DSPNClassifier, load
 
 
 @final
@@ -69,30 +71,40 @@ def fitted(table: Table, labels: Labels, output: Path, *, quiet: bool) -> None:
     classifier.fit(data.sequences, np.array(classes))
     told = remembered({"label": labels.column, "mode": labels.mode, "seed": labels.seed}, data.keys)
     classifier.save(output, provenance=told)
-    note(f"{output}: {len(classifier.classes_)} classes", quiet=quiet)
+    note(f"wrote {output}: {len(classifier.classes_)} classes", quiet=quiet)
 
 
 def predicted(request: Request) -> None:
     """Writes the class of each sequence, in the order of the table."""
     form = format_of(request.output, request.format)
     check_place(request.output)
-    found = DSPNClassifier.load(request.model)
+    found = _loaded(request.model)
     label = str(found.provenance_.get("label", ""))
     right = total = 0
-    with opened(request.data) as source:
+    with opened(request.data, request.delimiter) as source:
         labelled = label in source.columns
         extra = (label,) if labelled else ()
         own = parts(request, source, found.schema_, found.provenance_, "classify", columns=extra)
-        with written(request.output, form, wanted_types(source, None)) as sink:
+        with written(request.output, form, wanted_types(source, None), quiet=request.quiet) as sink:
             for chunk, data in own:
                 shares = found.predict_proba(data)
-                sink.write(_table(chunk, found.classes_.tolist(), shares))
+                table = _table(chunk, found.classes_.tolist(), shares)
+                sink.write(shortened(table, request.digits, chunk.keys.names))
                 if labelled:
                     best = found.classes_[shares.argmax(axis=1)].tolist()
                     right += sum(map(_same, best, labels_of(chunk, label)))
                     total += len(best)
     if total:
         note(f"{right:,} of {total:,} sequences have the class of their label", quiet=request.quiet)
+
+
+def _loaded(path: Path) -> DSPNClassifier:
+    if not is_classifier(path):
+        load(path)  # says what is wrong with a file that holds no model either
+        raise DataError(
+            f"{str(path)!r} holds a model, not a classifier; `dspn classify fit` makes one."
+        )
+    return DSPNClassifier.load(path)
 
 
 def _same(found: Any, told: Any) -> bool:

@@ -7,7 +7,7 @@ import typer
 
 from dspn.cli.examples import epilog
 from dspn.cli.fitting import FitSeed, Grouped, Kinds, Variables
-from dspn.cli.options import Data, Missing, Order, Quiet, Sort
+from dspn.cli.options import Data, Delimiter, Missing, Order, Quiet, Sort
 from dspn.cli.request import Request, asks
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ def fit(
     variables: Variables = None,
     kind: Kinds = None,
     missing: Missing = None,
+    delimiter: Delimiter = None,
     sort: Sort = False,
     mode: Annotated[
         str, typer.Option("--mode", help="generative, or discriminative for sharper borders.")
@@ -41,13 +42,16 @@ def fit(
     """Learn a model for each class; the class of a sequence is the same in all its rows."""
     from dspn.cli.classes import Labels, fitted
     from dspn.cli.learning import Table
-    from dspn.cli.parsing import kinds, names
+    from dspn.cli.loading import Reading
+    from dspn.cli.parsing import check_model_name, kinds, names
 
+    check_model_name(output)
     if mode not in ("generative", "discriminative"):
         raise typer.BadParameter(
             f"--mode must be 'generative' or 'discriminative', but is {mode!r}."
         )
-    table = Table(data, sequence, order, names(variables), kinds(kind), missing, sort)
+    read = Reading(sequence, order, missing, delimiter, sort)
+    table = Table(data, read, names(variables), kinds(kind))
     fitted(table, Labels(label, mode, states, seed), output, quiet=quiet)
 
 

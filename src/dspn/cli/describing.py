@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dspn.cli.options import Json, Missing, ModelFile, Order, Quiet, Sequence, Sort
+from dspn.cli.options import Delimiter, Json, Missing, ModelFile, Order, Quiet, Sequence, Sort
 
 
 def inspect(model: ModelFile, json: Json = False) -> None:
@@ -23,14 +23,16 @@ def validate(
     sequence: Sequence = None,
     order: Order = None,
     missing: Missing = None,
+    delimiter: Delimiter = None,
     sort: Sort = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Is a model file or a table sound? Says what is wrong, and where; then the status is 1."""
+    from dspn.cli.loading import Reading
     from dspn.cli.validation import problems_of, said
 
-    found = problems_of(path, model, sequence, order, missing, sort=sort)
+    found = problems_of(path, model, Reading(sequence, order, missing, delimiter, sort))
     said(path, found, json=json, quiet=quiet)
     if found:
         raise typer.Exit(1)

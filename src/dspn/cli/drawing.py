@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from dspn.cli.answers import decoded, free_name
 from dspn.cli.console import note
+from dspn.cli.digits import shortened
 from dspn.cli.loading import TABLE, loaded
 from dspn.cli.options import Format
 from dspn.cli.writing import check_place, format_of, written
@@ -23,6 +24,7 @@ def drawn(
     output: str,
     form: Format | None,
     *,
+    digits: int | None,
     quiet: bool,
 ) -> None:
     """Writes the sequences, numbered from 0, with their slices numbered from 0."""
@@ -39,7 +41,7 @@ def drawn(
     sequence = free_name(str(names.get("sequence") or "sequence"), taken)
     order = free_name(str(names.get("order") or "slice"), [*taken, sequence])
     batch = max(_ROWS // length, 1)
-    with written(output, kept) as sink:
+    with written(output, kept, quiet=quiet) as sink:
         for start in range(0, number, batch):
             count = min(batch, number - start)
             values = model.sample(count, length, rng=rng).values
@@ -49,4 +51,4 @@ def drawn(
             }
             for column, variable in enumerate(model.schema):
                 columns[variable.name] = decoded(values[:, column], variable)
-            sink.write(pa.table(columns))
+            sink.write(shortened(pa.table(columns), digits))

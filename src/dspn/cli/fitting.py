@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dspn.cli.options import Data, Json, Missing, Order, Quiet, Sort
+from dspn.cli.options import Data, Delimiter, Json, Missing, Order, Quiet, Sort
 
 Variables = Annotated[
     str | None,
@@ -60,6 +60,7 @@ def fit(
     variables: Variables = None,
     kind: Kinds = None,
     missing: Missing = None,
+    delimiter: Delimiter = None,
     sort: Sort = False,
     learner: Annotated[str, typer.Option("--learner", help="auto, paper or em.")] = "auto",
     interfaces: Interfaces = None,
@@ -82,12 +83,15 @@ def fit(
     Ctrl-C ends learning and keeps the best model so far.
     """
     from dspn.cli.learning import Table, Training, fitted
-    from dspn.cli.parsing import kinds, names
+    from dspn.cli.loading import Reading
+    from dspn.cli.parsing import check_model_name, kinds, names
 
+    check_model_name(output)
     if learner not in ("auto", "paper", "em"):
         raise typer.BadParameter(f"--learner must be auto, paper or em, but is {learner!r}.")
     if learner == "em" and interfaces is None:
         raise typer.BadParameter("--learner em needs the number of --interfaces.")
-    table = Table(data, sequence, order, names(variables), kinds(kind), missing, sort)
+    read = Reading(sequence, order, missing, delimiter, sort)
+    table = Table(data, read, names(variables), kinds(kind))
     training = Training(learner, interfaces, effort, time_limit, seed, validation, checkpoint, jobs)
     fitted(table, training, output, json=json, quiet=quiet)

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 import pyarrow as pa
@@ -16,23 +16,35 @@ from dspn.cli.cells import Column, is_text, numbers, plain, reads_as_number
 from dspn.cli.sources import Source
 from dspn.errors import DataError
 
+TIMES: Final = pa.timestamp("us")
+_LOOKED_AT: Final = 1000
+
 
 @final
 @dataclass(frozen=True)
 class Keys:
     """The columns of the ids and of the order, where there are any.
 
-    `is_number` says that an order column of text holds numbers, and sorts as such.
+    `is_number` says that an order column of text holds numbers, and sorts as such; `is_time` that
+    it holds dates or times as ISO 8601 writes them, which sort as text does.
     """
 
     sequence: str | None = None
     order: str | None = None
     is_number: bool = False
+    is_time: bool = False
 
     @property
     def names(self) -> list[str]:
         """Those there are."""
         return [name for name in (self.sequence, self.order) if name is not None]
+
+
+def near_misses(name: str, names: Sequence[str]) -> str:
+    """A question with the names that are nearly so called, where there are any."""
+    lower = [other for other in names if other.lower() == name.lower()]
+    guess = list(dict.fromkeys([*lower, *difflib.get_close_matches(name, names, 3, 0.6)]))
+    return f" (did you mean {' or '.join(map(repr, guess))}?)" if guess else ""
 
 
 def require_columns(source: Source, wanted: Iterable[str], remedy: str = "") -> None:
@@ -41,10 +53,7 @@ def require_columns(source: Source, wanted: Iterable[str], remedy: str = "") -> 
     for name in wanted:
         if name in columns:
             continue
-        near = difflib.get_close_matches(name, columns, 3, 0.6)
-        lower = [column for column in columns if column.lower() == name.lower()]
-        guess = list(dict.fromkeys([*lower, *near]))
-        meant = f" (did you mean {' or '.join(map(repr, guess))}?)" if guess else ""
+        meant = near_misses(name, columns)
         hint = f"; {remedy}" if remedy else ""
         raise DataError(
             f"{source.said} has no column {name!r}{meant}, its columns are "
@@ -156,6 +165,14 @@ def with_order_kind(keys: Keys, order: Any) -> Keys:
     """The keys, with what the first rows say of an order column of text."""
     if keys.order is None or not is_text(plain(order).type):
         return keys
-    found: Sequence[Any] = plain(order).to_pylist()
-    is_number = all(cell is None or reads_as_number(cell) for cell in found[:1000])
-    return Keys(keys.sequence, keys.order, is_number)
+    first = plain(order)[:_LOOKED_AT]
+    is_number = all(cell is None or reads_as_number(cell) for cell in first.to_pylist())
+    return Keys(keys.sequence, keys.order, is_number, not is_number and _are_times(first))
+
+
+def _are_times(texts: Any) -> bool:
+    try:
+        texts.cast(TIMES)
+    except pa.ArrowInvalid:
+        return False
+    return True

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from dspn.cli.advice import advice, require_few_categories
 from dspn.cli.console import console, note
 from dspn.cli.errors import StoppedError
 from dspn.cli.gathering import Described, described, gathered, variable_names, whole_table
-from dspn.cli.keys import Keys
-from dspn.cli.loading import keys_of, missing_words, remembered
+from dspn.cli.keys import Keys, near_misses
+from dspn.cli.loading import Reading, keys_of, missing_words, remembered
 from dspn.cli.sources import opened
 from dspn.cli.streams import Chunk, chunks
 from dspn.cli.writing import check_place
@@ -26,12 +27,9 @@ class Table:
     """A table to learn from, and how to read it."""
 
     data: str
-    sequence: str | None
-    order: str | None
+    read: Reading
     variables: tuple[str, ...] | None
     kinds: dict[str, str]
-    missing: str | None
-    sort: bool
 
 
 @final
@@ -62,23 +60,26 @@ class Gathered:
 
 def gather(table: Table, *, quiet: bool, besides: tuple[str, ...] = ()) -> Gathered:
     """Reads the whole table; columns `besides` are read along and are no variables."""
-    words = missing_words(table.missing)
-    with opened(table.data) as source:
-        keys = keys_of(source, table.sequence, table.order, quiet=quiet)
+    read = table.read
+    words = missing_words(read.missing)
+    with opened(table.data, read.delimiter) as source:
+        keys = keys_of(source, read.sequence, read.order, quiet=quiet)
         names = variable_names(source, keys, table.variables)
         names = [name for name in names if name not in besides]
         unknown = [name for name in table.kinds if name not in names]
         if unknown:
             raise DataError(
-                f"--kind names {unknown[0]!r}, but the variables are {', '.join(names)}."
+                f"--kind names {unknown[0]!r}{near_misses(unknown[0], names)}, but the variables "
+                f"are {', '.join(names)}."
             )
-        chunk = whole_table(source, keys, names, sort=table.sort, extra=besides)
+        chunk = whole_table(source, keys, names, sort=read.sort, extra=besides)
     found = [described(chunk, name, table.kinds.get(name), words) for name in names]
+    require_few_categories(found, chunk)
     return Gathered(gathered(chunk, found), keys, found, chunk)
 
 
 def show(data: Gathered) -> None:
-    """A table of the variables on standard error."""
+    """A table of the variables on standard error, and what may not be as it was meant."""
     import numpy as np
     from rich.table import Table as Shown
 
@@ -100,18 +101,25 @@ def show(data: Gathered) -> None:
     if not out.is_terminal:
         out.width = 160
     out.print(shown, markup=False)
-    lengths = data.sequences.lengths
-    note(
-        f"{len(data.sequences):,} sequences of {lengths.min():,} to {lengths.max():,} slices, "
-        f"{data.sequences.total_slices:,} in all"
-    )
+    note(_extent(data.sequences))
+    for sentence in advice(data.found, data.chunk):
+        note(f"note: {sentence}")
+
+
+def _extent(data: Sequences) -> str:
+    """How many sequences there are, and how long they are."""
+    count, lengths = len(data), data.lengths
+    fewest, most = int(lengths.min()), int(lengths.max())
+    of = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
+    said = f"{count:,} {'sequence' if count == 1 else 'sequences'} of {of} slices"
+    return said if count == 1 else f"{said}, {data.total_slices:,} in all"
 
 
 def read_by_schema(table: Table, name: str, keys: Keys, schema: Schema) -> Sequences:
     """Another table, read as the first was."""
-    words = missing_words(table.missing)
-    with opened(name) as source:
-        (chunk,) = chunks(source, keys, list(schema.names), sort=table.sort, whole=True)
+    words = missing_words(table.read.missing)
+    with opened(name, table.read.delimiter) as source:
+        (chunk,) = chunks(source, keys, list(schema.names), sort=table.read.sort, whole=True)
         return chunk.sequences(schema, words)
 
 
@@ -163,8 +171,10 @@ def fitted(table: Table, training: Training, output: Path, *, json: bool, quiet:
     if json:
         sys.stdout.write(json_text.dumps(_summary(estimator, output)) + "\n")
     score = estimator.validation_score_
-    said = "" if score is None else f", {score:.4g} nats per held-out sequence"
-    note(f"{output}: {_size(model)}{said}", quiet=quiet)
+    # A single sequence is its own validation set, unless another table is.
+    of = "held-out sequence" if held is not None or len(data.sequences) > 1 else "sequence"
+    said = "" if score is None else f", {score:.4g} nats per {of}"
+    note(f"wrote {output}: {_size(model)}{said}", quiet=quiet)
 
 
 def _summary(estimator: DSPN, output: Path) -> dict[str, Any]:

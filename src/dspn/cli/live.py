@@ -5,16 +5,19 @@ import io
 import json as json_text
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, final
 
 import pyarrow as pa
 
 from dspn.cli.answers import free_name, prediction, with_median, without_extra
-from dspn.cli.cells import Column, coded
+from dspn.cli.cells import Column, Unseen, coded
 from dspn.cli.console import note
 from dspn.cli.errors import ReaderGoneError
-from dspn.cli.loading import loaded
+from dspn.cli.loading import TABLE, loaded
+from dspn.cli.options import Unknown
+from dspn.cli.reading import STDIN, check_delimiter, header_cells
 from dspn.cli.sinks import plain_json
 from dspn.errors import DataError
 from dspn.inference import Filter
@@ -24,23 +27,33 @@ from dspn.sequences import Variable
 Record = dict[str, Any]
 
 
-def watched(
-    path: Path,
-    sequence: str | None,
-    levels: tuple[float, ...],
-    missing: tuple[str, ...],
-    *,
-    json: bool,
-    quiet: bool,
-) -> None:
+@final
+@dataclass(frozen=True)
+class Watch:
+    """How slices are read, what is said of the next one, and how."""
+
+    sequence: str | None
+    levels: tuple[float, ...]
+    missing: tuple[str, ...]
+    unknown: Unknown
+    delimiter: str | None
+    digits: int | None
+    json: bool
+    quiet: bool
+
+
+def watched(path: Path, watch: Watch) -> None:
     """Answers every slice before the next one is read."""
     model = loaded(path)
+    sequence, levels, quiet = watch.sequence, with_median(watch.levels), watch.quiet
     filters: dict[Any, tuple[Filter, int]] = {}
-    write = _json_writer(sys.stdout) if json else _csv_writer(sys.stdout)
-    for row, record in enumerate(_records(sys.stdin), start=1):
+    write = _json_writer(sys.stdout) if watch.json else _csv_writer(sys.stdout)
+    for row, record in enumerate(_records(sys.stdin, watch.delimiter), start=1):
+        if row == 1 and sequence is None:
+            sequence = _remembered(model, record, quiet=quiet)
         name = _stream_name(record, sequence, row)
         stream, count = filters.get(name) or (model.filter(), 0)
-        step = stream.update(_slice(record, model, missing, row))
+        step = stream.update(_slice(record, model, watch, row))
         filters[name] = stream, count + 1
         known: dict[str, Any] = {} if sequence is None else {sequence: name}
         taken = [*known, *model.schema.names]
@@ -51,12 +64,32 @@ def watched(
             note(f"note: row {row} is impossible; its stream begins anew.", quiet=quiet)
             del filters[name]
             stream = model.filter()
-        ahead = prediction(stream.predict(quantiles=with_median(levels)))
-        columns = without_extra(ahead, levels)
-        write(known, {name: pa.array(values)[0].as_py() for name, values in columns.items()})
+        ahead = without_extra(prediction(stream.predict(quantiles=levels)), watch.levels)
+        found = {name: pa.array(values)[0].as_py() for name, values in ahead.items()}
+        write(_shortened(known, watch.digits, sequence), _shortened(found, watch.digits))
 
 
-def _records(stream: TextIO) -> Iterator[Record]:
+def _shortened(record: Record, digits: int | None, kept: str | None = None) -> Record:
+    """The record with its numbers rounded, but for the name of its stream."""
+    if digits is None:
+        return record
+    return {
+        name: float(f"{value:.{digits}g}") if isinstance(value, float) and name != kept else value
+        for name, value in record.items()
+    }
+
+
+def _remembered(model: Model, record: Record, *, quiet: bool) -> str | None:
+    """The column that named the sequences when the model was fitted, where the input has it."""
+    kept: Any = model.provenance.get(TABLE)
+    name = kept.get("sequence") if isinstance(kept, dict) else None
+    if not isinstance(name, str) or name not in record:
+        return None
+    note(f"note: streams by {name!r}, as the model was fitted; -s names another.", quiet=quiet)
+    return name
+
+
+def _records(stream: TextIO, delimiter: str | None) -> Iterator[Record]:
     """Rows by column, as soon as their line is complete."""
     lines = iter(stream.readline, "")
     first = next((line for line in lines if line.strip()), None)
@@ -65,8 +98,10 @@ def _records(stream: TextIO) -> Iterator[Record]:
     if first.lstrip().startswith("{"):
         yield from _json_records(first, lines)
         return
-    names = next(csv.reader([first.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}")]))
-    for row, cells in enumerate(csv.reader(lines), start=1):
+    names = header_cells(first.encode(), STDIN, delimiter or ",")
+    if delimiter is None:
+        check_delimiter(names, STDIN, ",")
+    for row, cells in enumerate(csv.reader(lines, delimiter=delimiter or ","), start=1):
         if not cells:
             continue
         if len(cells) != len(names):
@@ -104,7 +139,7 @@ def _stream_name(record: Record, sequence: str | None, row: int) -> Any:
     return name
 
 
-def _slice(record: Record, model: Model, missing: tuple[str, ...], row: int) -> list[Any]:
+def _slice(record: Record, model: Model, watch: Watch, row: int) -> list[Any]:
     names = model.schema.names
     absent = [name for name in names if name not in record]
     if len(absent) == len(names):
@@ -112,12 +147,20 @@ def _slice(record: Record, model: Model, missing: tuple[str, ...], row: int) -> 
             f"row {row} of standard input must have the variables of the model, "
             f"{', '.join(names)}, but has {', '.join(record)}."
         )
-    return [_entry(record.get(own.name), own, missing, row) for own in model.schema]
+    unseen = Unseen() if watch.unknown is Unknown.MISSING else None
+    columns = [Column(name, row, watch.missing, unseen) for name in names]
+    found = [
+        _entry(record.get(own.name), own, column)
+        for own, column in zip(model.schema, columns, strict=True)
+    ]
+    said = None if unseen is None else unseen.said()
+    if said is not None:
+        note(f"note: row {row}: {said}", quiet=watch.quiet)
+    return found
 
 
-def _entry(cell: Any, variable: Variable, missing: tuple[str, ...], row: int) -> Any:
+def _entry(cell: Any, variable: Variable, column: Column) -> Any:
     """The value of a cell as filters take it, None where it is missing."""
-    column = Column(variable.name, row, missing)
     try:
         code = float(coded(pa.array([cell]), variable, column)[0])
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

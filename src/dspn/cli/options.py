@@ -17,6 +17,23 @@ class Format(StrEnum):
     ARROW = "arrow"
 
 
+@final
+class Unknown(StrEnum):
+    """What a category is taken for that the model does not know."""
+
+    ERROR = "error"
+    MISSING = "missing"
+
+
+def _one_character(text: str | None) -> str | None:
+    found = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
+    if found is not None and (len(found) != 1 or found in '"\r\n'):
+        raise typer.BadParameter(
+            f"--delimiter must be one character, such as ';', or 'tab', but is {text!r}."
+        )
+    return found
+
+
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, *.dspn.")]
 Data = Annotated[
     str,
@@ -59,6 +76,31 @@ Missing = Annotated[
         metavar="WORDS",
         help="Words of a text table that mean a missing value, with commas between them; an empty "
         "cell always does.  [default: NA,N/A,n/a,NaN,nan,null,NULL,None]",
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter",
+        metavar="CHAR",
+        callback=_one_character,
+        help="What stands between the cells of a text table, such as ';' or tab; by default a "
+        "comma, and a tab in .tsv.",
+    ),
+]
+OnUnknown = Annotated[
+    Unknown,
+    typer.Option(
+        "--unknown", help="A category that the model does not know: an error, or a missing value."
+    ),
+]
+Digits = Annotated[
+    int | None,
+    typer.Option(
+        "--digits",
+        min=1,
+        max=17,
+        help="Significant digits of the numbers that are found; all of them by default.",
     ),
 ]
 Output = Annotated[

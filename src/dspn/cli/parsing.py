@@ -1,5 +1,7 @@
 """Values of options that are more than one word."""
 
+from pathlib import Path
+
 import typer
 
 
@@ -25,6 +27,14 @@ def names(text: str | None) -> tuple[str, ...] | None:
     if not found:
         raise typer.BadParameter("--variables must name at least one column, but names none.")
     return found
+
+
+def check_model_name(output: Path) -> None:
+    """Raises unless the file to write is called as model files are."""
+    if output.suffix != ".dspn":
+        raise typer.BadParameter(
+            f"--output must end in .dspn, which tells a model from a table, but is {str(output)!r}."
+        )
 
 
 KINDS = ("categorical", "binary", "continuous", "count")

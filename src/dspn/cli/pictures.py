@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from dspn import plotting
-from dspn.cli.loading import keys_of, loaded, missing_words
+from dspn.cli.console import note
+from dspn.cli.loading import Reading, keys_of, loaded, missing_words
+from dspn.cli.options import Unknown
+from dspn.cli.running import note_unseen, unseen_counter
 from dspn.cli.sources import opened
 from dspn.cli.streams import chunks
 from dspn.cli.writing import check_place
@@ -24,9 +27,8 @@ class Subject:
 
     model: Path
     data: str | None
-    sequence: str | None
-    order: str | None
-    missing: str | None
+    read: Reading
+    unknown: Unknown
     only: str | None
     steps: int
     component: int | None
@@ -95,19 +97,16 @@ def known_kinds() -> list[str]:
 
 
 def read_whole(
-    model: Model,
-    data: str,
-    sequence: str | None,
-    order: str | None,
-    missing: str | None,
-    *,
-    quiet: bool,
+    model: Model, data: str, read: Reading, unknown: Unknown, *, quiet: bool
 ) -> Sequences:
     """All sequences of a table."""
-    with opened(data) as source:
-        keys = keys_of(source, sequence, order, model.provenance, quiet=quiet)
-        (chunk,) = chunks(source, keys, list(model.schema.names), whole=True)
-        return chunk.sequences(model.schema, missing_words(missing))
+    unseen = unseen_counter(unknown)
+    with opened(data, read.delimiter) as source:
+        keys = keys_of(source, read.sequence, read.order, model.provenance, quiet=quiet)
+        (chunk,) = chunks(source, keys, list(model.schema.names), sort=read.sort, whole=True)
+        found = chunk.sequences(model.schema, missing_words(read.missing), unseen)
+    note_unseen(unseen, quiet=quiet)
+    return found
 
 
 def _picked(data: Sequences, only: str | None) -> Sequences:
@@ -130,9 +129,7 @@ def drawn(kind: str, subject: Subject, output: str, *, quiet: bool) -> None:
     if of != _MODEL:
         if subject.data is None:
             raise DataError(f"a picture of {of} needs DATA; name a table after the model.")
-        data = read_whole(
-            model, subject.data, subject.sequence, subject.order, subject.missing, quiet=quiet
-        )
+        data = read_whole(model, subject.data, subject.read, subject.unknown, quiet=quiet)
         if of == _ONE:
             data = _picked(data, subject.only)
     found = draw(model, data, subject)
@@ -140,3 +137,4 @@ def drawn(kind: str, subject: Subject, output: str, *, quiet: bool) -> None:
     buffer = io.BytesIO()
     figure.savefig(buffer, format=Path(output).suffix[1:].lower())
     write_atomically(output, buffer.getvalue())
+    note(f"wrote {output}", quiet=quiet)

@@ -5,7 +5,18 @@ from typing import Annotated
 
 import typer
 
-from dspn.cli.options import Data, Missing, ModelFile, Order, Quiet, Sequence
+from dspn.cli.options import (
+    Data,
+    Delimiter,
+    Missing,
+    ModelFile,
+    OnUnknown,
+    Order,
+    Quiet,
+    Sequence,
+    Sort,
+    Unknown,
+)
 
 Only = Annotated[
     str | None,
@@ -17,8 +28,9 @@ def plot(
     kind: Annotated[
         str,
         typer.Argument(
+            metavar="KIND",
             help="template, unrolled; of a sequence: filtered, interface, surprise, imputed, "
-            "forecast; of a whole table: calibration."
+            "forecast; of a whole table: calibration.",
         ),
     ],
     model: ModelFile,
@@ -34,9 +46,13 @@ def plot(
     sequence: Sequence = None,
     order: Order = None,
     missing: Missing = None,
+    unknown: OnUnknown = Unknown.ERROR,
+    delimiter: Delimiter = None,
+    sort: Sort = False,
     quiet: Quiet = False,
 ) -> None:
     """Draw a model, or what it says of one sequence of a table."""
+    from dspn.cli.loading import Reading
     from dspn.cli.pictures import Subject, drawn, known_kinds
 
     if kind not in known_kinds():
@@ -45,7 +61,8 @@ def plot(
         )
     if Path(output).suffix.lower() not in (".png", ".svg", ".pdf"):
         raise typer.BadParameter(f"--output must end in .png, .svg or .pdf, but is {output!r}.")
-    subject = Subject(model, data, sequence, order, missing, only, steps, component)
+    read = Reading(sequence, order, missing, delimiter, sort)
+    subject = Subject(model, data, read, unknown, only, steps, component)
     drawn(kind, subject, output, quiet=quiet)
 
 
@@ -61,15 +78,22 @@ def report(
     sequence: Sequence = None,
     order: Order = None,
     missing: Missing = None,
+    unknown: OnUnknown = Unknown.ERROR,
+    delimiter: Delimiter = None,
+    sort: Sort = False,
     quiet: Quiet = False,
 ) -> None:
     """Write one HTML page about a model and a table, which needs nothing else to be read."""
-    from dspn.cli.loading import loaded
+    from dspn.cli.console import note
+    from dspn.cli.loading import Reading, loaded
     from dspn.cli.pictures import read_whole
     from dspn.cli.writing import check_place
     from dspn.report import write_report
 
     check_place(str(output))
     found = loaded(model)
-    sequences = read_whole(found, data, sequence, order, missing, quiet=quiet)
+    read = Reading(sequence, order, missing, delimiter, sort)
+    sequences = read_whole(found, data, read, unknown, quiet=quiet)
     write_report(found, sequences, output, title=title, max_sequences=max_sequences, steps=steps)
+    count = len(sequences)
+    note(f"wrote {output}: {count:,} {'sequence' if count == 1 else 'sequences'}", quiet=quiet)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dspn.cli.options import As, Format, Json, ModelFile, Output, Quiet, Seed
+from dspn.cli.options import As, Digits, Format, Json, ModelFile, Output, Quiet, Seed
 from dspn.cli.request import Request, asks
 
 
@@ -29,7 +29,7 @@ def impute(request: Request) -> None:
     answered(
         request,
         "impute",
-        lambda own, chunk, found: filled(chunk, found, own.impute(found)),
+        lambda own, chunk, found: filled(chunk, found, own.impute(found), request.digits),
         all_columns=True,
     )
 
@@ -43,7 +43,9 @@ def complete(request: Request) -> None:
     answered(
         request,
         "complete",
-        lambda own, chunk, found: filled(chunk, found, own.complete(found).sequences),
+        lambda own, chunk, found: filled(
+            chunk, found, own.complete(found).sequences, request.digits
+        ),
         all_columns=True,
     )
 
@@ -59,7 +61,8 @@ def forecast(
     """What comes next? A row for each sequence and step, exact distributions in its columns.
 
     For each variable: its point (most probable category, median of a count, mean), then the
-    probability of each category (sky=rain) or the quantiles (celsius@0.05).
+    probability of each category (sky=rain) or the quantiles (celsius@0.05). An order column of
+    whole numbers or of times goes on with the step of its sequence, where that is always the same.
     """
     from dspn.cli.answers import forecasts
     from dspn.cli.parsing import quantile_levels
@@ -82,6 +85,7 @@ def surprise(
 ) -> None:
     """Is something wrong? How unexpected each slice is given its past, and each entry, in nats.
 
+    A row for each slice: the surprise of each entry given all others, and of the whole slice.
     With --by sequence: a row for each sequence, the most surprising by slice first.
     """
     from dspn.cli.answers import sequence_surprises, surprises
@@ -102,6 +106,7 @@ def sample(
     length: Annotated[int, typer.Option("--length", min=1, help="Slices of each.")] = 10,
     seed: Seed = None,
     output: Output = "-",
+    digits: Digits = None,
     form: As = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -109,4 +114,5 @@ def sample(
     """Draw whole sequences from the model, one row for each slice."""
     from dspn.cli.drawing import drawn
 
-    drawn(model, number, length, seed, output, Format.JSON if json else form, quiet=quiet)
+    kept = Format.JSON if json else form
+    drawn(model, number, length, seed, output, kept, digits=digits, quiet=quiet)

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from dspn.cli.answers import free_name
+from dspn.cli.digits import shortened
 from dspn.cli.loading import loaded
 from dspn.cli.request import Request
 from dspn.cli.running import Answer, parts, wanted_types
@@ -16,9 +17,9 @@ def ranked(request: Request, answer: Answer) -> None:
     form = format_of(request.output, request.format)
     check_place(request.output)
     model = loaded(request.model)
-    with opened(request.data) as source:
+    with opened(request.data, request.delimiter) as source:
         found = [
-            answer(model, chunk, data)
+            shortened(answer(model, chunk, data), request.digits, [*chunk.keys.names, "worst"])
             for chunk, data in parts(request, source, model.schema, model.provenance, "surprise")
         ]
         types = wanted_types(source, None)
@@ -27,5 +28,5 @@ def ranked(request: Request, answer: Answer) -> None:
     table = table.take(pa.array(np.argsort(falling, kind="stable")))
     rank = pa.array(np.arange(1, table.num_rows + 1))
     table = table.add_column(0, free_name("rank", table.column_names), rank)
-    with written(request.output, form, types) as sink:
+    with written(request.output, form, types, quiet=request.quiet) as sink:
         sink.write(table)

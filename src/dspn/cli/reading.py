@@ -1,5 +1,7 @@
 """What goes wrong when a file is read, in words that name the file and the row."""
 
+import csv
+import io
 import os
 import re
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ import pyarrow as pa
 from dspn.errors import DataError
 
 STDIN: Final = "-"
+_DELIMITERS: Final = (";", "\t", "|", ",")
 _ROW: Final = re.compile(r"Row #(\d+): ")
 
 
@@ -47,6 +50,29 @@ def readable(name: str) -> Iterator[None]:
         raise DataError(f"{said(name)} cannot be read: {reason}.") from None
     except pa.ArrowException as error:
         raise DataError(f"{said(name)} cannot be read: {_plainly(error)}.") from None
+
+
+def header_cells(start: bytes, name: str, delimiter: str) -> list[str]:
+    """The names of the columns, as the first record of a text table has them."""
+    # A carriage return alone ends a line too, here as where Arrow reads the rows.
+    text = io.StringIO(start.decode("utf-8-sig"), newline="")
+    try:
+        return next(csv.reader(text, delimiter=delimiter))
+    except csv.Error as error:
+        raise DataError(f"the header of {said(name)} cannot be read: {error}.") from None
+
+
+def check_delimiter(names: list[str], name: str, delimiter: str) -> None:
+    """Raises where the header is one cell that looks like several with something else between."""
+    if len(names) != 1:
+        return
+    for other in _DELIMITERS:
+        if other != delimiter and other in names[0]:
+            named = "tab" if other == "\t" else repr(other)
+            raise DataError(
+                f"{said(name)} has one column, {names[0]!r}, which looks like several with "
+                f"{named} between them; say --delimiter {named}."
+            )
 
 
 def _plainly(error: pa.ArrowException) -> str:

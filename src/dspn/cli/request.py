@@ -8,15 +8,19 @@ from typing import Any, final
 from dspn.cli.options import (
     As,
     Data,
+    Delimiter,
+    Digits,
     Format,
     Json,
     Missing,
     ModelFile,
+    OnUnknown,
     Order,
     Output,
     Quiet,
     Sequence,
     Sort,
+    Unknown,
 )
 
 
@@ -31,7 +35,10 @@ class Request:
     sequence: Sequence = None
     order: Order = None
     missing: Missing = None
+    unknown: OnUnknown = Unknown.ERROR
+    delimiter: Delimiter = None
     sort: Sort = False
+    digits: Digits = None
     form: As = None
     json: Json = False
     quiet: Quiet = False

@@ -5,8 +5,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from dspn.cli.console import Progress
+from dspn.cli.cells import Unseen
+from dspn.cli.console import Progress, note
+from dspn.cli.digits import shortened
 from dspn.cli.loading import keys_of, loaded, missing_words
+from dspn.cli.options import Unknown
 from dspn.cli.request import Request
 from dspn.cli.sources import Source, opened
 from dspn.cli.streams import Chunk, chunks
@@ -30,11 +33,25 @@ def parts(
     """Chunks of the table with their sequences; shows how far they have come."""
     keys = keys_of(source, request.sequence, request.order, provenance, quiet=request.quiet)
     words = missing_words(request.missing)
+    unseen = unseen_counter(request.unknown)
     names = source.columns if all_columns else [*schema.names, *columns]
     with Progress(what, quiet=request.quiet) as progress:
         for chunk in chunks(source, keys, [*schema.names, *names], sort=request.sort):
-            yield chunk, chunk.sequences(schema, words)
+            yield chunk, chunk.sequences(schema, words, unseen)
             progress.advance(chunk.table.num_rows, source.share())
+    note_unseen(unseen, quiet=request.quiet)
+
+
+def unseen_counter(unknown: Unknown) -> Unseen | None:
+    """Where unknown categories are counted, if they are to be missing."""
+    return Unseen() if unknown is Unknown.MISSING else None
+
+
+def note_unseen(unseen: Unseen | None, *, quiet: bool) -> None:
+    """Says how many cells were taken as missing."""
+    said = None if unseen is None else unseen.said()
+    if said is not None:
+        note(f"note: {said}", quiet=quiet)
 
 
 def answered(request: Request, what: str, answer: Answer, *, all_columns: bool = False) -> None:
@@ -42,13 +59,16 @@ def answered(request: Request, what: str, answer: Answer, *, all_columns: bool =
     form = format_of(request.output, request.format)
     check_place(request.output)
     model = loaded(request.model)
-    with opened(request.data) as source:
+    with opened(request.data, request.delimiter) as source:
         types = wanted_types(source, model.schema if all_columns else None)
-        with written(request.output, form, types) as sink:
+        with written(request.output, form, types, quiet=request.quiet) as sink:
             for chunk, data in parts(
                 request, source, model.schema, model.provenance, what, all_columns=all_columns
             ):
-                sink.write(answer(model, chunk, data))
+                table = answer(model, chunk, data)
+                # A table that comes back whole has numbers of its own, which stand as they stood.
+                digits = None if all_columns else request.digits
+                sink.write(shortened(table, digits, chunk.keys.names))
 
 
 def wanted_types(source: Source, schema: Schema | None) -> dict[str, Any]:

@@ -133,6 +133,24 @@ class JsonSink(Sink):
         """Nothing more to say."""
 
 
+@final
+class CountingSink(Sink):
+    """Counts the rows that go through it."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.rows = 0
+
+    def write(self, table: Any) -> None:
+        """One part more."""
+        self._sink.write(table)
+        self.rows += table.num_rows
+
+    def close(self) -> None:
+        """The end of the table."""
+        self._sink.close()
+
+
 def plain_json(value: Any) -> Any:
     """The value with null for NaN, and "inf" and "-inf" for what JSON has no number for."""
     if isinstance(value, dict):
@@ -185,6 +203,8 @@ class TypedSink(Sink):
 
 def _type_of(column: Any) -> Any:
     """Whole numbers and numbers that look the same when they are written again, or text."""
+    if column.null_count == len(column):
+        return pa.string()  # which has room for whatever the next parts hold
     for kind in (pa.int64(), pa.float64()):
         with suppress(pa.ArrowInvalid):
             if column.cast(kind).cast(column.type).equals(column):

@@ -1,6 +1,5 @@
 """Tables that are read in record batches, and that must not change meanwhile."""
 
-import csv
 import io
 import os
 import sys
@@ -11,7 +10,7 @@ from typing import Any, BinaryIO, Final, final
 
 import pyarrow as pa
 
-from dspn.cli.reading import STDIN, readable, require_same, said
+from dspn.cli.reading import STDIN, check_delimiter, header_cells, readable, require_same, said
 from dspn.errors import DataError
 
 _BLOCK: Final = 4 * 2**20
@@ -65,14 +64,19 @@ class Source:
 
 
 @contextmanager
-def opened(name: str) -> Iterator[Source]:
-    """The table in a file, on standard input, or in a pipe that has a name."""
+def opened(name: str, delimiter: str | None = None) -> Iterator[Source]:
+    """The table in a file, on standard input, or in a pipe that has a name.
+
+    A `delimiter` stands between the cells of text, where it is not what is usual there.
+    """
     if name == STDIN:
-        yield _piped(name, _standard_input())
+        yield _piped(name, _standard_input(), delimiter)
         return
-    if os.path.exists(name) and not os.path.isfile(name) and not os.path.isdir(name):
+    if os.path.isdir(name):
+        raise DataError(f"{said(name)} is a directory; name a table in it.")
+    if os.path.exists(name) and not os.path.isfile(name):
         with readable(name), open(name, "rb") as pipe:
-            yield _piped(name, pipe)
+            yield _piped(name, pipe, delimiter)
         return
     kind, packed = kind_of(name)
     with readable(name), open(name, "rb") as file:
@@ -86,6 +90,7 @@ def opened(name: str) -> Iterator[Source]:
             stream,
             lambda: min(file.tell() / status.st_size, 1.0),
             lambda: require_same(name, status),
+            delimiter,
         )
         _check_columns(source)
         yield source
@@ -119,7 +124,7 @@ def _standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _piped(name: str, stream: Any) -> Source:
+def _piped(name: str, stream: Any, delimiter: str | None) -> Source:
     """A table of the format that its first bytes tell, CSV if none."""
     start = stream.read(6)
     whole: BinaryIO = io.BufferedReader(_Joined(start, stream), _BLOCK)
@@ -128,7 +133,7 @@ def _piped(name: str, stream: Any) -> Source:
         kind = "parquet" if start.startswith(b"PAR1") else "arrow"
         whole = io.BytesIO(whole.read())
     with readable(name):
-        source = _opened(kind, name, whole, lambda: None, lambda: None)
+        source = _opened(kind, name, whole, lambda: None, lambda: None, delimiter)
     _check_columns(source)
     return source
 
@@ -162,13 +167,19 @@ def _opened(
     stream: BinaryIO,
     share: Callable[[], float | None],
     require_unchanged: Callable[[], None],
+    delimiter: str | None,
 ) -> Source:
     if kind == "parquet":
         schema, read = _parquet(stream)
     elif kind == "arrow":
         schema, read = _arrow(stream)
     else:
-        schema, read = _csv(stream, name, "\t" if kind == "tsv" else ",")
+        start = _header(stream, name)
+        usual = "\t" if kind == "tsv" else ","
+        names = header_cells(start, name, delimiter or usual)
+        if delimiter is None:
+            check_delimiter(names, name, usual)
+        schema, read = _csv(stream, start, names, delimiter or usual)
     is_text = kind in ("csv", "tsv")
     return Source(name, schema, is_text, read, share, require_unchanged)
 
@@ -205,10 +216,10 @@ def _arrow(stream: BinaryIO) -> tuple[Any, Callable[[list[str]], Batches]]:
     return file.schema, read
 
 
-def _csv(stream: BinaryIO, name: str, delimiter: str) -> tuple[Any, Callable[[list[str]], Batches]]:
+def _csv(
+    stream: BinaryIO, start: bytes, names: list[str], delimiter: str
+) -> tuple[Any, Callable[[list[str]], Batches]]:
     """Every cell as text: what a number is depends on the variable, and errors name the row."""
-    start = _header(stream, name)
-    names = next(csv.reader(io.StringIO(start.decode("utf-8-sig")), delimiter=delimiter))
     schema = pa.schema([(column, pa.large_string()) for column in names])
 
     def read(wanted: list[str]) -> Batches:

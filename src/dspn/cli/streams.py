@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Ints
-from dspn.cli.cells import MISSING, Column, coded, plain
+from dspn.cli.cells import MISSING, Column, Unseen, coded, plain
 from dspn.cli.keys import Grouping, Keys, borders, grouped, require_columns, with_order_kind
 from dspn.cli.sources import Source
 from dspn.errors import DataError
@@ -33,11 +33,13 @@ class Chunk:
     grouping: Grouping
     keys: Keys
 
-    def sequences(self, schema: Schema, missing: tuple[str, ...] = MISSING) -> Sequences:
-        """The coded sequences of the variables."""
+    def sequences(
+        self, schema: Schema, missing: tuple[str, ...] = MISSING, unseen: Unseen | None = None
+    ) -> Sequences:
+        """The coded sequences of the variables; unknown categories are errors unless counted."""
         values = np.empty((self.table.num_rows, len(schema)))
         for number, variable in enumerate(schema):
-            column = Column(variable.name, self.first_row, missing)
+            column = Column(variable.name, self.first_row, missing, unseen)
             values[:, number] = coded(self.table[variable.name], variable, column)
         ids = None if self.keys.sequence is None else self.grouping.ids
         return Sequences.from_codes(values[self.grouping.rows], self.grouping.offsets, schema, ids)

@@ -9,7 +9,7 @@ from dspn.cli.console import note
 from dspn.cli.errors import sentence
 from dspn.cli.gathering import described, variable_names, whole_table
 from dspn.cli.inspection import inspected
-from dspn.cli.loading import keys_of, loaded, missing_words
+from dspn.cli.loading import Reading, keys_of, loaded, missing_words
 from dspn.cli.reading import STDIN
 from dspn.cli.sources import opened
 from dspn.errors import DataError, DspnError
@@ -18,11 +18,7 @@ from dspn.errors import DataError, DspnError
 def problems_of(
     path: str,
     model: Path | None,
-    sequence: str | None,
-    order: str | None,
-    missing: str | None,
-    *,
-    sort: bool,
+    read: Reading,
 ) -> list[str]:
     """Every problem of a model file or a table, in a sentence each."""
     if path != STDIN and _looks_like_a_model(path):
@@ -32,7 +28,7 @@ def problems_of(
             return [sentence(error)]
         return []
     try:
-        return _problems_of_table(path, model, sequence, order, missing, sort=sort)
+        return _problems_of_table(path, model, read)
     except DataError as error:
         return [sentence(error)]
 
@@ -51,19 +47,15 @@ def _looks_like_a_model(path: str) -> bool:
 def _problems_of_table(
     path: str,
     model_path: Path | None,
-    sequence: str | None,
-    order: str | None,
-    missing: str | None,
-    *,
-    sort: bool,
+    read: Reading,
 ) -> list[str]:
     model = None if model_path is None else loaded(model_path)
-    words = missing_words(missing)
-    with opened(path) as source:
+    words = missing_words(read.missing)
+    with opened(path, read.delimiter) as source:
         provenance = None if model is None else model.provenance
-        keys = keys_of(source, sequence, order, provenance)
+        keys = keys_of(source, read.sequence, read.order, provenance)
         names = variable_names(source, keys, None) if model is None else list(model.schema.names)
-        chunk = whole_table(source, keys, names, sort=sort)
+        chunk = whole_table(source, keys, names, sort=read.sort)
     problems = []
     for number, name in enumerate(names):
         try:

@@ -4,7 +4,16 @@ from typing import Annotated
 
 import typer
 
-from dspn.cli.options import Json, Missing, ModelFile, Quiet
+from dspn.cli.options import (
+    Delimiter,
+    Digits,
+    Json,
+    Missing,
+    ModelFile,
+    OnUnknown,
+    Quiet,
+    Unknown,
+)
 
 
 def watch(
@@ -15,13 +24,17 @@ def watch(
             "--sequence",
             "-s",
             metavar="COLUMN",
-            help="Column that says which of several streams a slice belongs to.",
+            help="Column that says which of several streams a slice belongs to. Without it: the "
+            "one the model was fitted with, if the input has it.",
         ),
     ] = None,
     levels: Annotated[
         str, typer.Option("--levels", help="Quantiles of numbers, with commas between them.")
     ] = "0.05,0.95",
     missing: Missing = None,
+    unknown: OnUnknown = Unknown.ERROR,
+    delimiter: Delimiter = None,
+    digits: Digits = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -31,10 +44,9 @@ def watch(
     number of the slice, its surprise and the log-likelihood so far in nats, and the distribution of
     the next slice as `dspn forecast` has it; with --json an object on each line.
     """
-    from dspn.cli.live import watched
+    from dspn.cli.live import Watch, watched
     from dspn.cli.loading import missing_words
     from dspn.cli.parsing import quantile_levels
 
-    watched(
-        model, sequence, quantile_levels(levels), missing_words(missing), json=json, quiet=quiet
-    )
+    asked, words = quantile_levels(levels), missing_words(missing)
+    watched(model, Watch(sequence, asked, words, unknown, delimiter, digits, json, quiet))

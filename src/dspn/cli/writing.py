@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
 
+from dspn.cli.console import note
 from dspn.cli.errors import ReaderGoneError
 from dspn.cli.options import Format
-from dspn.cli.sinks import ArrowSink, CsvSink, JsonSink, Sink, TypedSink
+from dspn.cli.sinks import ArrowSink, CountingSink, CsvSink, JsonSink, Sink, TypedSink
 from dspn.errors import DataError
 from dspn.io.atomic import replacing
 
@@ -97,9 +98,13 @@ def _standard_output() -> Iterator[BinaryIO]:
 
 @contextmanager
 def written(
-    name: str, given: Format | None, types: Mapping[str, Any] | None = None
+    name: str,
+    given: Format | None,
+    types: Mapping[str, Any] | None = None,
+    *,
+    quiet: bool = False,
 ) -> Iterator[Sink]:
-    """A sink for the parts of a table, in the format of the file.
+    """A sink for the parts of a table, in the format of the file; says when a file is there.
 
     `types` are columns that are text only because a CSV file has no types, and what they become in
     formats that have; None stands for whatever they look like.
@@ -109,8 +114,12 @@ def written(
         sink: Sink = _sink(file, form)
         if types and form is not Format.CSV:
             sink = TypedSink(sink, types)
-        yield sink
-        sink.close()
+        counting = CountingSink(sink)
+        yield counting
+        counting.close()
+    if name != STDOUT:
+        rows = counting.rows
+        note(f"wrote {name}: {rows:,} {'row' if rows == 1 else 'rows'}", quiet=quiet)
 
 
 def _sink(file: BinaryIO, form: Format) -> Sink:

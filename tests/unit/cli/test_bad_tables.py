@@ -179,12 +179,15 @@ def test_usage_is_told_from_data(command: Run, model: Path, days: Path) -> None:
         ("forecast", model, days, "--levels", "5,x"),
         ("fit", days, "-o", "m.dspn", "--kind", "sky"),
         ("fit", days, "-o", "m.dspn", "--learner", "em"),
+        ("fit", days, "-o", "m.csv"),
+        ("classify", "fit", days, "--label", "sky", "-o", "m"),
         ("plot", "nothing", model, "-o", "x.png"),
         ("unknown",),
     ):
         found = command(*words)
         assert found.status == 2, words
         assert found.err.startswith("usage: ") and len(found.err.splitlines()) == 1
+    assert "'KIND'" in command("plot").err
     assert command("score", model, days, "-o", "nowhere/x.csv").status == 1
     assert command("score", model, days, "-o", "x.doc").status == 1
     assert command("score", model, "table.doc").status == 1

@@ -52,6 +52,13 @@ def test_a_classifier_is_no_model(command: Run, walks: Path) -> None:
     assert command("validate", "who.dspn").status == 0
 
 
+def test_a_model_is_no_classifier(command: Run, model: Path, days: Path) -> None:
+    found = command("classify", "predict", model, days)
+    assert found.status == 1
+    assert "holds a model, not a classifier; `dspn classify fit` makes one" in found.err
+    assert "no such file" in command("classify", "predict", "none.dspn", days).err
+
+
 def test_labels_have_to_be_clear(command: Run, walks: Path) -> None:
     text = walks.read_text()
     for changed, words in (

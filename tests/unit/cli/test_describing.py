@@ -66,6 +66,21 @@ def test_pictures_of_a_sequence(command: Run, model: Path, days: Path) -> None:
     assert "needs DATA" in command("plot", "filtered", model, "-o", "x.png").err
 
 
+def test_rows_that_lie_apart_are_sorted_for_pictures_and_pages(
+    command: Run, model: Path, days: Path
+) -> None:
+    header, *rows = days.read_text().splitlines(keepends=True)
+    days.write_text("".join([header, rows[3], rows[0], rows[2], rows[4], rows[1]]))
+    words = ("plot", "surprise", model, days, "-o", "x.png")
+    assert "--sort" in command(*words).err
+    found = command(*words, "--sort")
+    assert (found.status, found.err) == (0, "wrote x.png\n")
+    page = ("report", model, days, "-o", "x.html", "--steps", 2)
+    assert "--sort" in command(*page).err
+    found = command(*page, "--sort")
+    assert (found.status, found.err) == (0, "wrote x.html: 2 sequences\n")
+
+
 def test_report_is_a_page(command: Run, model: Path, days: Path) -> None:
     pytest.importorskip("dspn.report")
     found = command("report", model, days, "-o", "report.html", "--steps", 2)

@@ -51,6 +51,7 @@ def test_kinds_and_variables_are_as_told(command: Run, long: Path) -> None:
     ("words", "said"),
     [
         (("--kind", "sky=count"), ("'sky'", "row 1", "--kind says count")),
+        (("--kind", "Sky=binary"), ("'Sky'", "did you mean 'sky'?")),
         (("--kind", "wind=count"), ("'wind'", "sky, celsius, visitors")),
         (("--kind", "celsius=count"), ("'celsius'", "counts")),
         (("--kind", "visitors=binary"), ("'visitors'", "two categories")),

@@ -80,7 +80,7 @@ def test_rows_that_are_not_sorted_are_answered_in_the_order_of_the_table(
 
 def test_surprise_adds_up_to_the_score(command: Run, model: Path, days: Path) -> None:
     header, *rows = command("surprise", model, days).rows()
-    assert header == ["day", "hour", "sky", "celsius", "visitors", "total"]
+    assert header == ["day", "hour", "sky", "celsius", "visitors", "slice_surprise"]
     assert rows[1][3] == ""  # missing entries have no surprise
     total = sum(float(row[-1]) for row in rows if row[0] == "mon")
     score = float(command("score", model, days).rows()[1][1])
@@ -119,6 +119,88 @@ def test_forecast_has_distributions(
     np.testing.assert_allclose(high, ahead["celsius"].quantiles[:, 2], rtol=1e-12)
     median = [float(row[header.index("visitors")]) for row in rows]
     np.testing.assert_array_equal(median, ahead["visitors"].quantiles[:, 1])
+
+
+@pytest.mark.parametrize("query", ["score", "surprise", "forecast", "impute"])
+def test_digits_are_as_many_as_asked_for(command: Run, model: Path, days: Path, query: str) -> None:
+    exact = command(query, model, days).rows()
+    short = command(query, model, days, "--digits", 3).rows()
+    assert exact[0] == short[0]
+    assert exact != short
+    for row, other in zip(exact[1:], short[1:], strict=True):
+        for cell, brief in zip(row, other, strict=True):
+            if cell != brief:
+                assert brief == f"{float(f'{float(cell):.3g}'):g}"
+    # What was observed stands as it stood.
+    assert query != "impute" or ["tue", "1", "rain", "14.80", "5", ""] in short
+    assert command(query, model, days, "--digits", 18).status == 2
+
+
+def test_samples_have_as_many_digits_as_asked_for(command: Run, model: Path) -> None:
+    found = command("sample", model, "--seed", 1, "--digits", 2).rows()
+    assert all(len(row[3].replace(".", "").lstrip("0")) <= 2 for row in found[1:])
+
+
+def test_forecasts_say_where_the_order_goes_on(command: Run, model: Path, days: Path) -> None:
+    header, *rows = command("forecast", model, days, "--steps", 2).rows()
+    assert header[:3] == ["day", "step", "hour"]
+    assert [row[2] for row in rows] == ["4", "5", "3", "4"]
+
+
+def test_an_order_that_goes_on_only_in_a_later_chunk_is_written(
+    command: Run, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dspn.cli.streams._ROWS", (2, 2))
+    monkeypatch.setattr("dspn.cli.sources._BLOCK", 64)
+    rows = [f"s{day},2024-03-{day + 1:02d},rain,20,9\n" for day in range(9)]
+    rows += [f"t,2024-03-{day:02d},rain,20,9\n" for day in (1, 3, 5)]
+    text = "day,hour,sky,celsius,visitors\n" + "".join(rows)
+    found = command("forecast", model, "--json", piped=text)
+    assert found.status == 0, found.err
+    assert [json.loads(line)["hour"] for line in found.out.splitlines()] == (
+        [None] * 9 + ["2024-03-07"]
+    )
+
+
+def test_unknown_categories_can_be_missing(command: Run, model: Path, days: Path) -> None:
+    odd = days.read_text().replace("rain", "snow").replace("tue,1,,", "tue,1,fog,")
+    gaps = odd.replace("snow", "").replace("fog", "")
+    refused = command("score", model, piped=odd)
+    assert refused.status == 1 and "--unknown missing" in refused.err
+    found = command("score", model, "--unknown", "missing", piped=odd)
+    assert found.out == command("score", model, piped=gaps).out
+    assert found.err == (
+        "note: 2 cells have categories that the model does not know, taken as missing: "
+        "2 in 'sky'.\n"
+    )
+    quiet = command("impute", model, "--unknown", "missing", "-q", piped=odd)
+    assert (quiet.out, quiet.err) == (command("impute", model, piped=gaps).out, "")
+
+
+def test_unknown_numbers_and_truths_can_be_missing(command: Run, tmp_path: Path) -> None:
+    schema = dspn.Schema(
+        (dspn.Variable.categorical("n", [2, 5]), dspn.Variable.categorical("b", [False, True]))
+    )
+    own = dspn.Model.from_hmm(
+        [1.0], [[1.0]], {"n": [[0.25, 0.75]], "b": [[0.5, 0.5]]}, schema=schema
+    )
+    own.save(tmp_path / "own.dspn")
+    text = "id,n,b\na,3,maybe\na,5,true\n"
+    words = ("score", "own.dspn", "-s", "id")
+    assert command(*words, piped=text).status == 1
+    found = command(*words, "--unknown", "missing", piped=text)
+    assert float(found.rows()[1][1]) == pytest.approx(np.log(0.75 * 0.5), rel=1e-12)
+    assert "1 in 'n', 1 in 'b'" in found.err
+
+
+def test_a_file_that_was_written_is_named(command: Run, model: Path, days: Path) -> None:
+    assert command("impute", model, days, "-o", "whole.csv").err == "wrote whole.csv: 5 rows\n"
+    assert command("sample", model, "--seed", 1, "--length", 1, "-o", "one.parquet").err == (
+        "wrote one.parquet: 1 row\n"
+    )
+    ranked = command("surprise", model, days, "--by", "sequence", "-o", "ranks.json")
+    assert ranked.err == "wrote ranks.json: 2 rows\n"
+    assert command("impute", model, days, "-q", "-o", "whole.csv").err == ""
 
 
 def test_sample_is_repeated_by_its_seed(command: Run, model: Path) -> None:

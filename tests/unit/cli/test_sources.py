@@ -28,12 +28,46 @@ def test_other_spellings_of_csv_read_the_same(
     (tmp_path / "mark.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
     (tmp_path / "lines.csv").write_text(text.replace('"c, d"', '"c\n""d"""'))
     (tmp_path / "blank.csv").write_text("\n" + text)
+    (tmp_path / "returns.csv").write_bytes(text.replace("\n", "\r").encode())
     (tmp_path / "spaces.csv").write_text(text.replace("21.5", " 21.5 "))
-    for name in ("days.csv.gz", "days.tsv", "crlf.csv", "mark.csv", "lines.csv", "spaces.csv"):
+    for name in (
+        "days.csv.gz",
+        "days.tsv",
+        "crlf.csv",
+        "mark.csv",
+        "lines.csv",
+        "spaces.csv",
+        "returns.csv",
+    ):
         found = command("score", model, name)
         assert (found.status, found.out) == (0, expected), (name, found.err)
     filled = command("impute", model, "lines.csv").out
     assert '"c\n""d"""' in filled
+
+
+@pytest.mark.parametrize(("mark", "said"), [(";", "';'"), ("\t", "tab"), ("|", "'|'")])
+def test_another_delimiter_is_told(
+    command: Run, model: Path, days: Path, expected: str, mark: str, said: str
+) -> None:
+    text = days.read_text().replace('"c, d"', "c").replace(",", mark)
+    Path("other.csv").write_text(text)
+    for words, piped in ((("other.csv",), None), ((), text)):
+        found = command("score", model, *words, piped=piped)
+        assert found.status == 1 and len(found.err.splitlines()) == 1
+        assert f"--delimiter {said}" in found.err
+        told = command("score", model, *words, "--delimiter", said.strip("'"), piped=piped)
+        assert (told.status, told.out) == (0, expected), told.err
+    assert command("validate", "other.csv", "--delimiter", mark, "--model", model).status == 0
+    for wrong in ("", ";;", '"'):
+        assert command("score", model, "other.csv", "--delimiter", wrong).status == 2
+
+
+def test_a_delimiter_that_is_told_is_believed(command: Run) -> None:
+    words = ("fit", "-", "--learner", "em", "--interfaces", 1, "-o", "m.dspn", "-q")
+    text = "a;b\n1.5\n2.5\n"
+    assert command(*words, piped=text).status == 1
+    assert command(*words, "--delimiter", ",", piped=text).status == 0
+    assert command("inspect", "m.dspn").status == 0
 
 
 def test_typed_tables_in_pipes_are_told_by_their_beginning(
@@ -89,6 +123,7 @@ def test_a_pipe_with_a_name_is_read(
         ("x.csv.gz", b"not packed", ("cannot be read",)),
         ("x.parquet", b"", ("empty",)),
         ("directory.csv", None, ("directory",)),
+        ("directory", None, ("is a directory; name a table in it",)),
     ],
 )
 def test_damaged_files_are_named(

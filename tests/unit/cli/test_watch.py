@@ -40,6 +40,36 @@ def test_json_in_and_out(command: Run, model: Path) -> None:
     assert set(rows[0]["next"]) >= {"sky", "sky=rain", "celsius", "celsius@0.05", "visitors"}
 
 
+def test_streams_are_told_apart_by_what_the_model_remembers(command: Run, model: Path) -> None:
+    text = HEADER + "a,clear,21.5,11\nb,,14,\na,rain,,3\n"
+    told = command("watch", model, "-s", "day", piped=text)
+    assert told.err == ""
+    found = command("watch", model, piped=text)
+    assert found.out == told.out
+    assert found.err == "note: streams by 'day', as the model was fitted; -s names another.\n"
+    assert command("watch", model, "-q", piped=text).err == ""
+    other = command("watch", model, piped=text.replace("day,", "week,"))
+    assert [row[0] for row in other.rows()] == ["slice", "0", "1", "2"]
+
+
+def test_unknown_categories_can_be_missing(command: Run, model: Path) -> None:
+    text = "sky;celsius;visitors\nclear;20;9\nsnow;14;\n"
+    words = ("watch", model, "--delimiter", ";")
+    assert "--unknown missing" in command(*words, piped=text).err
+    found = command(*words, "--unknown", "missing", piped=text)
+    assert found.out == command(*words, piped=text.replace("snow", "")).out
+    assert found.err.startswith("note: row 2: 1 cell has a category")
+    brief = command(*words, "--unknown", "missing", "--digits", 2, piped=text)
+    assert brief.rows()[1][1] == f"{float(f'{float(found.rows()[1][1]):.2g}'):g}"
+
+
+def test_the_name_of_a_stream_keeps_its_digits(command: Run, model: Path) -> None:
+    found = command(
+        "watch", model, "--json", "--digits", 1, "-q", piped='{"day": 1.25, "celsius": 9}\n'
+    )
+    assert json.loads(found.out)["day"] == 1.25
+
+
 def test_an_impossible_slice_begins_the_stream_anew(command: Run, tmp_path: Path) -> None:
     schema = dspn.Schema((dspn.Variable.binary("x"),))
     sure = dspn.Model.from_hmm([1.0], [[1.0]], {"x": [[1.0, 0.0]]}, schema=schema)
@@ -54,6 +84,7 @@ def test_an_impossible_slice_begins_the_stream_anew(command: Run, tmp_path: Path
     ("text", "words"),
     [
         ("", ("nothing on standard input",)),
+        ("day;sky\na;rain\n", ("several with ';'", "--delimiter ';'")),
         (HEADER + "a,clear,warm,1\n", ("'celsius'", "row 1", "'warm'")),
         (HEADER + "a,clear,1,1\na,clear\n", ("row 2", "4 cells")),
         (HEADER + ",clear,1,1\n", ("row 1", "'day'")),
