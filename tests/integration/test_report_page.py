@@ -153,19 +153,110 @@ def test_a_cell_tells_the_exact_surprise(opened: Any, small: Path) -> None:
     number = float(said.split("surprise ")[1].split(" ")[0].replace("\N{MINUS SIGN}", "-"))
     assert number == pytest.approx(surprises[t, v], rel=1e-6)
     assert cursor.evaluate("cell => cell === document.activeElement")
-    box = page.locator("[role=grid] canvas").bounding_box()
-    page.mouse.move(box["x"] + 4, box["y"] + 4)
+    page.locator("[role=grid] canvas").hover(position={"x": 4, "y": 4})
     assert page.locator("#tooltip").inner_text().startswith("sky, slice 0")
 
 
 def test_the_table_holds_all_slices_and_the_forecast(opened: Any, small: Path) -> None:
     page = opened(small)
-    page.locator("#chosen summary").click()
+    page.locator("#chosen .as-table > summary").click()
     length = int(page.locator(".option[aria-selected=true] small").inner_text().split(" ")[0])
     assert page.locator("#chosen tbody tr").count() == length + 4
     first = page.locator("#chosen tbody tr").first.locator("td")
     assert first.count() == 1 + 4 + 1
     assert first.last.inner_text().startswith(("node ", "group "))
+
+
+def test_data_come_before_the_template_and_values_before_surprise(opened: Any, small: Path) -> None:
+    page = opened(small)
+    sections = page.evaluate("[...document.querySelectorAll('section')].map(own => own.id)")
+    assert sections == ["summary", "sequences", "template"]
+    heads = page.locator("#chosen h4").all_inner_texts()
+    said = ["Values and forecast of 4 slices", "Surprise of each slice", "Surprise of each entry"]
+    assert heads == said
+    posterior = page.locator("#chosen .posterior")
+    assert posterior.get_attribute("open") is None
+    posterior.locator("summary").click()
+    page.locator(".option").nth(1).click()
+    page.wait_for_function("() => document.querySelector('#chosen .posterior').open")
+    assert "10 % to 90 %" in page.locator("#chosen").inner_text()
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two sequences of 100 slices, one for each day from the end of a year on."""
+    model = mixed_model()
+    path = tmp_path_factory.mktemp("report") / "long.html"
+    drawn = model.sample(2, 100, rng=np.random.default_rng(3)).to_table("pandas")
+    days = np.datetime64("2023-12-01T00:00", "ns") + np.arange(100) * np.timedelta64(1, "D")
+    drawn["slice"] = np.tile(days, 2)
+    data = Sequences.from_table(
+        drawn.rename(columns={"slice": "day"}),
+        sequence="sequence",
+        order="day",
+        schema=model.schema,
+    )
+    write_report(model, data, path, steps=5)
+    return path
+
+
+_VIEW = """() => {
+  const [panels, bar] = [document.getElementById("panels"), document.querySelector(".scroll-bar")];
+  const most = panels.scrollWidth - panels.clientWidth;
+  return [panels.scrollLeft, bar.scrollLeft, most, bar.scrollWidth - bar.clientWidth];
+}"""
+
+
+@pytest.mark.parametrize("width", [360, 950])
+def test_all_charts_scroll_as_one_and_begin_at_the_end(opened: Any, long: Path, width: int) -> None:
+    page = opened(long, width=width)
+    at, bar_at, most, bar_most = page.evaluate(_VIEW)
+    assert most > 100 and at == pytest.approx(most, abs=1) and bar_at == pytest.approx(at, abs=1)
+    assert bar_most == pytest.approx(most, abs=1)
+    scrolling = page.evaluate(
+        "[...document.querySelectorAll('#chosen *')].filter(own => own.scrollWidth >"
+        " own.clientWidth + 1 && ['auto', 'scroll'].includes(getComputedStyle(own).overflowX))"
+        ".map(own => own.className)"
+    )
+    assert scrolling == ["panels", "scroll-bar"]
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_scroll_bar_obeys_the_keys_and_says_what_is_in_view(opened: Any, long: Path) -> None:
+    page = opened(long, width=360)
+    bar = page.get_by_role("scrollbar", name="Slices in view")
+    bar.focus()
+    assert bar.get_attribute("aria-valuetext").endswith("to 104 of 105")
+    page.keyboard.press("Home")
+    assert page.evaluate(_VIEW)[:2] == [0, 0]
+    assert bar.get_attribute("aria-valuetext").startswith("slices 0 to")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(_VIEW)[0] > 0
+    page.locator("#theme").click()
+    assert 0 < page.evaluate(_VIEW)[0] < 50
+
+
+def test_a_short_sequence_needs_no_scroll_bar(opened: Any, small: Path) -> None:
+    page = opened(small)
+    assert not page.locator(".dock").is_visible()
+
+
+def test_slices_are_called_as_the_order_column_has_it(opened: Any, long: Path) -> None:
+    page = opened(long)
+    assert "day 2023-12-01 to 2024-03-09" in page.locator("#chosen .facts").inner_text()
+    cursor = page.locator(".cursor")
+    cursor.focus()
+    page.keyboard.press("End")
+    assert ", slice 99, day 2024-03-09: " in cursor.get_attribute("aria-label")
+    page.keyboard.press("Home")
+    assert ", slice 0, day 2023-12-01: " in cursor.get_attribute("aria-label")
+    page.locator("#chosen .as-table > summary").click()
+    first = page.locator("#chosen .as-table tbody tr").first
+    first.wait_for()
+    assert first.locator("th, td").all_inner_texts()[:2] == ["0", "2023-12-01"]
+    page.get_by_role("button", name="Later").click()
+    last = page.locator("#chosen .as-table tbody tr").last
+    assert last.locator("th, td").all_inner_texts()[:3] == ["+5", "", "forecast"]
 
 
 def test_dark_follows_the_system_and_the_switch(opened: Any, small: Path) -> None:
@@ -179,7 +270,7 @@ def test_dark_follows_the_system_and_the_switch(opened: Any, small: Path) -> Non
 @pytest.mark.parametrize("width", [360, 800])
 def test_a_narrow_page_does_not_scroll_sideways(opened: Any, small: Path, width: int) -> None:
     page = opened(small, width=width)
-    page.locator("#chosen summary").click()
+    page.locator("#chosen .as-table > summary").click()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
@@ -207,7 +298,7 @@ def test_hostile_names_do_no_harm(opened: Any, tmp_path: Path) -> None:
     assert page.locator("#chosen-title").inner_text() == ids[0]
     assert page.locator("img").count() == 0
     assert page.title() == "<script>alert(3)</script>"
-    page.locator("#chosen summary").click()
+    page.locator("#chosen .as-table > summary").click()
     assert name in page.locator("#chosen thead").inner_text()
 
 

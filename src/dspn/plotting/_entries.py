@@ -13,9 +13,11 @@ from matplotlib.ticker import MaxNLocator
 from dspn._arrays import Floats
 from dspn.inference import Marginals, VariableMarginals
 from dspn.plotting import _style
-from dspn.plotting._panels import Handle, dress, heading, new_panel, slice_axis
-from dspn.plotting._values import LINE_COLOUR, MOST_OUTLINED, boxes_of, label_categories, runs
-from dspn.sequences import Kind, Schema
+from dspn.plotting._panels import Handle, dress, heading, new_panel
+from dspn.plotting._swatches import label_categories
+from dspn.plotting._ticks import slice_axis
+from dspn.plotting._values import LINE_COLOUR, MOST_OUTLINED, boxes_of, runs
+from dspn.sequences import Kind, Schema, Sequences
 
 MOST_BANDS: Final = 40
 """Most variables in one picture."""
@@ -70,8 +72,11 @@ class Entries:
         """Axes of a new figure with room for all bands."""
         return new_panel(_WIDTH, min(sum(self.heights), _TALLEST) + 1.2)
 
-    def draw(self, ax: Axes, title: str) -> None:
-        """Each variable in a band, the first on top, on axes of its own with its own scale."""
+    def draw(self, ax: Axes, title: str, data: Sequences) -> None:
+        """Each variable in a band, the first on top, on axes of its own with its own scale.
+
+        `data` is what was seen, and names its slices.
+        """
         heights = np.array(self.heights)
         edges = heights.sum() - np.concatenate([[0.0], np.cumsum(heights)])
         dress(ax, "")
@@ -79,7 +84,7 @@ class Entries:
         names = [_style.shortened(n, _style.SMALL_SIZE, _NAME_ROOM) for n in self.schema.names]
         ax.set_yticks((edges[:-1] + edges[1:]) / 2, names, color=_style.INK, parse_math=False)
         ax.tick_params(axis="y", length=0.0)
-        slice_axis(ax, len(self.values))
+        slice_axis(ax, len(self.values), data)
         ax.set_xlim(left=self.first - 0.5)
         for column, variable in enumerate(self.schema):
             band = self._band(ax, float(edges[column + 1]), float(edges[column]))
@@ -90,10 +95,10 @@ class Entries:
             else:
                 _draw_numbers(band, own, self.marginals[column], self.first)
             band.set_xlim(ax.get_xlim())
-        label_categories(ax, self.schema, edges)
+        lines = label_categories(ax, self.schema, edges)
         hidden = _style.counted(self.left_out, "more variable")
         more = f"; {hidden} not shown" if self.left_out else ""
-        heading(ax, title + more, *self._key())
+        heading(ax, title + more, *self._key(), lines=lines)
 
     def _band(self, ax: Axes, low: float, high: float) -> Axes:
         total = ax.get_ylim()[1]

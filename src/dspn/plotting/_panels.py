@@ -10,6 +10,7 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import ScaledTranslation, Transform
 
 from dspn._arrays import Floats
 from dspn.plotting import _style
@@ -20,19 +21,24 @@ _MOST_COLUMNS = 1000
 # A slice without observations has a surprise of 0, up to the rounding of two logarithms.
 _ROUNDING = 1e-9
 _BAR = "#9aa5b1"
-_KEY_ROW = 15.0
+KEY_ROW = 15.0
+"""Height in points of a line between the axes and the title."""
 
 Handle = tuple[Patch | Line2D, ...]
 """Marks that stand on each other in one entry of a legend."""
 
 
-def dress(ax: Axes, title: str) -> None:
-    """A quiet frame: no spines but a thin base line, small muted ticks, the title at the left."""
+def dress(ax: Axes, title: str, lines: int = 0) -> None:
+    """A quiet frame: no spines but a thin base line, small muted ticks, the title at the left.
+
+    `lines` are already taken above the axes.
+    """
     for side in ("top", "right", "left"):
         ax.spines[side].set_visible(False)
     ax.spines["bottom"].set_color(_style.FAINT)
     ax.tick_params(labelsize=_style.SMALL_SIZE, colors=_style.MUTED, length=2.5)
-    ax.set_title(title, size=_style.TEXT_SIZE, color=_style.INK, loc="left", pad=4.0)
+    pad = 4.0 + KEY_ROW * lines
+    ax.set_title(title, size=_style.TEXT_SIZE, color=_style.INK, loc="left", pad=pad)
 
 
 def mark_anomaly(ax: Axes, anomaly: int | None) -> None:
@@ -81,30 +87,49 @@ def draw_posterior(
 
 
 def draw_scale(
-    ax: Axes, image: ScalarMappable, span: tuple[float, float], ticks: Sequence[float]
+    ax: Axes,
+    image: ScalarMappable,
+    span: tuple[float, float],
+    ticks: Sequence[float],
+    unit: str = "",
 ) -> Axes:
-    """The colours of an image with their numbers, at the right of a share of the axes' height."""
+    """The colours of an image with their numbers, at the right of a share of the axes' height.
+
+    The unit stands behind the last number.
+    """
     bottom, upper = span
     scale = ax.inset_axes((1.012, bottom, 0.010, upper - bottom))
+    scale.set_gid("scale")
     figure = ax.get_figure(root=True)
     assert figure is not None
     bar = figure.colorbar(image, cax=scale, ticks=list(ticks))
-    bar.set_ticklabels([f"{tick:.2g}".replace("-", "\N{MINUS SIGN}") for tick in ticks])
+    words = [f"{tick:.2g}".replace("-", "\N{MINUS SIGN}") for tick in ticks]
+    bar.set_ticklabels([*words[:-1], f"{words[-1]} {unit}".rstrip()])
     bar.outline.set_visible(False)
     scale.tick_params(labelsize=_style.SMALL_SIZE, colors=_style.MUTED, length=0.0)
     return scale
 
 
 def heading(
-    ax: Axes, title: str, handles: Sequence[Handle] = (), labels: Sequence[str] = ()
+    ax: Axes,
+    title: str,
+    handles: Sequence[Handle] = (),
+    labels: Sequence[str] = (),
+    *,
+    lines: int = 0,
 ) -> None:
-    """The title at the left, and between it and the axes what marks mean, where any occur."""
+    """The title at the left, and between it and the axes what marks mean, where any occur.
+
+    `lines` are already taken above the axes.
+    """
     room = _style.size_in_points(ax)[0]
     columns = _style.legend_columns(labels, room)
     rows = -(-len(labels) // columns)
     words = _style.broken(title.split(), _style.TEXT_SIZE, room)
-    pad = 4.0 + _KEY_ROW * rows
-    ax.set_title(words, size=_style.TEXT_SIZE, color=_style.INK, loc="left", pad=pad)
+    pad = 4.0 + KEY_ROW * (rows + lines)
+    ax.set_title(
+        words, size=_style.TEXT_SIZE, color=_style.INK, loc="left", pad=pad, parse_math=False
+    )
     if labels:
         ax.legend(
             handles,
@@ -112,6 +137,7 @@ def heading(
             handler_map={tuple: HandlerTuple(ndivide=1, pad=0.0)},
             loc="lower left",
             bbox_to_anchor=(0.0, 1.0),
+            bbox_transform=raised(ax, lines),
             ncols=columns,
             frameon=False,
             fontsize=_style.SMALL_SIZE,
@@ -123,11 +149,11 @@ def heading(
         )
 
 
-def slice_axis(ax: Axes, num_slices: int) -> None:
-    """Slices counted from 0 along the lower edge."""
-    ax.set_xlim(-0.5, num_slices - 0.5)
-    ax.set_xlabel("slice", size=_style.TEXT_SIZE, color=_style.INK)
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
+def raised(ax: Axes, lines: int) -> Transform:
+    """Shares of the axes, moved up by lines of a key."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return ax.transAxes + ScaledTranslation(0.0, lines * KEY_ROW / 72.0, figure.dpi_scale_trans)
 
 
 def new_panel(width: float, height: float) -> Axes:

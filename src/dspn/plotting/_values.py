@@ -12,7 +12,8 @@ from matplotlib.patches import Patch
 
 from dspn._arrays import Bools, Floats
 from dspn.plotting import _style
-from dspn.plotting._panels import dress, mark_anomaly
+from dspn.plotting._panels import dress, mark_anomaly, raised
+from dspn.plotting._swatches import label_categories
 from dspn.sequences import Kind, Schema, Variable
 
 _CELL_BAND = 0.26
@@ -21,7 +22,6 @@ _MARGIN = 0.1
 HATCH = "#c4c4c4"
 MOST_OUTLINED = 150
 LINE_COLOUR = "#1f5f99"
-_LEGEND_ROOM = 150.0
 
 Band = tuple[float, float]
 
@@ -53,15 +53,15 @@ def draw_values(
             _draw_cells(ax, values[:, column], guess, variable, band)
         else:
             _draw_line(ax, values[:, column], guess, variable, band)
-    dress(ax, "values")
+    lines = label_categories(ax, schema, edges)
+    dress(ax, "values", lines)
     ax.spines["bottom"].set_visible(False)
     ax.set_ylim(0.0, float(heights.sum()))
     ax.set_xlim(-0.5, len(values) - 0.5)
     names = [_style.shortened(name, _style.SMALL_SIZE, 110.0) for name in schema.names]
     ax.set_yticks((edges[:-1] + edges[1:]) / 2, names, color=_style.INK, parse_math=False)
     ax.tick_params(axis="both", length=0.0)
-    label_categories(ax, schema, edges)
-    _draw_key(ax, np.isnan(values), filled)
+    _draw_key(ax, np.isnan(values), filled, lines)
     mark_anomaly(ax, anomaly)
     return ax
 
@@ -160,44 +160,7 @@ def _label_range(ax: Axes, lowest: float, highest: float, band: Band) -> None:
         )
 
 
-def label_categories(ax: Axes, schema: Schema, edges: Floats) -> None:
-    """Swatches at the right of a row, once for neighbours with the same categories."""
-    before: tuple[object, ...] = ()
-    for column, variable in enumerate(schema):
-        if variable.categories and variable.categories != before:
-            _draw_swatches(ax, variable, float((edges[column] + edges[column + 1]) / 2))
-        before = variable.categories
-
-
-def _draw_swatches(ax: Axes, variable: Variable, height: float) -> None:
-    colours = _style.category_colours(variable.num_categories)
-    entries = [(colours[code], str(name)) for code, name in enumerate(variable.categories)]
-    if len(entries) > 8:
-        entries = [entries[0], ("none", "…"), entries[-1]]
-    size = _style.SMALL_SIZE
-    asked = sum(16.0 + _style.text_width(name, size) for _, name in entries)
-    room = np.inf if asked <= _LEGEND_ROOM else max(_LEGEND_ROOM / len(entries) - 16.0, 16.0)
-    start = 5.0
-    for colour, name in entries:
-        words = _style.shortened(name, size, room)
-        for piece, ink, width in (("■", colour, 9.0), (words, _style.MUTED, 7.0)):
-            if ink == "none":
-                continue
-            ax.annotate(
-                piece,
-                (1.0, height),
-                xycoords=ax.get_yaxis_transform(),
-                xytext=(start, 0.0),
-                textcoords="offset points",
-                size=size,
-                color=ink,
-                va="center",
-                parse_math=False,
-            )
-            start += width if piece == "■" else _style.text_width(words, size) + width
-
-
-def _draw_key(ax: Axes, missing: Bools, filled: Floats) -> None:
+def _draw_key(ax: Axes, missing: Bools, filled: Floats, lines: int) -> None:
     """What hatched and hollow mean, where either occurs."""
     handles: list[Patch | Line2D] = []
     if (missing & np.isnan(filled)).any():
@@ -211,6 +174,7 @@ def _draw_key(ax: Axes, missing: Bools, filled: Floats) -> None:
             handles=handles,
             loc="lower right",
             bbox_to_anchor=(1.0, 1.0),
+            bbox_transform=raised(ax, lines),
             ncols=len(handles),
             frameon=False,
             fontsize=_style.SMALL_SIZE,

@@ -15,6 +15,7 @@ from dspn.plotting._arguments import (
     one_sequence,
 )
 from dspn.plotting._entries import Entries, levels_of
+from dspn.plotting._order import sequence_words
 
 
 def plot_forecast(
@@ -61,7 +62,8 @@ def plot_forecast(
     ax = entries.axes() if ax is None else ax
     _draw_ground(ax, data.total_slices, ahead)
     said = _style.counted(data.total_slices, "slice")
-    entries.draw(ax, f"Forecast: {_style.counted(ahead, 'slice')} after {said}")
+    whose = sequence_words(data)
+    entries.draw(ax, f"Forecast{whose}: {_style.counted(ahead, 'slice')} after {said}", data)
     return ax
 
 

@@ -14,6 +14,7 @@ from dspn.plotting._arguments import (
     one_sequence,
 )
 from dspn.plotting._entries import Entries, levels_of
+from dspn.plotting._order import sequence_words
 
 
 def plot_imputed(
@@ -42,5 +43,6 @@ def plot_imputed(
     what = "entries" if entries.values.size != 1 else "entry"
     counts = f"{missing:,} of {entries.values.size:,} {what} missing"
     slices = _style.counted(data.total_slices, "slice")
-    entries.draw(ax, f"P(missing entry | observed entries): {slices}, {counts}")
+    whose = sequence_words(data)
+    entries.draw(ax, f"P(missing entry | observed entries){whose}: {slices}, {counts}", data)
     return ax

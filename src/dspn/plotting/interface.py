@@ -16,7 +16,9 @@ from dspn.plotting._arguments import (
     component_of,
     one_sequence,
 )
-from dspn.plotting._panels import draw_posterior, heading, new_panel, slice_axis
+from dspn.plotting._order import sequence_words
+from dspn.plotting._panels import draw_posterior, heading, new_panel
+from dspn.plotting._ticks import slice_axis
 from dspn.sequences import Sequences
 
 _WIDTH = 10.0
@@ -43,11 +45,11 @@ def plot_interface(
     draw_posterior(posterior, ax, groups=groups if len(groups) > 1 else None)
     if len(groups) == 1:
         ax.set_ylabel("interface node", size=_style.TEXT_SIZE, color=_style.INK)
-    said = [ax.get_title(loc="left").capitalize()]
+    said = [ax.get_title(loc="left").capitalize() + sequence_words(data)]
     if drawn.words:
         said = [f"{said[0]},", f"{drawn.words},", f"posterior {share:.3g}"]
     heading(ax, " ".join(said))
-    slice_axis(ax, num_slices)
+    slice_axis(ax, num_slices, data)
     return ax
 
 

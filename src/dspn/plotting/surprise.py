@@ -15,6 +15,7 @@ from dspn.inference import Surprise
 from dspn.models.model import Data
 from dspn.plotting import _style
 from dspn.plotting._arguments import AnyModel, checked_model, one_sequence
+from dspn.plotting._order import sequence_words
 from dspn.plotting._panels import (
     draw_scale,
     draw_surprise,
@@ -22,8 +23,8 @@ from dspn.plotting._panels import (
     heading,
     new_panel,
     pooled,
-    slice_axis,
 )
+from dspn.plotting._ticks import slice_axis
 from dspn.plotting._values import HATCH, boxes_of, runs
 from dspn.sequences import Sequences
 
@@ -34,9 +35,7 @@ _GAP: Final = 0.12
 _TALLEST_CELLS: Final = 6.0
 _MOST_NAMES: Final = 40
 _NAME_ROOM: Final = 110.0
-_TITLE: Final = (
-    "Surprise (nats): bars, of a slice given those before it; cells, of an entry given all others"
-)
+_TITLE: Final = "bars, of a slice given those before it; cells, of an entry given all others"
 
 
 def plot_surprise(found: AnyModel | Surprise, sequence: Data, ax: Axes | None = None) -> Axes:
@@ -60,8 +59,8 @@ def plot_surprise(found: AnyModel | Surprise, sequence: Data, ax: Axes | None = 
     image = _draw_cells(ax, said.variables, missing, share)
     known = said.variables[np.isfinite(said.variables)]
     if known.size:
-        scale = draw_scale(ax, image, (0.0, share), np.linspace(*image.get_clim(), 3).tolist())
-        scale.set_title("nats", size=_style.SMALL_SIZE, color=_style.MUTED, loc="left", pad=3.0)
+        ticks = np.linspace(*image.get_clim(), 3).tolist()
+        draw_scale(ax, image, (0.0, share), ticks, unit="nats")
     strip = ax.inset_axes((0.0, 1.0 - _STRIP * share / cells, 1.0, _STRIP * share / cells))
     draw_surprise(said.slices, strip)
     strip.set_title("", loc="left")
@@ -124,6 +123,7 @@ def _label(ax: Axes, data: Sequences, missing: Bools) -> None:
     words = [_style.shortened(data.schema.names[v], _style.SMALL_SIZE, _NAME_ROOM) for v in named]
     ax.set_yticks(list(named), words, color=_style.INK, parse_math=False)
     ax.tick_params(axis="y", length=0.0)
-    slice_axis(ax, data.total_slices)
+    slice_axis(ax, data.total_slices, data)
     handle = Patch(facecolor="white", edgecolor=HATCH, hatch="/////")
-    heading(ax, _TITLE, [(handle,)] if missing.any() else [], ["missing"] if missing.any() else [])
+    title = f"Surprise (nats){sequence_words(data)}: {_TITLE}"
+    heading(ax, title, [(handle,)] if missing.any() else [], ["missing"] if missing.any() else [])

@@ -23,6 +23,7 @@ MODULES: Final = (
     "heat_map.js",
     "posterior.js",
     "table.js",
+    "scroller.js",
     "sequence.js",
     "page.js",
 )

@@ -14,6 +14,7 @@ ROOM: Final = 36_000_000
 """Bytes of all records of a page whose number of sequences was not asked for."""
 
 _OTHER_BYTES: Final = 120
+_ORDER_BYTES: Final = 24.0
 
 
 @final
@@ -38,7 +39,11 @@ def _sizes(data: Sequences, steps: int) -> Floats:
     """Bytes of each sequence's record in the page, or a little more."""
     answers = np.array([_answer_bytes(column, data.schema) for column in range(len(data.schema))])
     missing = np.add.reduceat(np.isnan(data.values) @ answers, data.offsets[:-1])
-    slice_bytes = 4.0 + 8.0 * len(data.schema) + 2.0 * MOST_ROWS
+    keys = data.table_keys
+    ordered = keys is not None and keys.order_values is not None
+    slice_bytes = (
+        (_ORDER_BYTES if ordered else 0.0) + 4.0 + 8.0 * len(data.schema) + 2.0 * MOST_ROWS
+    )
     own = _OTHER_BYTES + slice_bytes * data.lengths + missing + steps * answers.sum()
     sizes: Floats = own * 4.0 / 3.0
     return sizes

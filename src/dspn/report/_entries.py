@@ -10,7 +10,8 @@ from dspn._arrays import Floats, Ints
 from dspn.inference import Marginals, VariableMarginals
 from dspn.report._packing import shares, singles
 
-LEVELS: Final = (0.05, 0.5, 0.95)
+LEVELS: Final = (0.1, 0.5, 0.9)
+"""Ends and middle of the bands, which hold 80 % as those of the plots do."""
 MOST_CATEGORIES: Final = 6
 """Most categories of one entry whose probabilities are kept."""
 
@@ -20,7 +21,7 @@ MOST_CATEGORIES: Final = 6
 class EntryTable:
     """What is known of a variable's entries, and where those of each sequence begin.
 
-    A number has (mean, 5 %, 50 %, 95 %); a category has the codes of the most probable ones, by
+    A number has (mean, 10 %, 50 %, 90 %); a category has the codes of the most probable ones, by
     code, and their probabilities.
     """
 

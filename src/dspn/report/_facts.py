@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from dspn._arrays import Floats
 from dspn.io import JSON
 from dspn.models import Model
+from dspn.plotting._order import order_texts
 from dspn.report._choice import Choice
 from dspn.report._drawing import drawn_template, group_members, node_counts
 from dspn.report._entries import LEVELS, MOST_CATEGORIES
@@ -27,6 +28,7 @@ def page_facts(
         "variables": _variables(shown, usual),
         "components": _components(model),
         "sequences": _sequences(data, choice, found),
+        "order": _order(shown),
         "steps": steps,
         "levels": list(LEVELS),
         "mostCategories": MOST_CATEGORIES,
@@ -111,3 +113,14 @@ def _sequences(data: Sequences, choice: Choice, found: Records) -> JSON:
         "perSlice": packed_array(choice.per_slice[shown], "<f8"),
         "size": packed_array(sizes, "<u4"),
     }
+
+
+def _order(data: Sequences) -> JSON:
+    """What the order column says of each slice, each text once; None without an order column."""
+    texts = order_texts(data)
+    keys = data.table_keys
+    if texts is None or keys is None:
+        return None
+    distinct = {text: code for code, text in enumerate(dict.fromkeys(texts))}
+    codes = np.array([distinct[text] for text in texts])
+    return {"name": keys.order, "texts": list(distinct), "codes": packed_array(codes, "<u4")}

@@ -57,8 +57,10 @@ def test_variables_are_named_in_order_from_the_top(mixed: Model) -> None:
 def test_scale_is_in_nats_and_holds_every_cell(mixed: Model) -> None:
     data = _sequence(mixed, 15)
     ax = plot_surprise(mixed, data)
-    scale = next(child for child in ax.child_axes if child.get_title(loc="left") == "nats")
-    assert len(scale.get_yticklabels()) == 3
+    scale = next(child for child in ax.child_axes if child.get_gid() == "scale")
+    words = [label.get_text() for label in scale.get_yticklabels()]
+    assert len(words) == 3
+    assert words[-1].endswith(" nats")
     low, high = ax.images[0].get_clim()
     entries = mixed.surprise(data).variables
     assert low <= min(0.0, np.nanmin(entries)) + 1e-9

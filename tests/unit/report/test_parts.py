@@ -1,3 +1,4 @@
+import base64
 import json
 import re
 
@@ -5,10 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dspn.report import _choice
+from dspn.report import _choice, report_html
 from dspn.report._assets import MODULES, asset, filled, imports_of, joined_script
 from dspn.report._choice import chosen
 from dspn.report._drawing import MAX_NODES, drawn_template, group_members
+from dspn.report._entries import LEVELS
 from dspn.report._facts import usual_surprises
 from dspn.report._interfaces import MOST_ROWS, _rows
 from dspn.report._packing import json_text
@@ -17,6 +19,7 @@ from dspn.report._words import summary_html
 from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import initial_network
 from unit.report.cases import MIXED, mixed_data, mixed_model, mixed_networks
+from unit.report.reading import facts_of, numbers_of
 
 
 def _lengths(*lengths: int) -> Sequences:
@@ -127,6 +130,39 @@ def test_groups_say_their_variables_and_sources() -> None:
     first, second = group_members(mixed_networks()[1])
     assert (first["variables"], second["variables"]) == ([0, 1], [2, 3])
     assert first["size"] == second["size"] == 2
+
+
+# The order column
+
+
+def test_order_texts_stand_once_and_are_found_by_slice() -> None:
+    model = mixed_model()
+    drawn = model.sample(3, [2, 3, 4], rng=np.random.default_rng(0)).to_table("pandas")
+    drawn = drawn.rename(columns={"slice": "hour"})
+    data = Sequences.from_table(drawn, sequence="sequence", order="hour", schema=MIXED)
+    order = facts_of(report_html(model, data))["order"]
+    assert order["name"] == "hour"
+    assert sorted(order["texts"]) == ["0", "1", "2", "3"]
+    codes = np.frombuffer(base64.b64decode(order["codes"]), "<u4")
+    lengths = data.lengths[numbers_of(report_html(model, data))]
+    expected = [str(hour) for length in lengths for hour in range(length)]
+    assert [order["texts"][code] for code in codes] == expected
+
+
+def test_data_without_an_order_column_have_no_order_texts() -> None:
+    model = mixed_model()
+    assert facts_of(report_html(model, mixed_data(model)))["order"] is None
+
+
+def test_order_texts_count_in_the_room_of_a_page() -> None:
+    data = mixed_data(mixed_model())
+    named = data.to_table("pandas", order="hour")
+    read = Sequences.from_table(named, sequence="sequence", order="hour", schema=MIXED)
+    assert np.all(_choice._sizes(read, 0) > _choice._sizes(data, 0))
+
+
+def test_bands_hold_four_fifths() -> None:
+    assert LEVELS == (0.1, 0.5, 0.9)
 
 
 # Words, text and assets

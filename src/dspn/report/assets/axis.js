@@ -1,30 +1,61 @@
 // The slices of a sequence from left to right, shared by all charts of it.
 
-import { clamp, make } from "./dom.js";
+import { clamp, make, shortened } from "./dom.js";
 import { colour } from "./colours.js";
+import { order } from "./records.js";
 import { hideTooltip, showTooltip } from "./tooltip.js";
 
 const NARROWEST = 8;
 const WIDEST = 34;
+const LONGEST_NAME = 16;
+const FONT = "11px system-ui, sans-serif";
+
+// The day or the year that all dates share, which need not be said at each of them.
+function sharedStart(texts) {
+  for (const pattern of [/^\d{4}-\d\d-\d\d[ T](?=\d)/, /^\d{4}-(?=\d\d-\d\d)/]) {
+    const start = texts[0].match(pattern)?.[0];
+    if (start && texts.every((text) => text.startsWith(start))) return start;
+  }
+  return "";
+}
+
+function tickNames(record) {
+  if (!record.order) return null;
+  const start = sharedStart(record.order).length;
+  return record.order.map((text) => shortened(text.slice(start), LONGEST_NAME));
+}
 
 export class Axis {
-  constructor(length, steps) {
-    this.length = length;
-    this.steps = steps;
-    this.count = length + steps;
+  constructor(record) {
+    this.length = record.length;
+    this.steps = record.steps;
+    this.count = this.length + this.steps;
+    this.names = tickNames(record);
     this.offset = 0;
     this.room = 0;
     this.cell = NARROWEST;
+    this.most = 0;
     this.tracks = [];
     this.pending = 0;
+    this.watchers = [];
   }
 
-  fit() {
-    this.room = Math.max(40, Math.floor(this.tracks[0].element.clientWidth));
+  // A view that was at the end stays there.
+  fit(room) {
+    const atEnd = this.offset >= this.most - 1;
+    this.room = Math.max(40, Math.floor(room));
     this.cell = clamp(this.room / this.count, NARROWEST, WIDEST);
     if (this.cell * this.count > this.room + 1) this.cell = Math.max(NARROWEST, Math.floor(this.cell));
+    this.most = Math.max(0, this.cell * this.count - this.room);
+    if (this.most < 1) this.most = 0;
     for (const track of this.tracks) track.fit();
+    this.offset = atEnd ? this.most : Math.min(this.offset, this.most);
+    this.told();
     this.draw();
+  }
+
+  get width() {
+    return Math.max(this.room, this.cell * this.count);
   }
 
   draw() {
@@ -47,10 +78,15 @@ export class Axis {
     return Math.min(this.count, Math.ceil((this.offset + this.room) / this.cell));
   }
 
+  told() {
+    for (const watcher of this.watchers) watcher();
+  }
+
   scrolled(offset) {
-    if (Math.abs(offset - this.offset) < 1) return;
-    this.offset = offset;
-    for (const track of this.tracks) track.follow();
+    const wanted = clamp(offset, 0, this.most);
+    if (Math.abs(wanted - this.offset) < 1) return;
+    this.offset = wanted;
+    this.told();
     cancelAnimationFrame(this.pending);
     this.pending = requestAnimationFrame(() => this.draw());
   }
@@ -59,6 +95,13 @@ export class Axis {
     const [left, right] = [Math.max(0, (t - 1) * this.cell), Math.min(this.count, t + 2) * this.cell];
     if (left < this.offset) this.scrolled(left);
     if (right > this.offset + this.room) this.scrolled(right - this.room);
+  }
+
+  // A line around the slices that were seen.
+  frame(context, gap, height) {
+    const left = this.x(0);
+    context.strokeStyle = colour("line");
+    context.strokeRect(left + 0.5, 0.5, Math.max(this.length * this.cell - gap - 1, 0), height - 2);
   }
 }
 
@@ -71,7 +114,6 @@ export class Track {
     this.canvas = make("canvas", { "aria-hidden": "true" });
     this.space = make("div", { class: "space" }, this.canvas);
     this.element = make("div", { class: "track" }, this.space);
-    this.element.addEventListener("scroll", () => axis.scrolled(this.element.scrollLeft), { passive: true });
     axis.tracks.push(this);
     if (say === null) return;
     this.canvas.addEventListener("pointermove", (event) => {
@@ -93,7 +135,7 @@ export class Track {
   fit() {
     const { axis } = this;
     const scale = Math.max(1, devicePixelRatio || 1);
-    this.space.style.width = `${Math.max(axis.room, axis.cell * axis.count)}px`;
+    this.space.style.width = `${axis.width}px`;
     this.space.style.height = `${this.height}px`;
     this.canvas.width = Math.round(axis.room * scale);
     this.canvas.height = Math.round(this.height * scale);
@@ -101,11 +143,6 @@ export class Track {
     this.canvas.style.height = `${this.height}px`;
     this.context = this.canvas.getContext("2d");
     this.context.setTransform(scale, 0, 0, scale, 0, 0);
-    this.follow();
-  }
-
-  follow() {
-    if (Math.abs(this.element.scrollLeft - this.axis.offset) >= 1) this.element.scrollLeft = this.axis.offset;
   }
 
   paint() {
@@ -120,28 +157,49 @@ export class Track {
   }
 }
 
-function tickStep(cell) {
+function tickStep(cell, room) {
   const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
-  return steps.find((step) => step * cell >= 38) ?? 10000;
+  return steps.find((step) => step * cell >= room) ?? 10000;
 }
 
-// Numbers of the slices; the last chart's carries the scroll bar.
-export function tickTrack(axis) {
-  const track = new Track(axis, 22, (context) => {
-    const step = tickStep(axis.cell);
-    context.fillStyle = colour("muted");
-    context.strokeStyle = colour("line");
-    context.font = "11px system-ui, sans-serif";
-    context.textBaseline = "top";
-    context.textAlign = "center";
-    for (let t = Math.ceil(axis.first / step) * step; t < axis.last; t += step) {
-      const x = axis.x(t + 0.5);
-      context.fillRect(x - 0.5, 0, 1, 4);
-      if (x >= 3 && x < axis.room - 8) context.fillText(String(t), x, 6);
-    }
-  });
-  track.element.classList.add("bar-shown");
-  return track.element;
+// Where the text ends, which stands inside the view and not on the one before.
+function drawTick(context, axis, t, text, before) {
+  const x = axis.x(t + 0.5);
+  const half = context.measureText(text).width / 2;
+  const middle = clamp(x, half, axis.room - half);
+  context.fillRect(x - 0.5, 0, 1, 4);
+  if (x < 0 || x > axis.room || middle - half < before) return before;
+  context.fillText(text, middle, 6);
+  return middle + half + 6;
+}
+
+function drawTicks(context, axis) {
+  context.fillStyle = colour("muted");
+  context.font = FONT;
+  context.textBaseline = "top";
+  context.textAlign = "center";
+  const { names, length } = axis;
+  const width = (text) => context.measureText(text).width;
+  axis.widest ??= names ? Math.max(...names.slice(0, 500).map(width)) : width(String(length - 1));
+  const step = tickStep(axis.cell, Math.max(axis.widest + 14, 34));
+  // A name too near to the first of the slices to come is left out.
+  const crowded = (t) => axis.steps && (length - t) * axis.cell < axis.widest / 2 + 16;
+  let end = -Infinity;
+  for (let t = Math.ceil(axis.first / step) * step; t < Math.min(axis.last, length); t += step) {
+    if (!crowded(t)) end = drawTick(context, axis, t, names ? names[t] : String(t), end);
+  }
+  const ahead = tickStep(axis.cell, 34);
+  for (let k = 1; k <= axis.steps; k += k === 1 && ahead > 2 ? ahead - 1 : ahead) {
+    end = drawTick(context, axis, length + k - 1, `+${k}`, end);
+  }
+}
+
+// Names of the slices: what the order column says, or numbers.
+export function tickRow(axis) {
+  const track = new Track(axis, 22, (context) => drawTicks(context, axis));
+  const name = order ? order.name : "slice";
+  const labels = make("div", { class: "labels", "aria-hidden": "true" }, make("span", { title: name }, name));
+  return row(labels, track.element);
 }
 
 export function row(labels, ...tracks) {

@@ -2,8 +2,8 @@
 
 import { brief, clamp, exact, make } from "./dom.js";
 import { colour, heatColour } from "./colours.js";
-import { entryOf, facts, surpriseOf } from "./records.js";
-import { Track, blank, hatch, row, tickTrack } from "./axis.js";
+import { entryOf, facts, sliceName, surpriseOf } from "./records.js";
+import { Track, blank, hatch, row, tickRow } from "./axis.js";
 import { hideTooltip, showTooltip } from "./tooltip.js";
 import { answerText, valueText } from "./values.js";
 
@@ -11,13 +11,14 @@ const SLICES = 72;
 const ROW_HEIGHT = 20;
 
 export function sliceText(record, t) {
-  if (t >= record.length) return `Slice ${t}: forecast`;
-  return `Slice ${t}: surprise ${exact(record.slices[t])} nats given the slices before it`;
+  const name = sliceName(record, t).replace("s", "S");
+  if (t >= record.length) return `${name}: forecast`;
+  return `${name}\nsurprise ${exact(record.slices[t])} nats given the slices before it`;
 }
 
 export function entryText(record, t, v) {
   const entry = entryOf(record, t, v);
-  const head = `${facts.variables[v].name}, slice ${t}`;
+  const head = `${facts.variables[v].name}, ${sliceName(record, t)}`;
   if (entry.state !== "observed") return `${head}: ${entry.state}\n${answerText(entry.answer, v)}`;
   const surprise = surpriseOf(record, t, v);
   const usual = `usual for this variable: ${brief(facts.variables[v].usual)}`;
@@ -27,7 +28,9 @@ export function entryText(record, t, v) {
 function drawSlices(record) {
   const finite = record.slices.filter(Number.isFinite);
   const high = finite.reduce((a, b) => Math.max(a, b), 0);
-  const low = finite.reduce((a, b) => Math.min(a, b), 0);
+  const least = finite.reduce((a, b) => Math.min(a, b), 0);
+  // A slice without observations has a surprise of 0, up to rounding.
+  const low = least > -1e-6 ? 0 : least;
   const span = high - low || 1;
   return {
     high,
@@ -66,7 +69,7 @@ export function sliceChart(record, axis) {
     make("span", {}, `${brief(own.high)} nats`),
     make("span", {}, brief(own.low)),
   );
-  return row(labels, track.element);
+  return [row(labels, track.element), tickRow(axis)];
 }
 
 function drawCells(record, variables) {
@@ -84,9 +87,7 @@ function drawCells(record, variables) {
         context.fillRect(x, y, axis.cell - gap, ROW_HEIGHT - 1);
       });
     }
-    context.strokeStyle = colour("line");
-    const width = Math.min(axis.x(record.length) - gap, axis.room - 0.5);
-    context.strokeRect(0.5, 0.5, Math.max(width - 1, 0), variables.length * ROW_HEIGHT - 2);
+    axis.frame(context, gap, variables.length * ROW_HEIGHT);
   };
 }
 
@@ -95,6 +96,7 @@ class Cursor {
   constructor(record, axis, variables, track) {
     Object.assign(this, { record, axis, variables, track, t: 0, place: 0 });
     this.row = null;
+    this.moved = false;
     this.put(false);
     track.canvas.addEventListener("click", (event) => {
       const { t, y } = track.place(event);
@@ -103,7 +105,14 @@ class Cursor {
     });
   }
 
+  // Until it is moved the cursor stands at the first slice in view.
+  placed() {
+    if (!this.moved) this.t = clamp(Math.ceil(this.axis.offset / this.axis.cell), 0, this.record.length - 1);
+    this.put(this.row.contains(document.activeElement));
+  }
+
   move(t, place) {
+    this.moved = true;
     this.t = clamp(t, 0, this.record.length - 1);
     this.place = clamp(place, 0, this.variables.length - 1);
     this.axis.reveal(this.t);
@@ -188,5 +197,5 @@ export function heatMap(record, axis, variables) {
     },
     track.element,
   );
-  return { element: row(labels, grid, tickTrack(axis)), placed: () => cursor.put(false) };
+  return { elements: [row(labels, grid), tickRow(axis)], placed: () => cursor.placed() };
 }

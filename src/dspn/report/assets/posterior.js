@@ -1,9 +1,9 @@
 // P(interface node | evidence) slice by slice.
 
 import { clamp, counted, make, probability } from "./dom.js";
-import { colour, groupColour, groupShade } from "./colours.js";
-import { facts } from "./records.js";
-import { Track, blank, row, tickTrack } from "./axis.js";
+import { groupColour, groupShade } from "./colours.js";
+import { facts, sliceName } from "./records.js";
+import { Track, blank, row, tickRow } from "./axis.js";
 
 const NODE_HEIGHT = 16;
 
@@ -40,7 +40,7 @@ export function posteriorChart(record, axis) {
   const say = (t, y) => {
     if (t >= record.length) return null;
     const r = clamp(Math.floor(y / NODE_HEIGHT), 0, rows.length - 1);
-    return `Slice ${t}, ${rowName(rows[r], several)}\nprobability ${probability(at(t, r))}`;
+    return `${sliceName(record, t).replace("s", "S")}\n${rowName(rows[r], several)}\nprobability ${probability(at(t, r))}`;
   };
   const draw = (context) => {
     const gap = axis.cell > 10 ? 1 : 0;
@@ -50,9 +50,7 @@ export function posteriorChart(record, axis) {
         context.fillRect(axis.x(t), r * NODE_HEIGHT, axis.cell - gap, NODE_HEIGHT - 1);
       });
     }
-    context.strokeStyle = colour("line");
-    const width = Math.min(axis.x(record.length) - gap, axis.room - 0.5);
-    context.strokeRect(0.5, 0.5, Math.max(width - 1, 0), height - 2);
+    axis.frame(context, gap, height);
   };
   const track = new Track(axis, height, draw, say);
   const labels = blank();
@@ -64,5 +62,5 @@ export function posteriorChart(record, axis) {
     if (several) label.style.paddingRight = "8px";
     labels.append(label);
   }
-  return row(labels, track.element, tickTrack(axis));
+  return [row(labels, track.element), tickRow(axis)];
 }

@@ -33,6 +33,18 @@ export const sequences = readSequences(facts.sequences);
 export const nameOf = (i) =>
   sequences.ids === null ? `sequence ${sequences.number[i]}` : sequences.ids[i];
 
+// What the order column of the table says of each slice, as texts; null without such a column.
+function readOrder(own) {
+  if (own === null) return null;
+  const codes = numbers(own.codes, Uint32Array);
+  const first = [0];
+  for (let i = 0; i < sequences.count; i++) first.push(first[i] + sequences.length[i]);
+  const of = (i) => Array.from(codes.subarray(first[i], first[i + 1]), (code) => own.texts[code]);
+  return { name: own.name, of };
+}
+
+export const order = readOrder(facts.order);
+
 let texts = null;
 
 function recordText(i) {
@@ -109,6 +121,7 @@ function readRecord(i) {
   const length = sequences.length[i];
   const variables = facts.variables;
   const record = { index: i, length, possible: Number.isFinite(sequences.perSlice[i]) };
+  record.order = order ? order.of(i) : null;
   record.slices = reader.take("floats", length);
   record.entries = reader.take("floats", length * variables.length);
   record.columns = variables.map((variable) => readColumn(reader, variable, length));
@@ -132,6 +145,12 @@ export function recordOf(i) {
     kept.set(i, readRecord(i));
   }
   return kept.get(i);
+}
+
+// How a slice is called: by its number, with what the order column says; those to come from +1 on.
+export function sliceName(record, t) {
+  if (t >= record.length) return `slice +${t - record.length + 1}`;
+  return record.order ? `slice ${t}, ${order.name} ${record.order[t]}` : `slice ${t}`;
 }
 
 export const surpriseOf = (record, t, v) =>

@@ -1,11 +1,12 @@
 // Everything about the chosen sequence, on one axis of slices.
 
 import { bars, brief, byId, counted, exact, fixed, make } from "./dom.js";
-import { facts, nameOf, recordOf, sequences } from "./records.js";
-import { Axis, blank, row, tickTrack } from "./axis.js";
+import { facts, nameOf, order, recordOf, sequences, sliceName } from "./records.js";
+import { Axis } from "./axis.js";
+import { Scroller } from "./scroller.js";
 import { heatKey, heatMap, sliceChart } from "./heat_map.js";
 import { posteriorChart, posteriorWords } from "./posterior.js";
-import { bandText, valueCharts } from "./values.js";
+import { bandWords, categoryKey, valueCharts } from "./values.js";
 import { tableView } from "./table.js";
 
 const MOST_VARIABLES = 24;
@@ -25,6 +26,10 @@ function mostSurprising(record) {
 function factsText(i) {
   const perSlice = sequences.perSlice[i];
   const parts = [counted(sequences.length[i], "slice")];
+  if (order) {
+    const own = order.of(i);
+    parts.push(own.length > 1 ? `${order.name} ${own[0]} to ${own.at(-1)}` : `${order.name} ${own[0]}`);
+  }
   parts.push(sequences.missing[i] ? counted(sequences.missing[i], "missing entry", "missing entries") : "nothing missing");
   if (Number.isFinite(perSlice)) {
     const total = -perSlice * sequences.length[i];
@@ -37,16 +42,19 @@ function componentShares(record) {
   if (facts.components.length < 2) return [];
   const rows = record.shares.map((share, c) => [`component ${c}`, share]);
   const shown = rows.filter(([, share]) => share >= 0.0005).sort((a, b) => b[1] - a[1]).slice(0, 6);
-  const title = make("h4", {}, "Which component it comes from");
-  return [title, make("div", { class: "shares" }, bars(shown))];
+  return [words("Which component the sequence comes from:"), still("div", "shares", bars(shown))];
 }
 
-const heading = (text, words) => [make("h4", {}, text), ...(words ? [make("p", { class: "muted small" }, words)] : [])];
+// What stays in view while the charts scroll sideways.
+const still = (tag, kind, ...children) => make(tag, { class: `still ${kind}` }, ...children);
+const words = (text) => still("p", "muted small", text);
+const heading = (text, said) => [still("h4", "", text), ...(said ? [words(said)] : [])];
 
 export class SequenceView {
   constructor() {
     this.place = byId("chosen");
     this.all = false;
+    this.opened = false;
     new ResizeObserver(() => this.resized()).observe(this.place);
   }
 
@@ -56,74 +64,89 @@ export class SequenceView {
   }
 
   show(i) {
+    const before = i === this.index ? this.axis : null;
     this.index = i;
     const record = recordOf(i);
     const shown = this.variables(record);
-    this.axis = new Axis(record.length, record.steps);
+    this.axis = new Axis(record);
     const map = heatMap(record, this.axis, shown);
     this.placed = map.placed;
+    this.scroller = new Scroller(
+      this.axis,
+      ...this.values(record, shown),
+      ...heading("Surprise of each slice"),
+      ...sliceChart(record, this.axis),
+      ...heading("Surprise of each entry"),
+      ...map.elements,
+      still("div", "", heatKey(record)),
+      ...(record.possible ? [this.posterior(record)] : []),
+    );
     this.place.replaceChildren(
       make("h3", { id: "chosen-title" }, nameOf(i)),
       make("p", { class: "facts" }, factsText(i)),
       ...this.warning(record),
-      ...(record.possible ? componentShares(record) : []),
-      ...heading("Surprise of each slice"),
-      sliceChart(record, this.axis),
-      row(blank(), tickTrack(this.axis)),
-      ...heading("Surprise of each entry", this.rowsWords(shown)),
-      ...this.switch(),
-      map.element,
-      heatKey(record),
-      ...this.conditioned(record, shown),
+      ...this.switch(shown),
+      ...this.scroller.elements,
       tableView(record, shown),
     );
     this.width = 0;
     this.resized();
+    if (before) this.axis.scrolled(before.offset);
   }
 
   warning(record) {
     if (record.possible) return [];
     const at = record.slices.findIndex((value) => !Number.isFinite(value));
-    const words = `The model holds this sequence impossible, from slice ${at} on; nothing can be conditioned on it.`;
-    return [make("p", { class: "note alarm" }, words)];
+    const said = `The model holds this sequence impossible, from ${sliceName(record, at)} on; nothing can be conditioned on it.`;
+    return [make("p", { class: "note alarm" }, said)];
   }
 
-  rowsWords(shown) {
+  switch(shown) {
     const count = facts.variables.length;
-    return shown.length < count ? `The ${shown.length} most surprising of ${counted(count, "variable")}.` : "";
-  }
-
-  switch() {
-    if (facts.variables.length <= MOST_VARIABLES) return [];
+    if (count <= MOST_VARIABLES) return [];
     const button = make("button", { type: "button" }, this.all ? "Show fewer variables" : "Show all variables");
     button.addEventListener("click", () => {
       this.all = !this.all;
       this.show(this.index);
     });
-    return [make("div", { class: "bar" }, button)];
+    const said = shown.length < count ? [`The ${shown.length} most surprising of ${counted(count, "variable")}.`] : [];
+    return [make("div", { class: "bar" }, button, ...said.map((text) => make("span", { class: "muted small" }, text)))];
   }
 
-  conditioned(record, shown) {
-    const parts = [];
-    if (record.possible) {
-      const { component } = record.interface;
-      const several = facts.components.length > 1;
-      const whose = several ? ` of component ${component}, which has probability ${brief(record.shares[component])}` : "";
-      parts.push(...heading(`Interface posterior${whose}`, posteriorWords(record.interface)));
-      parts.push(posteriorChart(record, this.axis));
-    }
+  values(record, shown) {
     const ahead = record.steps ? ` and forecast of ${counted(record.steps, "slice")}` : "";
-    const words = record.possible
-      ? `Filled: observed. Hollow or framed: missing, given everything observed${record.steps ? ", or forecast on the shaded ground" : ""}. Bands are ${bandText()}; categories are stacked by probability.`
+    const to = record.steps ? ", or forecast on the shaded ground" : "";
+    const said = record.possible
+      ? `Filled: observed. Hollow or framed: missing, given everything observed${to}. ${bandWords()}; categories are stacked by probability.`
       : "";
-    parts.push(...heading(`Values${ahead}`, words), ...valueCharts(record, this.axis, shown));
-    return parts;
+    const key = still("div", "", ...categoryKey(shown));
+    return [...heading(`Values${ahead}`, said), key, ...valueCharts(record, this.axis, shown)];
+  }
+
+  posterior(record) {
+    const { component } = record.interface;
+    const several = facts.components.length > 1;
+    const whose = several ? ` of component ${component}, which has probability ${brief(record.shares[component])}` : "";
+    const said = posteriorWords(record.interface);
+    const details = make(
+      "details",
+      { class: "posterior" },
+      still("summary", "", `Interface posterior${whose}`),
+      ...componentShares(record),
+      words(`P(interface node | everything observed), slice by slice. ${said}`),
+      ...posteriorChart(record, this.axis),
+    );
+    details.open = this.opened;
+    details.addEventListener("toggle", () => {
+      this.opened = details.open;
+    });
+    return details;
   }
 
   resized() {
     if (!this.axis || this.place.clientWidth === this.width) return;
     this.width = this.place.clientWidth;
-    this.axis.fit();
+    this.scroller.fit();
     this.placed();
   }
 }

@@ -1,7 +1,7 @@
 // The same numbers as a table, a page of slices at a time.
 
 import { brief, exact, make } from "./dom.js";
-import { entryOf, facts, surpriseOf } from "./records.js";
+import { entryOf, facts, order, surpriseOf } from "./records.js";
 import { posteriorText } from "./posterior.js";
 import { answerText, valueText } from "./values.js";
 
@@ -19,7 +19,9 @@ function tableBody(record, variables, from, to) {
   const body = make("tbody");
   for (let t = from; t < to; t++) {
     const known = t < record.length;
-    const cells = [make("th", { scope: "row" }, String(t)), make("td", {}, known ? brief(record.slices[t]) : "forecast")];
+    const cells = [make("th", { scope: "row" }, known ? String(t) : `+${t - record.length + 1}`)];
+    if (order) cells.push(make("td", {}, known ? record.order[t] : ""));
+    cells.push(make("td", {}, known ? brief(record.slices[t]) : "forecast"));
     for (const v of variables) cells.push(make("td", {}, cellText(record, t, v)));
     if (record.possible) cells.push(make("td", {}, posteriorText(record, t)));
     body.append(make("tr", {}, ...cells));
@@ -29,8 +31,8 @@ function tableBody(record, variables, from, to) {
 
 export function tableView(record, variables) {
   const total = record.length + record.steps;
-  const details = make("details", {}, make("summary", {}, "The same as a table"));
-  const names = ["Slice", "Surprise, nats", ...variables.map((v) => facts.variables[v].name)];
+  const details = make("details", { class: "as-table" }, make("summary", {}, "The same as a table"));
+  const names = ["Slice", ...(order ? [order.name] : []), "Surprise, nats", ...variables.map((v) => facts.variables[v].name)];
   if (record.possible) names.push("Interface posterior");
   const head = make("thead", {}, make("tr", {}, ...names.map((name) => make("th", { scope: "col" }, name))));
   let from = 0;

@@ -2,8 +2,8 @@
 
 import { brief, exact, make, probability } from "./dom.js";
 import { categoryColour, colour } from "./colours.js";
-import { entryOf, facts } from "./records.js";
-import { Track, blank, hatch, row, tickTrack } from "./axis.js";
+import { entryOf, facts, sliceName } from "./records.js";
+import { Track, hatch, row, tickRow } from "./axis.js";
 
 const NUMBER_HEIGHT = 62;
 const CATEGORY_HEIGHT = 24;
@@ -19,6 +19,11 @@ export function bandText() {
   return `${percent(low)} to ${percent(high)}`;
 }
 
+export function bandWords() {
+  const [low, , high] = facts.levels;
+  return `Bands hold ${percent(high - low)} of the probability, from ${bandText()}`;
+}
+
 export function answerText(answer, v) {
   if (answer === null) return "nothing is known, as the sequence is impossible";
   if (!answer.shares) {
@@ -31,7 +36,7 @@ export function answerText(answer, v) {
 
 function valueHover(record, t, v) {
   const entry = entryOf(record, t, v);
-  const head = `${facts.variables[v].name}, slice ${t}: `;
+  const head = `${facts.variables[v].name}, ${sliceName(record, t)}: `;
   if (entry.state === "observed") return head + valueText(entry.value, v);
   return `${head}${entry.state}\n${answerText(entry.answer, v)}`;
 }
@@ -143,7 +148,7 @@ function strip(record, axis, v) {
 }
 
 // The categories' colours, once for variables that share them.
-function categoryKey(variables) {
+export function categoryKey(variables) {
   const keys = new Map();
   for (const v of variables) {
     const { categories, name } = facts.variables[v];
@@ -166,5 +171,5 @@ function categoryKey(variables) {
 
 export function valueCharts(record, axis, variables) {
   const strips = variables.map((v) => strip(record, axis, v));
-  return [...categoryKey(variables), ...strips, row(blank(), tickTrack(axis))];
+  return [...strips, tickRow(axis)];
 }
