@@ -2,9 +2,11 @@
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, final
+
+import numpy as np
 
 from dspn import plotting
 from dspn.cli.console import note
@@ -12,12 +14,13 @@ from dspn.cli.loading import Reading, keys_of, loaded, missing_words
 from dspn.cli.options import Unknown
 from dspn.cli.running import note_unseen, unseen_counter
 from dspn.cli.sources import opened
-from dspn.cli.streams import chunks
+from dspn.cli.streams import Chunk, chunks
 from dspn.cli.writing import check_place
 from dspn.errors import DataError
 from dspn.io import write_atomically
 from dspn.models import Model
 from dspn.sequences import Sequences
+from dspn.sequences.keys import TableKeys
 
 
 @final
@@ -106,7 +109,16 @@ def read_whole(
         (chunk,) = chunks(source, keys, list(model.schema.names), sort=read.sort, whole=True)
         found = chunk.sequences(model.schema, missing_words(read.missing), unseen)
     note_unseen(unseen, quiet=quiet)
-    return found
+    return _with_order(found, chunk)
+
+
+def _with_order(data: Sequences, chunk: Chunk) -> Sequences:
+    """The sequences with the values of the order column, which axes show."""
+    keys = chunk.keys
+    if keys.order is None:
+        return data
+    values = np.array(chunk.table[keys.order].to_pylist(), dtype=object)[chunk.grouping.rows]
+    return replace(data, table_keys=TableKeys(keys.sequence or "sequence", keys.order, values))
 
 
 def _picked(data: Sequences, only: str | None) -> Sequences:
