@@ -96,7 +96,7 @@ FURTHER_CASES: Final = {
         "JapaneseVowels", datasets.read_japanese_vowels, datasets.RAW, "raw", 80, 300
     ),
     "arabic-raw": RealCase(
-        "ArabicDigits", datasets.read_arabic_digits, datasets.RAW, "raw", 400, 900, 3
+        "ArabicDigits", datasets.read_arabic_digits, datasets.RAW, "raw", 60, 900, 3
     ),
 }
 """The same data prepared in ways that the paper's models cannot take."""
