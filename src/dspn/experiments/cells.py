@@ -13,7 +13,6 @@ from dspn.baselines import Ending
 from dspn.errors import DspnError
 from dspn.experiments.cases import FoldData
 from dspn.experiments.contenders import CONTENDERS, Contender, Setting
-from dspn.experiments.paper import Figure
 from dspn.experiments.results import Results
 from dspn.experiments.timing import first_variable_alone, inference_seconds
 from dspn.sequences import Sequences
@@ -142,10 +141,9 @@ class Summary:
     def __str__(self) -> str:
         if not self.num_folds:
             return "-"
-        shown = Figure(self.mean, self.error if self.num_folds > 1 else None)
         folds = "" if self.num_folds == 10 else f" ({self.num_folds})"
         places = 0 if abs(self.mean) >= 10_000 else 2
-        error = "" if shown.error is None else f" ± {shown.error:,.{places}f}"
+        error = f" ± {self.error:,.{places}f}" if self.num_folds > 1 else ""
         return f"{self.mean:,.{places}f}{error}{folds}"
 
 

@@ -60,14 +60,11 @@ class View:
             console.print(f"- {note}", highlight=False)
 
 
-def write_view(view: View, picture: Figure | None, directory: Path, name: str) -> list[Path]:
+def write_view(view: View, picture: Figure | None, directory: Path, name: str) -> None:
     """Writes the table as Markdown and JSON, and its picture where there is one."""
     directory.mkdir(parents=True, exist_ok=True)
     records = {"title": view.title, "notes": list(view.notes), "records": list(view.records)}
-    paths = [directory / f"{name}.md", directory / f"{name}.json"]
-    write_atomically(str(paths[0]), view.markdown.encode())
-    write_atomically(str(paths[1]), json.dumps(records, indent=1).encode())
+    write_atomically(directory / f"{name}.md", view.markdown.encode())
+    write_atomically(directory / f"{name}.json", json.dumps(records, indent=1).encode())
     if picture is not None:
-        paths.append(directory / f"{name}.png")
-        picture.savefig(paths[-1])
-    return paths
+        picture.savefig(directory / f"{name}.png")
