@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from dspn.cli.examples import epilog
-from dspn.cli.fitting import FitSeed, Grouped, Kinds, Variables
-from dspn.cli.options import Data, Delimiter, Missing, Order, Quiet, Sort
-from dspn.cli.request import Request, asks
+from dspn.cli.fitting import FitSeed, Kinds, Variables
+from dspn.cli.options import Data, Quiet
+from dspn.cli.request import AS_IT_IS, Reading, Request, asks, reads
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -18,6 +18,7 @@ app = typer.Typer(
 
 
 @app.command(epilog=epilog("classify fit"))
+@reads
 def fit(
     data: Data,
     label: Annotated[
@@ -25,13 +26,9 @@ def fit(
         typer.Option("--label", metavar="COLUMN", help="Column with the class of the sequence."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="*.dspn")],
-    sequence: Grouped = None,
-    order: Order = None,
+    read: Reading = AS_IT_IS,
     variables: Variables = None,
     kind: Kinds = None,
-    missing: Missing = None,
-    delimiter: Delimiter = None,
-    sort: Sort = False,
     mode: Annotated[
         str, typer.Option("--mode", help="generative, or discriminative for sharper borders.")
     ] = "generative",
@@ -42,7 +39,6 @@ def fit(
     """Learn a model for each class; the class of a sequence is the same in all its rows."""
     from dspn.cli.classes import Labels, fitted
     from dspn.cli.learning import Table
-    from dspn.cli.loading import Reading
     from dspn.cli.parsing import check_model_name, kinds, names
 
     check_model_name(output)
@@ -50,7 +46,6 @@ def fit(
         raise typer.BadParameter(
             f"--mode must be 'generative' or 'discriminative', but is {mode!r}."
         )
-    read = Reading(sequence, order, missing, delimiter, sort)
     table = Table(data, read, names(variables), kinds(kind))
     fitted(table, Labels(label, mode, states, seed), output, quiet=quiet)
 

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from dspn.cli.options import Delimiter, Json, Missing, ModelFile, Order, Quiet, Sequence, Sort
+from dspn.cli.options import Json, ModelFile, Quiet
+from dspn.cli.request import AS_IT_IS, Reading, reads
 
 
 def inspect(model: ModelFile, json: Json = False) -> None:
@@ -15,24 +16,20 @@ def inspect(model: ModelFile, json: Json = False) -> None:
     printed(inspected(model), json=json)
 
 
+@reads
 def validate(
     path: Annotated[str, typer.Argument(metavar="FILE", help="A model file, or a table.")],
     model: Annotated[
         Path | None, typer.Option("--model", help="A model whose variables the table must have.")
     ] = None,
-    sequence: Sequence = None,
-    order: Order = None,
-    missing: Missing = None,
-    delimiter: Delimiter = None,
-    sort: Sort = False,
+    read: Reading = AS_IT_IS,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Is a model file or a table sound? Says what is wrong, and where; then the status is 1."""
-    from dspn.cli.loading import Reading
     from dspn.cli.validation import problems_of, said
 
-    found = problems_of(path, model, Reading(sequence, order, missing, delimiter, sort))
+    found = problems_of(path, model, read)
     said(path, found, json=json, quiet=quiet)
     if found:
         raise typer.Exit(1)

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from dspn.cli.options import Data, Delimiter, Json, Missing, Order, Quiet, Sort
+from dspn.cli.options import Data, Json, Quiet
+from dspn.cli.request import AS_IT_IS, Reading, reads
 
 Variables = Annotated[
     str | None,
@@ -21,15 +22,6 @@ Kinds = Annotated[
         "--kind",
         metavar="NAME=KIND",
         help="What a variable is: categorical, binary, continuous or count; may be repeated.",
-    ),
-]
-Grouped = Annotated[
-    str | None,
-    typer.Option(
-        "--sequence",
-        "-s",
-        metavar="COLUMN",
-        help="Column that names the sequence of a row; without it the table is one sequence.",
     ),
 ]
 Interfaces = Annotated[
@@ -52,16 +44,13 @@ Effort = Annotated[
 ]
 
 
+@reads
 def fit(
     data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="*.dspn")],
-    sequence: Grouped = None,
-    order: Order = None,
+    read: Reading = AS_IT_IS,
     variables: Variables = None,
     kind: Kinds = None,
-    missing: Missing = None,
-    delimiter: Delimiter = None,
-    sort: Sort = False,
     learner: Annotated[str, typer.Option("--learner", help="auto, paper or em.")] = "auto",
     interfaces: Interfaces = None,
     effort: Effort = None,
@@ -83,7 +72,6 @@ def fit(
     Ctrl-C ends learning and keeps the best model so far.
     """
     from dspn.cli.learning import Table, Training, fitted
-    from dspn.cli.loading import Reading
     from dspn.cli.parsing import check_model_name, kinds, names
 
     check_model_name(output)
@@ -91,7 +79,6 @@ def fit(
         raise typer.BadParameter(f"--learner must be auto, paper or em, but is {learner!r}.")
     if learner == "em" and interfaces is None:
         raise typer.BadParameter("--learner em needs the number of --interfaces.")
-    read = Reading(sequence, order, missing, delimiter, sort)
     table = Table(data, read, names(variables), kinds(kind))
     training = Training(learner, interfaces, effort, time_limit, seed, validation, checkpoint, jobs)
     fitted(table, training, output, json=json, quiet=quiet)

@@ -12,7 +12,8 @@ from dspn.cli.console import console, note
 from dspn.cli.errors import StoppedError
 from dspn.cli.gathering import Described, described, gathered, variable_names, whole_table
 from dspn.cli.keys import Keys, near_misses
-from dspn.cli.loading import Reading, keys_of, missing_words, remembered
+from dspn.cli.loading import keys_of, missing_words, remembered
+from dspn.cli.request import Reading
 from dspn.cli.sources import opened
 from dspn.cli.streams import Chunk, chunks
 from dspn.cli.writing import check_place

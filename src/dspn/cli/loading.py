@@ -1,9 +1,8 @@
 """Model files, and what they remember of the table that they were fitted to."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final
 
 from dspn.cli.console import note
 from dspn.cli.keys import Keys, require_columns
@@ -14,18 +13,6 @@ if TYPE_CHECKING:
     from dspn.models import Model
 
 TABLE: Final = "table"
-
-
-@final
-@dataclass(frozen=True)
-class Reading:
-    """How a table is read: its key columns, and what its cells and rows are like."""
-
-    sequence: str | None = None
-    order: str | None = None
-    missing: str | None = None
-    delimiter: str | None = None
-    sort: bool = False
 
 
 def loaded(path: Path) -> "Model":

@@ -49,8 +49,8 @@ Sequence = Annotated[
         "--sequence",
         "-s",
         metavar="COLUMN",
-        help="Column that names the sequence of a row. Without it: the one the model was fitted "
-        "with, or else the whole table is one sequence.",
+        help="Column that names the sequence of a row. Without it: the one that the model was "
+        "fitted with, if there is one, or else the whole table is one sequence.",
     ),
 ]
 Order = Annotated[

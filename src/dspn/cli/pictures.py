@@ -10,8 +10,9 @@ import numpy as np
 
 from dspn import plotting
 from dspn.cli.console import note
-from dspn.cli.loading import Reading, keys_of, loaded, missing_words
+from dspn.cli.loading import keys_of, loaded, missing_words
 from dspn.cli.options import Unknown
+from dspn.cli.request import Reading
 from dspn.cli.running import note_unseen, unseen_counter
 from dspn.cli.sources import opened
 from dspn.cli.streams import Chunk, chunks

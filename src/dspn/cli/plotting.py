@@ -5,18 +5,8 @@ from typing import Annotated
 
 import typer
 
-from dspn.cli.options import (
-    Data,
-    Delimiter,
-    Missing,
-    ModelFile,
-    OnUnknown,
-    Order,
-    Quiet,
-    Sequence,
-    Sort,
-    Unknown,
-)
+from dspn.cli.options import Data, ModelFile, OnUnknown, Quiet, Unknown
+from dspn.cli.request import AS_IT_IS, Reading, reads
 
 Only = Annotated[
     str | None,
@@ -24,6 +14,7 @@ Only = Annotated[
 ]
 
 
+@reads
 def plot(
     kind: Annotated[
         str,
@@ -43,16 +34,11 @@ def plot(
     component: Annotated[
         int | None, typer.Option(min=0, help="Component of a mixture; the heaviest without it.")
     ] = None,
-    sequence: Sequence = None,
-    order: Order = None,
-    missing: Missing = None,
+    read: Reading = AS_IT_IS,
     unknown: OnUnknown = Unknown.ERROR,
-    delimiter: Delimiter = None,
-    sort: Sort = False,
     quiet: Quiet = False,
 ) -> None:
     """Draw a model, or what it says of one sequence of a table."""
-    from dspn.cli.loading import Reading
     from dspn.cli.pictures import Subject, drawn, known_kinds
 
     if kind not in known_kinds():
@@ -61,11 +47,11 @@ def plot(
         )
     if Path(output).suffix.lower() not in (".png", ".svg", ".pdf"):
         raise typer.BadParameter(f"--output must end in .png, .svg or .pdf, but is {output!r}.")
-    read = Reading(sequence, order, missing, delimiter, sort)
     subject = Subject(model, data, read, unknown, only, steps, component)
     drawn(kind, subject, output, quiet=quiet)
 
 
+@reads
 def report(
     model: ModelFile,
     data: Data,
@@ -75,24 +61,19 @@ def report(
         int | None, typer.Option("--max-sequences", min=1, help="Most sequences shown in full.")
     ] = None,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Slices to look ahead.")] = 10,
-    sequence: Sequence = None,
-    order: Order = None,
-    missing: Missing = None,
+    read: Reading = AS_IT_IS,
     unknown: OnUnknown = Unknown.ERROR,
-    delimiter: Delimiter = None,
-    sort: Sort = False,
     quiet: Quiet = False,
 ) -> None:
     """Write one HTML page about a model and a table, which needs nothing else to be read."""
     from dspn.cli.console import note
-    from dspn.cli.loading import Reading, loaded
+    from dspn.cli.loading import loaded
     from dspn.cli.pictures import read_whole
     from dspn.cli.writing import check_place
     from dspn.report import write_report
 
     check_place(str(output))
     found = loaded(model)
-    read = Reading(sequence, order, missing, delimiter, sort)
     sequences = read_whole(found, data, read, unknown, quiet=quiet)
     write_report(found, sequences, output, title=title, max_sequences=max_sequences, steps=steps)
     count = len(sequences)

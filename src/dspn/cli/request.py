@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import Parameter, Signature, signature
-from typing import Any, final
+from typing import Any, Final, final
 
 from dspn.cli.options import (
     As,
@@ -22,6 +22,22 @@ from dspn.cli.options import (
     Sort,
     Unknown,
 )
+
+
+@final
+@dataclass(frozen=True)
+class Reading:
+    """How a table is read: its key columns, and what its cells and rows are like."""
+
+    sequence: Sequence = None
+    order: Order = None
+    missing: Missing = None
+    delimiter: Delimiter = None
+    sort: Sort = False
+
+
+AS_IT_IS: Final = Reading()
+"""A table whose keys the model remembers, with nothing unusual about it."""
 
 
 @final
@@ -49,6 +65,19 @@ class Request:
         return Format.JSON if self.json else self.form
 
 
+def reads(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the fields of `Reading` in place of its argument `read`."""
+    own = list(signature(command).parameters.values())
+    place = [item.name for item in own].index("read")
+    fields = list(signature(Reading).parameters.values())
+
+    def asked(**given: Any) -> None:
+        told = {field.name: given.pop(field.name) for field in fields}
+        command(read=Reading(**told), **given)
+
+    return _signed(asked, command, [*own[:place], *fields, *own[place + 1 :]])
+
+
 def asks(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the fields of a request in place of its first argument.
 
@@ -61,8 +90,14 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
         told = {field.name: given.pop(field.name) for field in shared}
         command(Request(**told), **given)
 
-    ordered = [*shared[:2], *own, *shared[2:]]
-    named = [item.replace(kind=Parameter.KEYWORD_ONLY) for item in ordered]
+    return _signed(asked, command, [*shared[:2], *own, *shared[2:]])
+
+
+def _signed(
+    asked: Callable[..., None], command: Callable[..., None], arguments: list[Parameter]
+) -> Callable[..., None]:
+    """The function under the name of the command, with these arguments, as typer reads them."""
+    named = [item.replace(kind=Parameter.KEYWORD_ONLY) for item in arguments]
     asked.__name__, asked.__doc__ = command.__name__, command.__doc__
     asked.__module__, asked.__qualname__ = command.__module__, command.__qualname__
     asked.__annotations__ = {item.name: item.annotation for item in named}

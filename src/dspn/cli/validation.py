@@ -9,8 +9,9 @@ from dspn.cli.console import note
 from dspn.cli.errors import sentence
 from dspn.cli.gathering import described, variable_names, whole_table
 from dspn.cli.inspection import inspected
-from dspn.cli.loading import Reading, keys_of, loaded, missing_words
+from dspn.cli.loading import keys_of, loaded, missing_words
 from dspn.cli.reading import STDIN
+from dspn.cli.request import Reading
 from dspn.cli.sources import opened
 from dspn.errors import DataError, DspnError
 
