@@ -24,25 +24,18 @@ from dspn.structure import (
     mixture_top,
     product_of_naive_bayes,
 )
-
-
-def _schema(num_variables: int) -> Schema:
-    return Schema(tuple(Variable.binary(f"x{number}") for number in range(num_variables)))
-
-
-def _initial(num_variables: int, num_interfaces: int) -> DynamicNetwork:
-    return initial_network(_schema(num_variables), num_interfaces, rng=np.random.default_rng(0))
+from networks import bits, delay_line, initial
 
 
 def _grouped() -> DynamicNetwork:
     rng = np.random.default_rng(1)
-    return grouped_network(_schema(4), [[0, 1], [2, 3]], [3, 2], num_products=2, rng=rng)
+    return grouped_network(bits(4), [[0, 1], [2, 3]], [3, 2], num_products=2, rng=rng)
 
 
 def _deep(num_interfaces: int) -> DynamicNetwork:
     """Naive Bayes blocks with and without the interface: nodes in every part of the template."""
     rng = np.random.default_rng(2)
-    builder = NetworkBuilder(_schema(5))
+    builder = NetworkBuilder(bits(5))
     inputs = Interface(tuple(builder.inputs(num_interfaces)))
     partition = [[0, 1], [2, inputs], [3], [4]]
     outputs = [product_of_naive_bayes(builder, partition, rng) for _ in inputs.inputs]
@@ -52,7 +45,7 @@ def _deep(num_interfaces: int) -> DynamicNetwork:
 
 def _shared() -> DynamicNetwork:
     """Two outputs share a leaf, and one weight is 0."""
-    builder = NetworkBuilder(_schema(2))
+    builder = NetworkBuilder(bits(2))
     inputs = builder.inputs(2)
     both = builder.leaf(0, [0.3, 0.7])
     mixes = [builder.sum(inputs, [1.0, 0.0]), builder.sum(inputs, [0.25, 0.75])]
@@ -60,41 +53,23 @@ def _shared() -> DynamicNetwork:
     return assemble(builder.template(outputs), mixture_top(builder.schema, [0.5, 0.5]))
 
 
-def _delay_line(num_interfaces: int) -> DynamicNetwork:
-    """Group 1 is a leaf that begins afresh; group 0 reads both groups."""
-    builder = NetworkBuilder(_schema(2))
-    own, other = builder.inputs(num_interfaces), builder.inputs(num_interfaces)
-    even = np.full(num_interfaces, 1.0 / num_interfaces)
-    outputs = [
-        builder.product(
-            [builder.leaf(0, [0.5, 0.5]), builder.sum(own, even), builder.sum(other, even)]
-        )
-        for _ in own
-    ]
-    outputs += [builder.leaf(1, [0.2, 0.8]) for _ in other]
-    top = NetworkBuilder(builder.schema)
-    inputs = top.inputs(2 * num_interfaces)
-    halves = [top.sum(inputs[:num_interfaces], even), top.sum(inputs[num_interfaces:], even)]
-    return assemble(builder.template(outputs), top.top(top.product(halves)))
-
-
 SMALL = {
-    "one interface": _initial(1, 1),
-    "figure 2a": _initial(3, 2),
+    "one interface": initial(1, 1),
+    "figure 2a": initial(3, 2),
     "groups": _grouped(),
     "deep": _deep(3),
     "shared": _shared(),
-    "delay line": _delay_line(2),
-    "narrow columns": _initial(13, 8),
+    "delay line": delay_line(2),
+    "narrow columns": initial(13, 8),
 }
 LARGE = {
-    "one group": _initial(13, 64),
+    "one group": initial(13, 64),
     "deep": _deep(20),
-    "many variables": _initial(40, 8),
+    "many variables": initial(40, 8),
     "many groups": grouped_network(
-        _schema(9), [[v] for v in range(9)], 12, rng=np.random.default_rng(3)
+        bits(9), [[v] for v in range(9)], 12, rng=np.random.default_rng(3)
     ),
-    "delay line": _delay_line(60),
+    "delay line": delay_line(60),
 }
 
 
@@ -212,7 +187,7 @@ def test_mix_picture_is_the_weight_matrix_when_it_fits() -> None:
 
 
 def test_mix_picture_keeps_the_mean_weight_when_it_is_coarser() -> None:
-    network = _initial(1, 300)
+    network = initial(1, 300)
     picture = mix_picture(network, summarise(network, 0).mixes)
     assert picture.shape == (128, 128)
     np.testing.assert_allclose(picture.mean(), 1.0 / 300, rtol=0.02)
@@ -247,7 +222,7 @@ def test_sweeps_never_add_crossings() -> None:
 
 
 def test_crossings_are_removed_where_none_is_needed() -> None:
-    builder = NetworkBuilder(_schema(2))
+    builder = NetworkBuilder(bits(2))
     inputs = builder.inputs(2)
     crossed = [builder.sum([inputs[1]], [1.0]), builder.sum([inputs[0]], [1.0])]
     leaves = [(builder.leaf(0, [0.5, 0.5]), builder.leaf(1, [0.5, 0.5])) for _ in range(2)]

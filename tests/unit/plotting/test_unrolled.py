@@ -21,44 +21,19 @@ from dspn.structure import (
     initial_network,
 )
 from dspn.structure.unroll import unroll
-
-
-def _schema(num_variables: int) -> Schema:
-    return Schema(tuple(Variable.binary(f"x{number}") for number in range(num_variables)))
-
-
-def _initial(num_variables: int, num_interfaces: int) -> DynamicNetwork:
-    return initial_network(_schema(num_variables), num_interfaces, rng=np.random.default_rng(0))
-
-
-def _delay_line(num_interfaces: int) -> DynamicNetwork:
-    """Group 1 is leaves that are outputs, and begins afresh; group 0 reads both groups."""
-    builder = NetworkBuilder(_schema(2))
-    own, other = builder.inputs(num_interfaces), builder.inputs(num_interfaces)
-    even = np.full(num_interfaces, 1.0 / num_interfaces)
-    outputs = [
-        builder.product(
-            [builder.leaf(0, [0.5, 0.5]), builder.sum(own, even), builder.sum(other, even)]
-        )
-        for _ in own
-    ]
-    outputs += [builder.leaf(1, [0.2, 0.8]) for _ in other]
-    top = NetworkBuilder(builder.schema)
-    inputs = top.inputs(2 * num_interfaces)
-    halves = [top.sum(inputs[:num_interfaces], even), top.sum(inputs[num_interfaces:], even)]
-    return assemble(builder.template(outputs), top.top(top.product(halves)))
+from networks import bits, delay_line, initial
 
 
 def _grouped(num_groups: int, size: int) -> DynamicNetwork:
     partition = [[v] for v in range(num_groups)]
-    return grouped_network(_schema(num_groups), partition, size, rng=np.random.default_rng(3))
+    return grouped_network(bits(num_groups), partition, size, rng=np.random.default_rng(3))
 
 
 SMALL = {
-    "one node": (_initial(1, 1), 1),
-    "figure 2b": (_initial(2, 2), 3),
+    "one node": (initial(1, 1), 1),
+    "figure 2b": (initial(2, 2), 3),
     "groups": (_grouped(2, 3), 3),
-    "delay line": (_delay_line(2), 4),
+    "delay line": (delay_line(2), 4),
 }
 
 
@@ -104,7 +79,7 @@ def test_children_stand_below_parents_and_slices_do_not_overlap(name: str) -> No
 
 
 def test_bottom_has_weights_of_its_own_where_it_is_untied() -> None:
-    builder = NetworkBuilder(_schema(1))
+    builder = NetworkBuilder(bits(1))
     inputs = builder.inputs(1)
     states = [builder.leaf(0, [0.5, 0.5]), builder.leaf(0, [0.1, 0.9])]
     output = builder.product([builder.sum(states, [0.3, 0.7]), builder.sum(inputs, [1.0])])
@@ -140,7 +115,7 @@ def test_every_node_edge_and_slice_is_drawn_when_small(name: str) -> None:
 
 @pytest.mark.parametrize(("root", "upper"), [(Root.FIRST, "slice 0"), (Root.LAST, "slice 2")])
 def test_slice_under_the_top_network_is_that_of_the_root(root: Root, upper: str) -> None:
-    plain = _initial(2, 2)
+    plain = initial(2, 2)
     network = DynamicNetwork(plain.template, plain.top, plain.parameters, root)
     ax = plot_unrolled(network, 3)
     slices = [text for text in ax.texts if text.get_text().startswith("slice ")]
@@ -148,7 +123,7 @@ def test_slice_under_the_top_network_is_that_of_the_root(root: Root, upper: str)
 
 
 def test_outputs_of_one_slice_stand_below_those_of_the_next() -> None:
-    network = _initial(3, 3)
+    network = initial(3, 3)
     ax = plot_unrolled(network, 3)
     products = next(item for item in ax.collections if item.get_gid() == "product")
     places = np.asarray(products.get_offsets()).reshape(3, 3, 2)
@@ -159,10 +134,10 @@ def test_outputs_of_one_slice_stand_below_those_of_the_next() -> None:
 @pytest.mark.parametrize(
     ("network", "num_slices", "shown"),
     [
-        (_initial(13, 64), 3, 3),
-        (_initial(2, 2), 60, 4),
+        (initial(13, 64), 3, 3),
+        (initial(2, 2), 60, 4),
         (_grouped(9, 12), 300, 4),
-        (_delay_line(60), 5, 5),
+        (delay_line(60), 5, 5),
     ],
 )
 def test_blocks_stand_for_slices_when_large(
@@ -179,16 +154,16 @@ def test_blocks_stand_for_slices_when_large(
 
 
 def test_blocks_count_the_nodes_of_bottom_and_template() -> None:
-    words = _words(plot_unrolled(_initial(13, 64), 3))
+    words = _words(plot_unrolled(initial(13, 64), 3))
     assert words.count("832 leaves, 64 products, 64 sums") == 2
     assert words.count("832 leaves, 64 products") == 1
 
 
 def test_counts_are_named_in_the_title() -> None:
-    title = plot_unrolled(_initial(2, 2), 3).get_title(loc="left")
+    title = plot_unrolled(initial(2, 2), 3).get_title(loc="left")
     assert title == "Unrolled over 3 slices: 23 nodes, 26 edges"
     assert (
-        plot_unrolled(_initial(1, 1), 1).get_title(loc="left").startswith("Unrolled over 1 slice:")
+        plot_unrolled(initial(1, 1), 1).get_title(loc="left").startswith("Unrolled over 1 slice:")
     )
 
 
@@ -221,7 +196,7 @@ def test_component_that_does_not_exist_is_refused(component: int, mixture: Model
 @pytest.mark.parametrize("num_slices", [0, -1, 2.0])
 def test_impossible_number_of_slices_is_refused(num_slices: int) -> None:
     with pytest.raises(StructureError, match="`num_slices` must be a whole number"):
-        plot_unrolled(_initial(1, 1), num_slices)
+        plot_unrolled(initial(1, 1), num_slices)
 
 
 def test_something_else_is_refused_with_a_hint() -> None:
@@ -234,8 +209,8 @@ def test_something_else_is_refused_with_a_hint() -> None:
 def test_given_axes_are_returned_and_their_figure_is_kept() -> None:
     figure = Figure(figsize=(9, 4), layout="constrained")
     axes = figure.subplots(1, 2)
-    assert plot_unrolled(_initial(2, 2), 2, axes[0]) is axes[0]
-    assert plot_unrolled(_initial(13, 64), 2, axes[1]) is axes[1]
+    assert plot_unrolled(initial(2, 2), 2, axes[0]) is axes[0]
+    assert plot_unrolled(initial(13, 64), 2, axes[1]) is axes[1]
     FigureCanvasAgg(figure).draw()
     assert figure.axes == list(axes)
     assert tuple(figure.get_size_inches()) == (9.0, 4.0)
