@@ -90,10 +90,10 @@ def run(
     directory: Path | None,
     console: Console,
 ) -> None:
-    """Learns and tests whatever is not known yet."""
+    """Learns and tests whatever is not known yet; all ten folds unless a number is given."""
     for name in names:
         case = CASES[name]
-        count = case.num_folds if num_folds is None else num_folds
+        count = 10 if num_folds is None else num_folds
         missing = [
             (number, size)
             for number in range(count)

@@ -44,11 +44,13 @@ def small(directory: Path | None = None) -> RealData:
 
 @pytest.fixture
 def small_cases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    case = cases.RealCase("Small", small, RAW, "raw", 0.01, 30.0, 2)
+    case = cases.RealCase("Small", small, RAW, "raw", 0.01, 30.0)
     for module in (cases, table2, table3, book):
         monkeypatch.setattr(module, "CASES", {"vowels": case})
     monkeypatch.setattr(book, "TABLE_CASES", {"vowels": case})
     monkeypatch.setattr(table3, "_SIZES", (2, 4))
+    monkeypatch.setattr(table2, "_FEWEST_FOLDS", 1)
+    monkeypatch.setattr(table2, "_ALL_FOLDS", 2)
     monkeypatch.setattr(table2, "MODELS", FAST)
     monkeypatch.setattr(table3, "MODELS", FAST[1:])
     table2._read.cache_clear()
@@ -85,6 +87,16 @@ def test_a_run_writes_tables_and_goes_on_where_it_stopped(
     again = ran("table2", "--out", str(tmp_path))
     assert (tables / "table2.md").read_text() == shown
     assert "nats per sequence in" not in again
+
+
+@pytest.mark.usefixtures("small_cases")
+def test_models_that_take_long_have_fewer_folds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table2, "_SHORT_SECONDS", 0.0)
+    said = ran("table2", "--out", str(tmp_path), "--model", "iid", "--model", "hmm-2")
+    assert said.count("nats per sequence in") == 2
+    assert "(1)" in (tmp_path / "tables" / "table2.md").read_text()
 
 
 @pytest.mark.usefixtures("small_cases")
@@ -176,6 +188,23 @@ def test_times_are_shown_with_the_papers(tmp_path: Path) -> None:
     assert all(record["inference"]["seconds"] > 0 for record in records)
     sizes = json.loads((tmp_path / "tables" / "table3-scaling.json").read_text())["records"]
     assert [row["interfaces"] for row in sizes] == [2, 4]
+
+
+@pytest.mark.usefixtures("small_cases")
+def test_a_model_learned_elsewhere_is_timed_here(tmp_path: Path) -> None:
+    results = Results(tmp_path / "cells")
+    key = Cell("vowels", 0, "hmm-2").key
+    ran("table2", "--out", str(tmp_path), "--model", "hmm-2", "--folds", "1")
+    entry = results.find(key)
+    assert entry is not None
+    timed = entry.pop("inference")
+    results.add(key, entry)
+    assert table3.inference_of("vowels", "hmm-2", results) is None
+    said = ran("table3", "--out", str(tmp_path), "--model", "hmm-2")
+    assert "inference timed" in said
+    found = table3.inference_of("vowels", "hmm-2", results)
+    assert found is not None and found.keys() == timed.keys() and found["seconds"] > 0
+    assert "inference timed" not in ran("table3", "--out", str(tmp_path), "--model", "hmm-2")
 
 
 def test_hidden_variables_are_hidden_and_part_is_scaled() -> None:

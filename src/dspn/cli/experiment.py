@@ -46,7 +46,12 @@ def experiment(
         typer.Option("--model", help="A model, such as hmm or dspn; may be repeated."),
     ] = None,
     folds: Annotated[
-        int | None, typer.Option(min=1, max=10, help="How many of the ten folds; all or three.")
+        int | None,
+        typer.Option(
+            min=1,
+            max=10,
+            help="How many of the ten folds; else all, or three where one takes over five minutes.",
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Models trained side by side.")] = 2,
     quick: Annotated[
