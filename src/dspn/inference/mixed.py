@@ -8,7 +8,8 @@ from typing import Final, final
 import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
-from dspn.engine import Program, compile_program, likelihood
+from dspn.engine import Program, compile_program
+from dspn.inference._observed import observed_likelihood
 from dspn.sequences import Schema, Sequences
 from dspn.structure import Mixture
 from dspn.structure.network import Root
@@ -84,14 +85,14 @@ def log_joint(program: MixedProgram, data: Sequences) -> Floats:
     """Log weights[c] P_c(observed entries) of each sequence, (N, C)."""
     found = np.full((len(data), len(program.programs)), _NEVER)
     for c, log_weight, own in program.parts:
-        found[:, c] = log_weight + likelihood(own, data)
+        found[:, c] = log_weight + observed_likelihood(own, data)
     return found
 
 
 def evidence_likelihood(program: AnyProgram, data: Sequences) -> Floats:
     """Log P(observed entries) of each sequence."""
     if isinstance(program, Program):
-        return likelihood(program, data)
+        return observed_likelihood(program, data)
     return log_sum(log_joint(program, data))
 
 

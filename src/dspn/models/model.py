@@ -33,6 +33,7 @@ from dspn.structure import (
     Root,
     from_dbn,
     from_hmm,
+    marginal,
 )
 
 Data = Sequences | Iterable[ArrayLike]
@@ -197,6 +198,13 @@ class Model:
     def surprise(self, data: Data) -> Surprise:
         """How unexpected each slice is given its past, and each entry given all others."""
         return inference.surprise(self.compiled, self._sequences(data))
+
+    def over(self, variables: Iterable[str]) -> "Model":
+        """P of some variables alone, exactly, as a smaller model; the others are summed out."""
+        names = self.schema.select(variables).names
+        columns = [self.schema.index(name) for name in names]
+        parts = tuple(marginal(network, columns) for network in self.components)
+        return Model(Mixture(parts, self.weights), provenance=self.provenance)
 
     def save(self, path: str | bytes | os.PathLike[str]) -> None:
         """Writes the model to a `*.dspn` file, whole or not at all."""

@@ -373,8 +373,6 @@ class Sequences:
 
     def select(self, names: Iterable[str]) -> Sequences:
         """The same sequences with the named variables only, in the order named."""
-        if isinstance(names, str):
-            raise DataError(f"`names` must be a list of names; write [{names!r}].")
         schema = self.schema.select(names)
         columns = [self.schema.index(name) for name in schema.names]
         notes = tuple(self.inference_notes[column] for column in columns if self.inference_notes)

@@ -149,6 +149,8 @@ class Schema:
 
     def select(self, names: Iterable[str]) -> Schema:
         """Schema of the named variables, in the order named."""
+        if isinstance(names, str):
+            raise DataError(f"`names` must be a list of names; write [{names!r}].")
         return Schema(tuple(self.variables[self.index(name)] for name in names))
 
 

@@ -14,6 +14,7 @@ from dspn.structure.build import (
 from dspn.structure.builder import NetworkBuilder, assemble
 from dspn.structure.dbn import DbnStructure, DbnTables, dbn_schema, from_dbn, random_tables
 from dspn.structure.hmm import from_hmm
+from dspn.structure.marginal import marginal
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
@@ -50,6 +51,7 @@ __all__ = [
     "from_hmm",
     "grouped_network",
     "initial_network",
+    "marginal",
     "mixture_top",
     "naive_bayes",
     "product_of_naive_bayes",

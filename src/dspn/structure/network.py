@@ -11,7 +11,12 @@ from dspn.sequences import Schema
 from dspn.structure.fingerprint import fingerprint
 from dspn.structure.parameters import Parameters, check_parameters
 from dspn.structure.template import Template, Top
-from dspn.structure.validity import group_sources, interface_groups, violations
+from dspn.structure.validity import (
+    group_sources,
+    group_variables,
+    interface_groups,
+    violations,
+)
 
 
 class Root(StrEnum):
@@ -69,6 +74,11 @@ class DynamicNetwork:
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """Interface positions of equal scope."""
         return interface_groups(self.template)
+
+    @cached_property
+    def group_variables(self) -> tuple[tuple[int, ...], ...]:
+        """For each group, the variables of the slice itself that its nodes speak of."""
+        return group_variables(self.template)
 
     @cached_property
     def group_sources(self) -> tuple[tuple[int, ...], ...]:

@@ -241,6 +241,13 @@ def interface_groups(template: Template) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(positions) for positions in members.values())
 
 
+def group_variables(template: Template) -> tuple[tuple[int, ...], ...]:
+    """For each group, the variables of the slice itself that its nodes speak of."""
+    scopes = network_scopes(template.nodes, template.order, [0] * template.num_interfaces)
+    firsts = (template.outputs[positions[0]] for positions in interface_groups(template))
+    return tuple(tuple(_members(scopes[output])) for output in firsts)
+
+
 def group_sources(template: Template) -> tuple[tuple[int, ...], ...]:
     """For each group, the groups whose inputs its outputs read."""
     groups = interface_groups(template)

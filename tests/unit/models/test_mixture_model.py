@@ -1,10 +1,12 @@
 """A model of several components, and what every model says of its own."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from dspn import HMM, Model, Schema, Variable
-from dspn.errors import StructureError
+from dspn import HMM, Model, Schema, Variable, load
+from dspn.errors import DataError, StructureError
 from dspn.structure import Mixture, grouped_network, initial_network
 
 SCHEMA = Schema((Variable.binary("x"), Variable.binary("y")))
@@ -72,3 +74,28 @@ def test_a_fitted_estimator_has_its_mixture() -> None:
     estimator = HMM(1, random_state=3).fit([[["clear"], ["rain"]], [["rain"], ["rain"]]])
     assert estimator.mixture_.only is estimator.network_
     assert estimator.component_posteriors([[["rain"], ["clear"]]]).tolist() == [[1.0]]
+
+
+def test_some_variables_are_a_model_of_their_own(tmp_path: Path) -> None:
+    model = Model(mixture(), provenance={"by": "hand"})
+    left = model.over(["y"])
+    assert left.schema.names == ("y",)
+    assert left.weights.tolist() == [0.3, 0.7]
+    assert left.provenance == model.provenance
+    values = np.array([[0.0], [1.0], [np.nan], [1.0]])
+    whole = np.concatenate([np.full_like(values, np.nan), values], axis=1)
+    np.testing.assert_allclose(left.log_likelihood([values]), model.log_likelihood([whole]))
+    left.save(tmp_path / "y.dspn")
+    again = load(tmp_path / "y.dspn")
+    np.testing.assert_array_equal(again.log_likelihood([values]), left.log_likelihood([values]))
+
+
+def test_variables_are_named_by_a_list_of_known_names() -> None:
+    model = Model(mixture())
+    assert model.over(["y", "x"]).schema == SCHEMA
+    with pytest.raises(DataError, match=r"must be a list of names; write \['x'\]"):
+        model.over("x")
+    with pytest.raises(DataError, match="found 'z'"):
+        model.over(["z"])
+    with pytest.raises(DataError, match="at least one"):
+        model.over([])

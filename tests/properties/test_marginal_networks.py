@@ -1,0 +1,71 @@
+"""Some variables of random networks alone, against the whole network with the others missing."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dspn.engine import compile_program
+from dspn.engine import likelihood as engine_likelihood
+from dspn.errors import StructureError
+from dspn.inference import _observed
+from dspn.inference.mixed import evidence_likelihood
+from dspn.structure import marginal, violations
+from dspn.structure.marginal import speaking_groups
+from oracles import likelihood
+from strategies import Recipe, as_sequences, draw_sequence, hide, random_network, recipes
+
+
+def log(value: float) -> float:
+    return math.log(value) if value > 0 else -math.inf
+
+
+@given(recipes(), st.integers(0, 2**16))
+def test_what_is_left_is_the_whole_with_the_rest_summed_out(recipe: Recipe, seed: int) -> None:
+    network = random_network(recipe)
+    rng = np.random.default_rng(seed)
+    count = len(network.schema)
+    kept = np.sort(rng.choice(count, rng.integers(1, count + 1), replace=False))
+    own = network.group_variables
+    alone = [g for g in speaking_groups(network, kept) if set(own[g]).isdisjoint(kept.tolist())]
+    if alone:
+        with pytest.raises(StructureError, match="cannot go"):
+            marginal(network, kept.tolist())
+        return
+    left = marginal(network, rng.permutation(kept).tolist())
+    assert not violations(left.template, left.top)
+    assert left.schema.names == tuple(network.schema.names[v] for v in kept)
+    assert left.root == network.root
+    assert left.parameters.tied == network.parameters.tied
+    for length in (1, 2, 3):
+        values = hide(draw_sequence(network, length, rng), rng)
+        values[:, np.setdiff1d(np.arange(count), kept)] = np.nan
+        expected = log(likelihood(network, values))
+        assert log(likelihood(left, values[:, kept])) == pytest.approx(expected, abs=1e-9)
+        found = engine_likelihood(
+            compile_program(left), as_sequences(left.schema, [values[:, kept]])
+        )
+        assert found[0] == pytest.approx(expected, abs=1e-9)
+
+
+@given(recipes(), st.integers(0, 2**16))
+def test_likelihood_leaves_out_groups_of_which_nothing_is_observed(
+    recipe: Recipe, seed: int
+) -> None:
+    network = random_network(recipe)
+    rng = np.random.default_rng(seed)
+    values = [hide(draw_sequence(network, length, rng), rng) for length in (3, 1, 2)]
+    missing = rng.random(len(network.schema)) < 0.5
+    for own in values:
+        own[:, missing] = np.nan
+    data = as_sequences(network.schema, values)
+    program = compile_program(network)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_observed, "_WORTH", 0)
+        found = evidence_likelihood(program, data)
+        again = evidence_likelihood(program, data)
+    np.testing.assert_array_equal(found, again)
+    np.testing.assert_allclose(found, engine_likelihood(program, data), atol=1e-9)
+    np.testing.assert_allclose(found, [log(likelihood(network, own)) for own in values], atol=1e-9)
