@@ -12,7 +12,7 @@ import pytest
 
 import dspn
 
-COMMAND = [sys.executable, "-m", "dspn.cli"]
+COMMAND = [sys.executable, "-m", "dspn"]
 # A process that was started in the background may have been told to ignore Ctrl-C.
 HEEDING = """
 import signal

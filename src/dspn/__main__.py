@@ -1,4 +1,4 @@
-"""`python -m dspn.cli` is the `dspn` command."""
+"""`python -m dspn` is the `dspn` command."""
 
 from dspn.cli.app import main
 
