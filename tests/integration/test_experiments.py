@@ -186,6 +186,11 @@ def test_times_are_shown_with_the_papers(tmp_path: Path) -> None:
     assert "6,734" not in said and "516" in said  # JapaneseVowels alone
     records = json.loads((tmp_path / "tables" / "table3-inference.json").read_text())["records"]
     assert all(record["inference"]["seconds"] > 0 for record in records)
+    ratios = json.loads((tmp_path / "tables" / "table3-ratio.json").read_text())["records"]
+    seconds = {record["model"]: record["inference"]["seconds"] for record in records}
+    assert {record["model"]: record["ratio"] for record in ratios} == {
+        model: seconds[model] / seconds["dspn"] for model in ("hmm-2", "reveal")
+    }
     sizes = json.loads((tmp_path / "tables" / "table3-scaling.json").read_text())["records"]
     assert [row["interfaces"] for row in sizes] == [2, 4]
 

@@ -114,15 +114,17 @@ class Book:
             table3.run(names, models, self.results, self.console, self._spending)
         learning = table3.learning_view(names, models, self.results)
         inference = table3.inference_view(names, models, self.results)
+        ratio = table3.ratio_view(names, [name for name in models if name != "dspn"], self.results)
         scaling = table3.scaling_view(self.results)
         self._write(
             {
                 "table3-learning": (learning, None),
                 "table3-inference": (inference, times_figure),
+                "table3-ratio": (ratio, None),
                 "table3-scaling": (scaling, None),
             }
         )
-        return [learning, inference, scaling]
+        return [learning, inference, ratio, scaling]
 
     def classes(self) -> list[View]:
         """Runs what is missing of the accuracies on official splits and writes them."""

@@ -25,6 +25,7 @@ MODELS: Final = tuple(model for model in table2.MODELS if model != "iid")
 _SIZES: Final = (8, 16, 32, 64, 128, 256, 512)
 _REPEATS: Final = 7
 _SCALING_DATA: Final = "vowels"
+_OWN: Final = "dspn"
 # What a fit may spend that is only there to be timed.
 _TIMED_SHARE: Final = 0.02
 
@@ -183,6 +184,31 @@ def _inference_cell(own: dict[str, Any] | None) -> str:
     if own is None or "reason" in own:
         return "-"
     return _shown(own["seconds"]) + ("" if own["share"] == 1.0 else "*")
+
+
+def ratio_view(names: Sequence[str], models: Sequence[str], results: Results) -> View:
+    """How many times the DSPN's seconds of inference the others take."""
+    rows, records = [], []
+    for model in models:
+        ratios = [_ratio(name, model, results) for name in names]
+        rows.append([CONTENDERS[model].title, *("-" if r is None else _shown(r) for r in ratios)])
+        records += [
+            {"data": name, "model": model, "ratio": ratio}
+            for name, ratio in zip(names, ratios, strict=True)
+        ]
+    return View(
+        "Inference with one variable observed: how many times as long as the DSPN",
+        ["model", *(CASES[name].title for name in names)],
+        rows,
+        records=records,
+    )
+
+
+def _ratio(name: str, model: str, results: Results) -> float | None:
+    found = [inference_of(name, each, results) or {} for each in (model, _OWN)]
+    if not all("seconds" in one for one in found):
+        return None
+    return float(found[0]["seconds"] / found[1]["seconds"])
 
 
 def scaling_view(results: Results) -> View:
