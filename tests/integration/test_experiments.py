@@ -21,6 +21,7 @@ from dspn.experiments import book, cases, cells, contenders, table1, table2, tab
 from dspn.experiments.cells import Cell, summaries
 from dspn.experiments.contenders import CONTENDERS, Contender, Setting
 from dspn.experiments.curves import curves_figure, plot_curve
+from dspn.experiments.folds import keep_folds
 from dspn.experiments.results import Results
 from dspn.experiments.table1 import SyntheticCase
 from dspn.experiments.timing import first_variable_alone, inference_seconds
@@ -48,6 +49,7 @@ def small_cases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module in (cases, table2, table3, book):
         monkeypatch.setattr(module, "CASES", {"vowels": case})
     monkeypatch.setattr(book, "TABLE_CASES", {"vowels": case})
+    monkeypatch.setattr(book, "FURTHER_CASES", {})
     monkeypatch.setattr(table3, "_SIZES", (2, 4))
     monkeypatch.setattr(table2, "_FEWEST_FOLDS", 1)
     monkeypatch.setattr(table2, "_ALL_FOLDS", 2)
@@ -90,6 +92,34 @@ def test_a_run_writes_tables_and_goes_on_where_it_stopped(
 
 
 @pytest.mark.usefixtures("small_cases")
+def test_what_is_asked_for_is_shown_and_all_that_is_known_is_written(tmp_path: Path) -> None:
+    ran("table2", "--out", str(tmp_path), "--model", "iid", "--folds", "2")
+    said = ran("table2", "--out", str(tmp_path), "--model", "hmm-2", "--folds", "2")
+    assert "i.i.d." not in said
+    shown = (tmp_path / "tables" / "table2.md").read_text()
+    assert "| i.i.d. | 8" in shown.replace("**", "") and "HMM, 2 states" in shown
+    ran("classes", "--out", str(tmp_path), "--table-only")
+    assert (tmp_path / "tables" / "table2.png").exists()
+
+
+@pytest.mark.usefixtures("small_cases")
+def test_margins_are_over_folds_that_both_have(tmp_path: Path) -> None:
+    results = Results(tmp_path)
+    tests = {("dspn", 0): [-1.0], ("dspn", 1): [-3.0], ("hmm", 1): [-5.0], ("hmm", 2): [-9.0]}
+    for (model, fold), test in tests.items():
+        entry = {"test": test, "seconds": 1.0, "ending": "finished"}
+        results.add(Cell("vowels", fold, model).key, entry)
+    (record,) = table2.margins_view(["vowels"], ["hmm", "dspn"], results).records
+    assert record == {"data": "vowels", "model": "hmm", "mean": 2.0, "error": 0.0, "folds": 1}
+    for model, fold in (("dspn", 2), ("hmm", 0)):
+        entry = {"test": [-1.0], "seconds": 1.0, "ending": "finished"}
+        results.add(Cell("vowels", fold, model).key, entry)
+    (record,) = table2.margins_view(["vowels"], ["hmm", "dspn"], results).records
+    assert record["mean"] == pytest.approx((0 + 2 + 8) / 3) and record["folds"] == 3
+    assert "3.33 ± 2.40 (3)" in table2.margins_view(["vowels"], ["hmm"], results).markdown
+
+
+@pytest.mark.usefixtures("small_cases")
 def test_models_that_take_long_have_fewer_folds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,16 +132,33 @@ def test_models_that_take_long_have_fewer_folds(
 @pytest.mark.usefixtures("small_cases")
 def test_folds_are_kept_and_others_refused(tmp_path: Path) -> None:
     data = small()
-    table2.keep_folds("vowels", data, tmp_path)
-    kept = json.loads((tmp_path / "vowels.json").read_text())
+    path = tmp_path / "folds" / "vowels.json"
+    keep_folds(cases.folds_for(data), 0, path)
+    kept = json.loads(path.read_text())
     for fold in kept["folds"]:
         parts = [set(fold[part]) for part in ("train", "validation", "test")]
         assert sum(map(len, parts)) == len(set.union(*parts)) == 30
     assert sorted(index for fold in kept["folds"] for index in fold["test"]) == list(range(30))
-    table2.keep_folds("vowels", data, tmp_path)
-    (tmp_path / "vowels.json").write_text(json.dumps({**kept, "seed": 1}))
+    keep_folds(cases.folds_for(data), 0, path)
+    path.write_text(json.dumps({**kept, "seed": 1}))
     with pytest.raises(DataError, match="but are others"):
-        table2.keep_folds("vowels", data, tmp_path)
+        keep_folds(cases.folds_for(data), 0, path)
+    # A run that finds them is refused too, and keeps nothing.
+    assert run(["experiment", "table2", "--out", str(tmp_path), "--model", "iid"]) == 1
+    assert not list((tmp_path / "cells").rglob("*.json"))
+
+
+@pytest.mark.usefixtures("small_cases")
+def test_missing_data_are_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(_: Path | None) -> RealData:
+        raise DataError("the files are not there.")
+
+    with monkeypatch.context() as patch:
+        case = replace(table2.CASES["vowels"], read=absent)
+        patch.setattr(table2, "CASES", {"vowels": case})
+        assert run(["experiment", "table2", "--out", str(tmp_path), "--model", "iid"]) == 1
+    said = ran("table2", "--out", str(tmp_path), "--model", "iid")
+    assert "nats per sequence in" in said
 
 
 def spying(seen: list[Sequences], ending: Ending = Ending.FINISHED) -> Contender:
@@ -196,7 +243,9 @@ def test_times_are_shown_with_the_papers(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_cases")
-def test_a_model_learned_elsewhere_is_timed_here(tmp_path: Path) -> None:
+def test_a_net_learned_elsewhere_is_timed_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     results = Results(tmp_path / "cells")
     key = Cell("vowels", 0, "hmm-2").key
     ran("table2", "--out", str(tmp_path), "--model", "hmm-2", "--folds", "1")
@@ -205,6 +254,10 @@ def test_a_model_learned_elsewhere_is_timed_here(tmp_path: Path) -> None:
     timed = entry.pop("inference")
     results.add(key, entry)
     assert table3.inference_of("vowels", "hmm-2", results) is None
+    said = ran("table3", "--out", str(tmp_path), "--model", "hmm-2")
+    assert "inference timed" not in said  # what it is like depends on what it learns
+    monkeypatch.setitem(table3.CONTENDERS, "hmm-2", replace(CONTENDERS["hmm-2"], needs_torch=True))
+    monkeypatch.setattr(contenders, "find_spec", lambda _: True)
     said = ran("table3", "--out", str(tmp_path), "--model", "hmm-2")
     assert "inference timed" in said
     found = table3.inference_of("vowels", "hmm-2", results)
@@ -218,6 +271,7 @@ def test_hidden_variables_are_hidden_and_part_is_scaled() -> None:
     assert np.isnan(seen.values[:, 1:]).all() and not np.isnan(seen.values[:, 0]).any()
     fitted = HmmBaseline(HmmOptions(states=(1,))).fit(data, data, seed=0)
     whole, part = inference_seconds(fitted, seen), inference_seconds(fitted, seen, budget=1e-9)
+    assert part["seconds"] > 0
     assert whole["share"] == 1.0
     assert part["share"] == pytest.approx(8 / 30)
     assert part["seconds"] > 0
@@ -248,14 +302,18 @@ def small_drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("small_drawn")
 def test_learned_models_are_nearer_to_the_truth_than_independent_entries(tmp_path: Path) -> None:
     results, models = Results(tmp_path), ("iid", "dspn")
-    table1.run((CASE,), models, 2, results, Console(file=io.StringIO()))
+    spending = cases.Spending(tmp_path / "folds")
+    table1.run((CASE,), models, 2, results, Console(file=io.StringIO()), spending)
+    assert (tmp_path / "folds" / f"{CASE.key}.json").exists()
     (row,) = table1.rows((CASE,), models, results)
     assert row.num_folds == 2
     assert row.gaps["dspn"].mean < 0.6 * row.gaps["iid"].mean
     assert 0.4 < row.share <= 1.1
     shown = table1.view((CASE,), models, results)
     assert "HMM-samples" in shown.markdown
-    assert not list(table1.rows((replace(CASE, seed=13),), models, results))
+    (unknown,) = table1.rows((replace(CASE, seed=13),), models, results)
+    assert unknown.num_folds == 0
+    assert "| 13 | 0 | - | - | - |" in table1.view((unknown.case,), models, results).markdown
 
 
 @pytest.mark.usefixtures("small_drawn", "small_cases")

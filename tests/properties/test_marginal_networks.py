@@ -7,15 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dspn.engine import compile_program
+from dspn.engine import Program, compile_program
 from dspn.engine import likelihood as engine_likelihood
 from dspn.errors import StructureError
 from dspn.inference import _observed
-from dspn.inference.mixed import evidence_likelihood
-from dspn.structure import marginal, violations
+from dspn.inference.mixed import compile_mixture, evidence_likelihood
+from dspn.sequences import Sequences
+from dspn.structure import Mixture, grouped_network, marginal, violations
 from dspn.structure.marginal import speaking_groups
 from oracles import likelihood
-from strategies import Recipe, as_sequences, draw_sequence, hide, random_network, recipes
+from strategies import (
+    Floats,
+    Recipe,
+    as_sequences,
+    draw_sequence,
+    hide,
+    random_network,
+    recipes,
+    schema_of,
+)
 
 
 def log(value: float) -> float:
@@ -62,10 +72,43 @@ def test_likelihood_leaves_out_groups_of_which_nothing_is_observed(
         own[:, missing] = np.nan
     data = as_sequences(network.schema, values)
     program = compile_program(network)
+    ran: list[int] = []
+
+    def counted(part: Program, own: Sequences) -> Floats:
+        ran.append(part.num_groups)
+        return engine_likelihood(part, own)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_observed, "_WORTH", 0)
+        patch.setattr(_observed, "likelihood", counted)
         found = evidence_likelihood(program, data)
         again = evidence_likelihood(program, data)
     np.testing.assert_array_equal(found, again)
+    observed = np.flatnonzero(~np.isnan(data.values).all(axis=0)).tolist()
+    spoken = len(speaking_groups(network, observed)) if observed else program.num_groups
+    assert ran == [spoken, spoken]
     np.testing.assert_allclose(found, engine_likelihood(program, data), atol=1e-9)
     np.testing.assert_allclose(found, [log(likelihood(network, own)) for own in values], atol=1e-9)
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_other_weights_and_precisions_have_parts_of_their_own(single: bool) -> None:
+    rng = np.random.default_rng(3)
+    schema = schema_of(("binary", "ternary", "continuous"))
+    networks = [grouped_network(schema, [[0, 2], [1]], [12, 9], rng=rng) for _ in range(2)]
+    values = [draw_sequence(networks[0], 5, rng) for _ in range(4)]
+    for own in values:
+        own[:, [0, 2]] = np.nan
+    data = as_sequences(schema, values)
+    program = compile_program(networks[0], single=single)
+    other = networks[0].with_parameters(networks[1].parameters)
+    mixed = compile_mixture(Mixture((networks[0], networks[1]), [0.25, 0.75]))
+    whole = [engine_likelihood(compile_program(network), data) for network in networks]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_observed, "_WORTH", 0)
+        close = {"rtol": 1e-5 if single else 1e-12}
+        np.testing.assert_allclose(evidence_likelihood(program, data), whole[0], **close)
+        rebound = evidence_likelihood(program.rebound(other), data)
+        np.testing.assert_allclose(rebound, whole[1], **close)
+        expected = np.log(0.25 * np.exp(whole[0]) + 0.75 * np.exp(whole[1]))
+        np.testing.assert_allclose(evidence_likelihood(mixed, data), expected, rtol=1e-12)

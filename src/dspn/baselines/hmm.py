@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, final
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
 from dspn.baselines.base import Baseline, FittedBaseline, Task
-from dspn.engine import compile_program, likelihood
+from dspn.engine import Program, compile_program, likelihood
 from dspn.errors import StructureError
 from dspn.inference import interface_posteriors
 from dspn.learning.fitting import EmFit, EmOptions, best_of, fit_em
@@ -36,10 +37,13 @@ class FittedNetwork(FittedBaseline):
 
     network: DynamicNetwork
 
+    @cached_property
+    def _program(self) -> Program:
+        return compile_program(self.network)
+
     def log_likelihood(self, data: Sequences) -> Floats:
         """Log P(observed entries) of each sequence, (N,)."""
-        known = sequences_of(data, self.network.schema, "data")
-        return likelihood(compile_program(self.network), known)
+        return likelihood(self._program, sequences_of(data, self.network.schema, "data"))
 
 
 def _checked_states(states: Any) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ instances are a product of leaves.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product as cartesian
 from typing import Any, Final, final
 
@@ -16,7 +17,7 @@ from dspn._arrays import Floats, Ints
 from dspn._checks import require_type, whole_number
 from dspn.baselines._spn_clusters import Instances, clusters
 from dspn.baselines.base import Baseline, FittedBaseline, Task
-from dspn.engine import compile_program, likelihood
+from dspn.engine import Program, compile_program, likelihood
 from dspn.errors import DataError, StructureError
 from dspn.learning.clock import Clock
 from dspn.learning.independence import checked_alpha, independent_subsets
@@ -185,11 +186,14 @@ class FittedSpn(FittedBaseline):
     alpha: float
     penalty: float
 
+    @cached_property
+    def _program(self) -> Program:
+        return compile_program(self.network)
+
     def log_likelihood(self, data: Sequences) -> Floats:
         """Log P(observed entries) of each sequence, (N,); all of the length of training."""
         known = sequences_of(data, self.schema, "data")
-        flat = flattened(known, self.length, "data")
-        return likelihood(compile_program(self.network), flat)
+        return likelihood(self._program, flattened(known, self.length, "data"))
 
 
 @final
@@ -211,13 +215,12 @@ class LearnSpnBaseline(Baseline[FittedSpn]):
         flat = flattened(task.train, length, "train")
         held = flattened(task.validation, length, "validation")
         network, chosen, count = self._best(task, flat, held)
-        ending = task.ending
         if self.options.refit and not task.clock.is_due():
             again = self._learned(task, joined([flat, held]), chosen)
             # A network that time has cut short is worse than one that it has not.
             network = network if task.clock.is_due() else again
         seconds, setting = task.clock.seconds, (chosen.alpha, chosen.penalty)
-        return FittedSpn(seconds, count, ending, network, task.schema, length, *setting)
+        return FittedSpn(seconds, count, task.ending, network, task.schema, length, *setting)
 
     def _best(
         self, task: Task, flat: Sequences, held: Sequences

@@ -264,10 +264,9 @@ class SearchScoreBaseline(Baseline[FittedSearchScore]):
         _require_small(task.train, nodes)
         climb = Climb(Evidence.of(task.train), nodes, self.options)
         best, rounds = self._best(task, climb)
-        ending = task.ending
         if self.options.refit and not task.clock.is_due():
             best = self._refitted(task, climb, best)
-        return FittedSearchScore(task.clock.seconds, rounds, ending, best, climb.state_pairs)
+        return FittedSearchScore(task.clock.seconds, rounds, task.ending, best, climb.state_pairs)
 
     def _best(self, task: Task, climb: Climb) -> tuple[Dbn, int]:
         """The best network on the validation set, and how many rounds were made."""

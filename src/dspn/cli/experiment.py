@@ -54,6 +54,9 @@ def experiment(
         ),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Models trained side by side.")] = 2,
+    device: Annotated[
+        str, typer.Option(help="Where nets are trained: cpu, or cuda for a graphics processor.")
+    ] = "cpu",
     quick: Annotated[
         bool, typer.Option("--quick", help="A few minutes: less data, folds, effort.")
     ] = False,
@@ -63,8 +66,9 @@ def experiment(
 ) -> None:
     """Run what is missing of the paper's tables, and show them beside what the paper prints.
 
-    Results are kept one by one: a run that was stopped goes on where it was, and several may share
-    the work. Tables are written as Markdown and JSON, with pictures.
+    Results are kept one by one: a run that was stopped goes on where it was. Runs of different data
+    or models may share a directory. What is asked for is shown; all that is known is written, as
+    Markdown and JSON, with pictures.
     """
     from rich.console import Console
 
@@ -83,6 +87,7 @@ def experiment(
         jobs,
         quick,
         not table_only,
+        device,
     )
     if table is Table.ALL:
         console.print(f"Report: {book.all()}")

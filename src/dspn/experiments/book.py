@@ -12,12 +12,11 @@ from rich.console import Console
 import dspn
 from dspn.errors import DataError
 from dspn.experiments import classification, table1, table2, table3
-from dspn.experiments.cases import CASES, TABLE_CASES
+from dspn.experiments.cases import CASES, FURTHER_CASES, TABLE_CASES, Spending
 from dspn.experiments.contenders import CONTENDERS
 from dspn.experiments.curves import Curve, curves_figure, curves_of
 from dspn.experiments.pictures import gaps_figure, losses_figure, times_figure
 from dspn.experiments.results import Results
-from dspn.experiments.table2 import Spending
 from dspn.experiments.tables import View, write_view
 from dspn.io import write_atomically
 
@@ -33,7 +32,8 @@ class Book:
     """Where results are, what is asked for, and how much may be spent.
 
     None stands for everything: all data sets, all models, the usual number of folds. A quick book
-    has fewer of each and a quarter of the effort, and keeps its results apart.
+    has fewer of each and a quarter of effort and time limits, and keeps its results apart. What is
+    asked for is run and shown; files have all that is known.
     """
 
     directory: Path
@@ -45,6 +45,7 @@ class Book:
     num_jobs: int = 1
     quick: bool = False
     run: bool = True
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         """Refuse names that are not known."""
@@ -71,30 +72,37 @@ class Book:
             self.data_directory,
             self.num_jobs,
             _QUICK_SCALE if self.quick else 1.0,
+            self.device,
         )
 
-    def _models(self, usual: Sequence[str]) -> list[str]:
-        if self.models is not None:
-            return list(self.models)
+    def _usual_models(self, usual: Sequence[str]) -> list[str]:
         return [model for model in usual if not self.quick or model in QUICK_MODELS]
+
+    def _models(self, usual: Sequence[str]) -> list[str]:
+        return self._usual_models(usual) if self.models is None else list(self.models)
+
+    @property
+    def _usual_data(self) -> list[str]:
+        return list(QUICK_DATA if self.quick else TABLE_CASES)
 
     def _data(self) -> list[str]:
         if self.data is None:
-            return list(QUICK_DATA if self.quick else TABLE_CASES)
+            return self._usual_data
         return [name for name in self.data if name in CASES]
 
     def table1(self) -> list[View]:
         """Runs what is missing of Table 1 and writes it."""
-        cases = table1.quick_cases() if self.quick else table1.CASES
+        usual = table1.quick_cases() if self.quick else table1.CASES
+        cases = usual
         if self.data is not None:
             cases = tuple(case for case in table1.CASES if case.key in self.data)
         models = self._models(table1.MODELS)
         folds = self.num_folds or (_QUICK_FOLDS if self.quick else 10)
         if self.run:
-            table1.run(cases, models, folds, self.results, self.console, self.num_jobs)
-        shown = table1.view(cases, models, self.results)
-        self._write({"table1": (shown, gaps_figure)})
-        return [shown]
+            table1.run(cases, models, folds, self.results, self.console, self._spending)
+        whole = table1.view(usual, self._usual_models(table1.MODELS), self.results)
+        self._write("table1", whole, gaps_figure)
+        return [table1.view(cases, models, self.results)] if cases else []
 
     def table2(self) -> list[View]:
         """Runs what is missing of Table 2 and writes it."""
@@ -102,38 +110,46 @@ class Book:
         folds = self.num_folds or (_QUICK_FOLDS if self.quick else None)
         if self.run:
             table2.run(names, models, folds, self.results, self.console, self._spending)
-        shown = table2.view(names, models, self.results)
-        self._write({"table2": (shown, losses_figure)})
-        self._draw_curves(names)
-        return [shown]
+        every = self._usual_models(table2.MODELS)
+        self._write("table2", table2.view(self._usual_data, every, self.results), losses_figure)
+        margins = table2.margins_view(self._usual_data, every, self.results)
+        self._write("table2-margins", margins)
+        if not self.quick:
+            further = table2.view(list(FURTHER_CASES), every, self.results)
+            self._write("further", further, losses_figure)
+        self._draw_curves(self._usual_data)
+        views = [table2.view(names, models, self.results)]
+        return [*views, table2.margins_view(names, models, self.results)] if names else []
 
     def table3(self) -> list[View]:
         """Runs what is missing of Table 3 and writes it."""
         names, models = self._data(), self._models(table3.MODELS)
         if self.run:
             table3.run(names, models, self.results, self.console, self._spending)
-        learning = table3.learning_view(names, models, self.results)
-        inference = table3.inference_view(names, models, self.results)
-        ratio = table3.ratio_view(names, [name for name in models if name != "dspn"], self.results)
-        scaling = table3.scaling_view(self.results)
-        self._write(
-            {
-                "table3-learning": (learning, None),
-                "table3-inference": (inference, times_figure),
-                "table3-ratio": (ratio, None),
-                "table3-scaling": (scaling, None),
-            }
-        )
-        return [learning, inference, ratio, scaling]
+        every = self._table3(self._usual_data, self._usual_models(table3.MODELS))
+        for name, view in every.items():
+            self._write(name, view, times_figure if name == "table3-inference" else None)
+        return list(self._table3(names, models).values()) if names else []
+
+    def _table3(self, names: Sequence[str], models: Sequence[str]) -> dict[str, View]:
+        results = self.results
+        return {
+            "table3-learning": table3.learning_view(names, models, results),
+            "table3-inference": table3.inference_view(names, models, results),
+            "table3-ratio": table3.ratio_view(names, models, results),
+            "table3-scaling": table3.scaling_view(results),
+        }
 
     def classes(self) -> list[View]:
         """Runs what is missing of the accuracies on official splits and writes them."""
-        names = [name for name in self.data or classification.CASES if name in classification.CASES]
+        usual = [n for n in classification.CASES if not self.quick or n in QUICK_DATA]
+        names = usual
+        if self.data is not None:
+            names = [name for name in self.data if name in classification.CASES]
         if self.run:
             classification.run(names, self.results, self.data_directory, self.console)
-        shown = classification.view(names, self.results)
-        self._write({"classes": (shown, None)})
-        return [shown]
+        self._write("classes", classification.view(usual, self.results))
+        return [classification.view(names, self.results)] if names else []
 
     def all(self) -> Path:
         """Runs everything that is missing and writes one report of it."""
@@ -156,11 +172,15 @@ class Book:
         """Where tables and pictures are written."""
         return self.directory / "quick-tables" if self.quick else self.directory / "tables"
 
-    def _write(self, views: dict[str, tuple[View, Callable[[View], Figure] | None]]) -> None:
-        for name, (view, picture) in views.items():
-            has_rows = any(_is_known(record) for record in view.records)
-            drawn = picture(view) if picture is not None and has_rows else None
-            write_view(view, drawn, self.tables_directory, name)
+    def _write(
+        self, name: str, view: View, picture: Callable[[View], Figure] | None = None
+    ) -> None:
+        """Writes a table with its picture; one of nothing, which may be there, goes."""
+        has_rows = any(_is_known(record) for record in view.records)
+        drawn = picture(view) if picture is not None and has_rows else None
+        write_view(view, drawn, self.tables_directory, name)
+        if drawn is None:
+            (self.tables_directory / f"{name}.png").unlink(missing_ok=True)
 
     def _draw_curves(self, names: Sequence[str]) -> None:
         panels: dict[str, Sequence[Curve]] = {}

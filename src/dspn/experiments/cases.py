@@ -41,6 +41,18 @@ class FoldData:
     test: Sequences
 
 
+@final
+@dataclass(frozen=True)
+class Spending:
+    """Where data and folds are, and what a fold may take: a share of the usual effort and time."""
+
+    folds_directory: Path
+    data_directory: Path | None = None
+    num_jobs: int = 1
+    share: float = 1.0
+    device: str = "cpu"
+
+
 def folds_for(data: RealData) -> tuple[Fold, ...]:
     """The ten folds of a data set, the same for every model."""
     return folds_of(len(data.sequences), rng=np.random.default_rng(FOLD_SEED))
@@ -79,7 +91,7 @@ TABLE_CASES: Final = {
         80,
         300,
     ),
-    "vicon": RealCase("Vicon", datasets.read_vicon, datasets.MEDIAN_BITS, "median bits", 500, 600),
+    "vicon": RealCase("Vicon", datasets.read_vicon, datasets.MEDIAN_BITS, "median bits", 500, 300),
 }
 """The paper's data, in the order of its tables."""
 

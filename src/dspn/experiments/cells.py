@@ -2,14 +2,17 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, final
 
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
+from dspn._arrays import Floats
 from dspn.baselines import Ending
+from dspn.engine.warm import warm
 from dspn.errors import DspnError
 from dspn.experiments.cases import FoldData
 from dspn.experiments.contenders import CONTENDERS, Contender, Setting
@@ -81,6 +84,8 @@ def run_cells(
         if not CONTENDERS[name].is_available:
             console.print(f"{CONTENDERS[name].title}: left out, as PyTorch is not installed")
     left = [cell for cell in missing if CONTENDERS[cell.model].is_available]
+    if left:
+        _warm_once()  # or the first cell would seem to take as long as the compiler
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("", total=len(left))
         for number, cell in enumerate(left, 1):
@@ -88,19 +93,24 @@ def run_cells(
             progress.update(bar, description=_named(cell, contender), completed=number - 1)
             if results.find(cell.key) is not None:  # by another run meanwhile
                 continue
-            entry = _run_cell(cell, contender, load, setting(cell.data))
+            data = load(cell.data, cell.fold)
+            entry = _run_cell(contender, data, setting(cell.data), timed=cell.fold == 0)
             results.add(cell.key, entry)
             said = f"{number} of {len(left)}: {_said(cell, contender, entry)}"
             console.print(said, highlight=False)
 
 
+@cache
+def _warm_once() -> None:
+    warm()
+
+
 def _run_cell(
-    cell: Cell, contender: Contender, load: Callable[[str, int], FoldData], setting: Setting
+    contender: Contender, data: FoldData, setting: Setting, *, timed: bool
 ) -> dict[str, Any]:
     before = os.times()
     try:
-        data = load(cell.data, cell.fold)
-        entry = tested(contender, data, setting, timed=cell.fold == 0)
+        entry = tested(contender, data, setting, timed=timed)
     except DspnError as error:
         entry = {"reason": str(error)}
     after = os.times()
@@ -124,19 +134,34 @@ def _said(cell: Cell, contender: Contender, entry: dict[str, Any]) -> str:
 class Summary:
     """Mean and standard error over folds of the negative log-likelihood of a test sequence.
 
-    Without a fold there is the reason, if one is known.
+    `losses` has that of each fold, `num_cut` says how many folds the time limit has ended, `device`
+    where they were learned if not on the processor, and `reason` why a fold could not be run.
     """
 
     data: str
     model: str
-    num_folds: int
-    mean: float = np.nan
-    error: float = 0.0
+    losses: dict[int, float] = field(default_factory=dict)
     seconds: float = np.nan
     longest: float = np.nan
     step_seconds: float = np.nan
-    was_cut: bool = False
+    num_cut: int = 0
+    device: str = ""
     reason: str = ""
+
+    @property
+    def num_folds(self) -> int:
+        """How many folds are known."""
+        return len(self.losses)
+
+    @property
+    def mean(self) -> float:
+        """Over folds."""
+        return float(np.mean(list(self.losses.values())))
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean, 0 where there is one fold."""
+        return standard_error(np.array(list(self.losses.values())))
 
     def __str__(self) -> str:
         if not self.num_folds:
@@ -147,30 +172,39 @@ class Summary:
         return f"{self.mean:,.{places}f}{error}{folds}"
 
 
+def standard_error(values: Floats) -> float:
+    """Of the mean of some values; 0 where there is one."""
+    if values.size < 2:
+        return 0.0
+    return float(values.std(ddof=1) / np.sqrt(values.size))
+
+
 def summaries(
     names: Sequence[str], models: Sequence[str], results: Results, num_folds: int = 10
 ) -> Iterator[Summary]:
     """What is known of each model on each data set."""
     for name in names:
         for model in models:
-            keys = [Cell(name, fold, model).key for fold in range(num_folds)]
-            entries = [entry for key in keys if (entry := results.find(key)) is not None]
-            own = [entry for entry in entries if "test" in entry]
-            reasons = [entry["reason"] for entry in entries if "reason" in entry]
-            if not own:
-                yield Summary(name, model, 0, reason=reasons[0] if reasons else "")
-                continue
-            means = np.array([-np.mean(entry["test"]) for entry in own])
-            seconds = np.array([entry["seconds"] for entry in own])
-            steps = np.array([entry.get("iterations", np.nan) for entry in own])
-            yield Summary(
-                name,
-                model,
-                len(own),
-                float(means.mean()),
-                float(means.std(ddof=1) / np.sqrt(means.size)) if means.size > 1 else 0.0,
-                float(seconds.mean()),
-                float(seconds.max()),
-                float((seconds / steps).mean()),
-                any(entry["ending"] == str(Ending.TIME_LIMIT) for entry in own),
-            )
+            found = ((fold, results.find(Cell(name, fold, model).key)) for fold in range(num_folds))
+            yield _summary(name, model, {fold: own for fold, own in found if own is not None})
+
+
+def _summary(name: str, model: str, entries: dict[int, dict[str, Any]]) -> Summary:
+    own = {fold: entry for fold, entry in entries.items() if "test" in entry}
+    reason = next((entry["reason"] for entry in entries.values() if "reason" in entry), "")
+    if not own:
+        return Summary(name, model, reason=reason)
+    seconds = np.array([entry["seconds"] for entry in own.values()])
+    steps = np.array([entry.get("iterations", np.nan) for entry in own.values()])
+    devices = {entry.get("device", "cpu") for entry in own.values()} - {"cpu"}
+    return Summary(
+        name,
+        model,
+        {fold: -float(np.mean(entry["test"])) for fold, entry in own.items()},
+        float(seconds.mean()),
+        float(seconds.max()),
+        float((seconds / steps).mean()),
+        sum(entry["ending"] == str(Ending.TIME_LIMIT) for entry in own.values()),
+        ", ".join(sorted(devices)),
+        reason,
+    )

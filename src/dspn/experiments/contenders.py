@@ -24,11 +24,15 @@ _NETWORK_STATES: Final = (2, 4, 8, 16, 32)
 @final
 @dataclass(frozen=True)
 class Setting:
-    """What a fold may spend: effort of the automatic learner, seconds of others, processes."""
+    """What a fold may spend: effort of the automatic learner, seconds of others, processes.
+
+    Nets are trained on the device of that name.
+    """
 
     effort: float | None = None
     time_limit: float | None = None
     num_jobs: int = 1
+    device: str = "cpu"
 
 
 @final
@@ -60,16 +64,16 @@ def _hmm_spn(_: Setting) -> Baseline[Any]:
     return HmmSpnBaseline(HmmSpnOptions(hmm=HmmOptions(states=_NETWORK_STATES)))
 
 
-def _rnn(_: Setting) -> Baseline[Any]:
-    from dspn.baselines.lstm import BitLstm
+def _rnn(setting: Setting) -> Baseline[Any]:
+    from dspn.baselines.lstm import BitLstm, BitLstmOptions
 
-    return BitLstm()
+    return BitLstm(BitLstmOptions(device=setting.device))
 
 
-def _lstm(_: Setting) -> Baseline[Any]:
-    from dspn.baselines.lstm import SliceLstm
+def _lstm(setting: Setting) -> Baseline[Any]:
+    from dspn.baselines.lstm import SliceLstm, SliceLstmOptions
 
-    return SliceLstm()
+    return SliceLstm(SliceLstmOptions(device=setting.device))
 
 
 CONTENDERS: Final = {

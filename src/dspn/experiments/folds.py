@@ -1,6 +1,9 @@
 """Cross validation whose folds are the same for every model."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import final
 
 import numpy as np
@@ -8,6 +11,7 @@ import numpy as np
 from dspn._arrays import Ints
 from dspn._checks import checked_rng, whole_number
 from dspn.errors import DataError
+from dspn.io import write_atomically
 
 
 @final
@@ -18,6 +22,25 @@ class Fold:
     train: Ints
     validation: Ints
     test: Ints
+
+
+def keep_folds(folds: Sequence[Fold], seed: int, path: Path) -> None:
+    """Writes which sequences each fold has, or raises where others were written before."""
+    parts = ("train", "validation", "test")
+    content = {
+        "seed": seed,
+        "num_sequences": sum(fold.test.size for fold in folds),
+        "folds": [{part: getattr(fold, part).tolist() for part in parts} for fold in folds],
+    }
+    if path.exists():
+        if json.loads(path.read_text(encoding="utf-8")) != content:
+            raise DataError(
+                f"the folds in {str(path)!r} must be those of the data, but are others; results "
+                "beside them do not compare, so choose another directory."
+            )
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(str(path), json.dumps(content).encode())
 
 
 def folds_of(

@@ -74,7 +74,7 @@ def losses_figure(view: View) -> Figure:
                 _diamond(ax, row, record["paper"]["mean"])
         _dress(ax, CASES[name].title)
         values = [record["mean"] for record in known if record["data"] == name]
-        if max(values) > 8 * min(values):
+        if max(values) > 8 * min(values) > 0:
             _make_logarithmic(ax)
         else:
             ax.xaxis.set_major_locator(MaxNLocator(nbins=4))

@@ -6,7 +6,7 @@ difference to the log-likelihood of the true model.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, final
 
@@ -16,10 +16,10 @@ from rich.console import Console
 from dspn._arrays import Floats
 from dspn.datasets import DbnProcess, bat_process, hmm_process, water_process
 from dspn.experiments import paper
-from dspn.experiments.cases import FoldData
-from dspn.experiments.cells import Cell, run_cells
+from dspn.experiments.cases import FoldData, Spending
+from dspn.experiments.cells import Cell, run_cells, summaries
 from dspn.experiments.contenders import CONTENDERS, Setting
-from dspn.experiments.folds import Fold, folds_of
+from dspn.experiments.folds import Fold, folds_of, keep_folds
 from dspn.experiments.paper import Figure
 from dspn.experiments.results import Results
 from dspn.experiments.tables import View
@@ -89,17 +89,22 @@ def run(
     num_folds: int,
     results: Results,
     console: Console,
-    num_jobs: int = 1,
+    spending: Spending,
 ) -> None:
     """Learns and tests whatever is not known yet."""
     known = {case.key: case for case in cases}
 
     def load(name: str, number: int) -> FoldData:
         _, data, folds = _drawn(known[name])
+        keep_folds(folds, known[name].seed, spending.folds_directory / f"{name}.json")
         fold = folds[number]
         return FoldData(data[fold.train], data[fold.validation], data[fold.test])
 
-    setting = Setting(time_limit=_TIME_LIMIT, num_jobs=num_jobs)
+    setting = Setting(
+        time_limit=spending.share * _TIME_LIMIT,
+        num_jobs=spending.num_jobs,
+        device=spending.device,
+    )
     for case in cases:
         for number in range(num_folds):
             key = Cell(case.key, number, "true").key
@@ -114,13 +119,16 @@ def run(
 @final
 @dataclass(frozen=True)
 class Row:
-    """Means over the test sequences of all folds: the true model, and every model's gap to it."""
+    """Means over the test sequences of all folds: the true model, and every model's gap to it.
+
+    Without a fold that all models have there is nothing but the case.
+    """
 
     case: SyntheticCase
     num_folds: int
-    true: Figure
-    gaps: dict[str, Figure]
-    seconds: dict[str, float]
+    true: Figure | None = None
+    gaps: dict[str, Figure] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def share(self) -> float:
@@ -147,6 +155,7 @@ def rows(
         entries = [_entries(case, fold, needed, results) for fold in range(num_folds)]
         found = [own for own in entries if all("test" in entry for entry in own.values())]
         if not found:
+            yield Row(case, 0)
             continue
         values = {model: np.concatenate([own[model]["test"] for own in found]) for model in needed}
         seconds = {
@@ -179,23 +188,23 @@ def view(
         headings,
         [_cells(row, models) for row in table],
         num_words=2,
-        notes=_notes(),
-        records=[_record(row) for row in table],
+        notes=[*_notes(), *_reasons(cases, models, results, num_folds)],
+        records=[_record(row) for row in table if row.true is not None],
     )
 
 
 def _cells(row: Row, models: Sequence[str]) -> list[str]:
     case = row.case
-    cells = [case.title, case.tables, str(case.seed), str(row.num_folds), str(row.true)]
+    cells = [case.title, case.tables, str(case.seed), str(row.num_folds), str(row.true or "-")]
     for model in models:
-        gap = row.gaps[model]
-        cells.append(f"{gap.mean:.2f} ± {gap.error:.2f}")
+        gap = row.gaps.get(model)
+        cells.append("-" if gap is None else f"{gap.mean:.2f} ± {gap.error:.2f}")
         if model in ("learnspn", "dspn"):
             printed = _paper_gap(case, model)
             cells.append("" if printed is None else f"{printed:.1f}")
-    sharp = case.concentration is not None and "iid" in models and "dspn" in models
+    sharp = case.concentration is not None and {"iid", "dspn"} <= row.gaps.keys()
     cells.append(f"{row.share:.0%}" if sharp else "")
-    cells.append(f"{row.seconds[models[-1]]:.1f}")
+    cells.append(f"{row.seconds['dspn']:.1f}" if "dspn" in row.seconds else "")
     return cells
 
 
@@ -210,7 +219,20 @@ def _notes() -> list[str]:
     ]
 
 
+def _reasons(
+    cases: Sequence[SyntheticCase], models: Sequence[str], results: Results, num_folds: int
+) -> list[str]:
+    titles = {case.key: f"{case.title}, {case.tables}, seed {case.seed}" for case in cases}
+    found = summaries(list(titles), models, results, num_folds)
+    return [
+        f"{CONTENDERS[own.model].title} on {titles[own.data]}: {own.reason}"
+        for own in found
+        if own.reason
+    ]
+
+
 def _record(row: Row) -> dict[str, object]:
+    assert row.true is not None
     return {
         "data": row.case.title,
         "tables": row.case.tables,

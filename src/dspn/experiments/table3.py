@@ -1,7 +1,7 @@
 """The paper's Table 3: how long learning and inference take, and how inference grows with size."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any, Final
@@ -11,7 +11,7 @@ from rich.console import Console
 
 from dspn.engine import compile_program, likelihood
 from dspn.experiments import paper, table2
-from dspn.experiments.cases import CASES, prepared
+from dspn.experiments.cases import CASES, Spending, prepared
 from dspn.experiments.cells import Cell, Summary, summaries, tested
 from dspn.experiments.contenders import CONTENDERS
 from dspn.experiments.folds import Fold
@@ -35,13 +35,13 @@ def run(
     models: Sequence[str],
     results: Results,
     console: Console,
-    spending: table2.Spending,
+    spending: Spending,
 ) -> None:
     """The first fold of every model, which times inference, and inference by size of template."""
     table2.run(names, models, 1, results, console, spending)
     brief = replace(spending, share=_TIMED_SHARE * spending.share)
     for name, model in product(names, models):
-        if _is_untimed(name, model, results) and CONTENDERS[model].is_available:
+        if _is_untimed(name, model, results):
             results.add(_timing_key(name, model), _timed(name, model, brief))
             console.print(f"{name}, {CONTENDERS[model].title}: inference timed", highlight=False)
     if results.find("scaling/dspn") is None:
@@ -57,12 +57,18 @@ def _timing_key(name: str, model: str) -> str:
 
 
 def _is_untimed(name: str, model: str, results: Results) -> bool:
-    """Whether the first fold was learned where inference was not timed, as on another machine."""
+    """Whether it is a net whose first fold was learned where inference was not timed.
+
+    A net is as fast as its size allows, whatever it has learned; the size of other models is what
+    they have learned.
+    """
     entry = results.find(Cell(name, 0, model).key)
-    return entry is not None and "test" in entry and inference_of(name, model, results) is None
+    was_learned = entry is not None and "test" in entry
+    is_net = CONTENDERS[model].needs_torch and CONTENDERS[model].is_available
+    return was_learned and is_net and inference_of(name, model, results) is None
 
 
-def _timed(name: str, model: str, spending: table2.Spending) -> dict[str, Any]:
+def _timed(name: str, model: str, spending: Spending) -> dict[str, Any]:
     """How long inference takes with a model that is learned for that alone."""
     data, setting = table2.fold_data(name, 0, spending), table2.setting_for(name, spending)
     return {"inference": tested(CONTENDERS[model], data, setting, timed=True)["inference"]}
@@ -97,7 +103,7 @@ def learning_view(names: Sequence[str], models: Sequence[str], results: Results)
         cells = [CONTENDERS[model].title, CONTENDERS[model].step]
         for name in names:
             own = found[name, model]
-            cells += [_learning_cell(own), _shown(paper.LEARNING_SECONDS.get(name, {}).get(model))]
+            cells += [_learning_cell(own), _printed(paper.LEARNING_SECONDS, name, model)]
         rows.append(cells)
     return View(
         "Table 3, left: seconds of learning by iteration",
@@ -108,6 +114,8 @@ def learning_view(names: Sequence[str], models: Sequence[str], results: Results)
             "Mean over folds of the seconds of learning, divided by the iterations; in all behind "
             "the stroke. What an iteration is differs from model to model, and the paper does not "
             "say what its own are.",
+            "What was learned elsewhere than on the processor has the name of the device. Wall "
+            "times, of folds that mostly ran two at a time, each on one core.",
             "The paper's machine is not known; its times are printed for their order only.",
         ),
         records=[_learning_record(own) for own in found.values()],
@@ -118,16 +126,23 @@ def _headings(names: Sequence[str]) -> list[str]:
     return [heading for name in names for heading in (CASES[name].title, "paper's")]
 
 
-def _shown(seconds: float | None) -> str:
-    if seconds is None or np.isnan(seconds):
+def _shown(seconds: float) -> str:
+    if np.isnan(seconds):
         return ""
     return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
+
+
+def _printed(table: Mapping[str, Mapping[str, float]], name: str, model: str) -> str:
+    """What the paper prints, in its own digits."""
+    found = table.get(name, {}).get(model)
+    return "" if found is None else f"{found:,.10g}"
 
 
 def _learning_cell(own: Summary) -> str:
     if not own.num_folds:
         return "-"
-    return f"{_shown(own.step_seconds)} / {_shown(own.seconds)}"
+    where = f" ({own.device})" if own.device else ""
+    return f"{_shown(own.step_seconds)} / {_shown(own.seconds)}{where}"
 
 
 def _learning_record(own: Summary) -> dict[str, Any]:
@@ -155,8 +170,8 @@ def inference_view(names: Sequence[str], models: Sequence[str], results: Results
         cells = [CONTENDERS[model].title]
         for name in names:
             own = inference_of(name, model, results)
+            cells += [_inference_cell(own), _printed(paper.INFERENCE_SECONDS, name, model)]
             printed = paper.INFERENCE_SECONDS.get(name, {}).get(model)
-            cells += [_inference_cell(own), _shown(printed)]
             records.append({"data": name, "model": model, "inference": own, "paper": printed})
             if own is not None and "reason" in own:
                 title = CASES[name].title
@@ -168,12 +183,12 @@ def inference_view(names: Sequence[str], models: Sequence[str], results: Results
         rows,
         notes=(
             "Likelihoods of all sequences of the data set, the first variable observed and the "
-            "others hidden; the least of several repeats. A star marks what was measured on a "
-            "part of the sequences and scaled by their slices.",
+            "others hidden, in one thread; the least of several repeats. A star marks what was "
+            "measured on a part of the sequences and scaled by their slices.",
             "An LSTM cannot sum over what is hidden: it estimates the sum by 100 draws of the "
             "hidden entries. The others are exact.",
-            "Where the model of the first fold was learned on another machine, one that was "
-            "trained briefly is timed in its place.",
+            "Where a net was trained on another machine, one that was trained briefly is timed in "
+            "its place, of any of the sizes that it could have had.",
             *notes,
         ),
         records=records,
@@ -189,7 +204,7 @@ def _inference_cell(own: dict[str, Any] | None) -> str:
 def ratio_view(names: Sequence[str], models: Sequence[str], results: Results) -> View:
     """How many times the DSPN's seconds of inference the others take."""
     rows, records = [], []
-    for model in models:
+    for model in (model for model in models if model != _OWN):
         ratios = [_ratio(name, model, results) for name in names]
         rows.append([CONTENDERS[model].title, *("-" if r is None else _shown(r) for r in ratios)])
         records += [

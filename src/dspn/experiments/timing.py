@@ -4,11 +4,14 @@ import time
 from typing import Any, Final
 
 import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from dspn.baselines import FittedBaseline
+from dspn.engine.threads import one_thread_each
 from dspn.sequences import Sequences
 
 _FIRST: Final = 8
+_GROWTH: Final = 4
 _REPEATS: Final = 5
 
 
@@ -22,10 +25,10 @@ def first_variable_alone(data: Sequences) -> Sequences:
 def inference_seconds(
     fitted: FittedBaseline, data: Sequences, budget: float = 20.0
 ) -> dict[str, Any]:
-    """Seconds for the likelihoods of all sequences, the least of several repeats.
+    """Seconds for the likelihoods of all sequences in one thread, the least of several repeats.
 
-    Where a few sequences show that all would take longer than the budget, as many as it allows are
-    measured, and the time is scaled by the number of slices; `share` says which part was measured.
+    Where the next larger part would take longer than the budget, that is the time of a part, scaled
+    by the number of slices; `share` says which part was measured.
     """
 
     def seconds(part: Sequences) -> float:
@@ -34,16 +37,19 @@ def inference_seconds(
         return time.perf_counter() - start
 
     order = np.random.default_rng(0).permutation(len(data))
-    few = data[order[:_FIRST]]
-    seconds(few)  # compiles what is compiled at the first call
-    needed = seconds(few) * data.total_slices / few.total_slices
-    count = len(data) if needed <= budget else max(_FIRST, int(len(data) * budget / needed))
-    part = data if count >= len(data) else data[order[:count]]
-    least, spent = np.inf, 0.0
-    for _ in range(_REPEATS):
-        took = seconds(part)
-        least, spent = min(least, took), spent + took
-        if spent + took > budget:
-            break
+    count = min(_FIRST, len(data))
+    with one_thread_each(), threadpool_limits(limits=1):
+        seconds(data[order[:count]])  # compiles what is compiled at the first call
+        while True:
+            part = data if count == len(data) else data[order[:count]]
+            least = spent = seconds(part)
+            if count == len(data) or _GROWTH * spent > budget:
+                break
+            count = min(_GROWTH * count, len(data))
+        for _ in range(_REPEATS - 1):
+            if spent + least > budget:
+                break
+            took = seconds(part)
+            least, spent = min(least, took), spent + took
     share = part.total_slices / data.total_slices
     return {"seconds": least / share, "share": share}

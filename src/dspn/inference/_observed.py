@@ -17,14 +17,13 @@ _SLICES: Final = 2**14
 
 def observed_likelihood(program: Program, data: Sequences) -> Floats:
     """Log P(observed entries) of each sequence; a group of which nothing is observed is worth 1."""
-    if program.num_groups == 1:
+    most = program.network.template.num_edges * data.total_slices
+    if program.num_groups == 1 or most < _WORTH:
         return likelihood(program, data)
-    observed = tuple(np.flatnonzero(_are_observed(data)).tolist())
-    if not observed:
+    are_observed = _are_observed(data)
+    if are_observed.all() or not are_observed.any():
         return likelihood(program, data)
-    part = _speaking_part(program, observed, data.total_slices)
-    if part is program:
-        return likelihood(program, data)
+    part = _speaking_part(program, np.flatnonzero(are_observed).tolist(), data.total_slices)
     return likelihood(part, data.select(part.network.schema.names))
 
 
@@ -39,7 +38,7 @@ def _are_observed(data: Sequences) -> Bools:
     return found
 
 
-def _speaking_part(program: Program, observed: tuple[int, ...], num_slices: int) -> Program:
+def _speaking_part(program: Program, observed: list[int], num_slices: int) -> Program:
     """The groups that the variables concern, as a program, where it pays; else the whole.
 
     The last one made is kept.

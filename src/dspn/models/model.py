@@ -200,7 +200,10 @@ class Model:
         return inference.surprise(self.compiled, self._sequences(data))
 
     def over(self, variables: Iterable[str]) -> "Model":
-        """P of some variables alone, exactly, as a smaller model; the others are summed out."""
+        """P of some variables alone, exactly, as a smaller model; the others are summed out.
+
+        Whatever the order of the names, the variables are in the order of this model.
+        """
         names = self.schema.select(variables).names
         columns = [self.schema.index(name) for name in names]
         parts = tuple(marginal(network, columns) for network in self.components)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -35,6 +35,12 @@ class FittedLstm(FittedBaseline):
     num_threads: int
     seed: int
     num_draws: int
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Where the net was trained, and the size that was chosen."""
+        own = list(self.net.parameters())
+        return {"device": own[0].device.type, "parameters": sum(part.numel() for part in own)}
 
     def log_likelihood(self, data: Sequences) -> Floats:
         """Log P(observed entries) of each sequence, (N,): exact without gaps, else estimated.
