@@ -53,6 +53,7 @@ class AutoRun:
         self._task = task
         self._journal = journal
         self._chooser = Chooser(task.options)
+        self._has_ended = False
 
     def states(self) -> Iterator[AutoState]:
         """All states from the first to the last; ends early where time is up."""
@@ -63,7 +64,13 @@ class AutoRun:
             yield from self._deepened(replace(state, stage="deepening"))
 
     def _trained(self, tries: Sequence[Try]) -> list[Candidate] | None:
-        """The candidates of a round; None where time was up before all were trained."""
+        """The candidates of a round; None where time was up before all were trained.
+
+        No round follows such a one: those that were trained are not in the trail, and others would
+        take their numbers in the journal.
+        """
+        if self._has_ended:
+            return None
         jobs = min(self._task.num_jobs, len(tries))
         if jobs <= 1:
             found = [self._one(attempt) for attempt in tries]
@@ -75,7 +82,8 @@ class AutoRun:
                     self._task.clock.stop()  # the others end at their next step
                     raise
         done = [candidate for candidate in found if candidate is not None]
-        return done if len(done) == len(tries) else None
+        self._has_ended = len(done) < len(tries)
+        return None if self._has_ended else done
 
     def _one_alone(self, attempt: Try) -> Candidate | None:
         with one_thread_each():

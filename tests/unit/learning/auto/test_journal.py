@@ -19,6 +19,7 @@ from dspn.learning.auto.recipes import Recipe
 from dspn.learning.auto.task import AutoTask
 from dspn.learning.auto.tries import Try, attempted
 from dspn.learning.clock import Clock
+from dspn.learning.learner import Ending
 from dspn.structure import Root
 
 SCHEMA = Schema(tuple(Variable.binary(f"x{i}") for i in range(3)))
@@ -240,3 +241,25 @@ def test_the_time_limit_does_not_hinder_reading(tmp_path: Path, whole: AutoLearn
     learned(checkpoint=tmp_path)
     again = learned(checkpoint=tmp_path, resume=True, time_limit=1e-9)
     assert again.mixture.fingerprint == whole.mixture.fingerprint
+
+
+@pytest.mark.parametrize("number", range(1, 12))
+def test_time_that_is_up_in_the_middle_of_a_round_leaves_a_sound_directory(
+    tmp_path: Path, whole: AutoLearned, number: int
+) -> None:
+    trained = 0
+
+    def timed(attempt: Try, own: AutoTask) -> Candidate | None:
+        nonlocal trained
+        trained += 1
+        found = attempted(attempt, own)
+        if trained == number:
+            own.clock.stop()
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "attempted", timed)
+        stopped = learned(checkpoint=tmp_path)
+    assert stopped.ending is not Ending.FINISHED
+    resumed = learned(checkpoint=tmp_path, resume=True)
+    assert resumed.mixture.fingerprint == whole.mixture.fingerprint
