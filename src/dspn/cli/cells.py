@@ -85,6 +85,12 @@ def is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
+def is_missing(cells: Any) -> Bools:
+    """Where an array is null or NaN."""
+    found: Bools = cells.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+    return found
+
+
 def present_text(cells: Any, column: Column, kept: tuple[Any, ...] = ()) -> Any:
     """Text with null where a cell is empty or says that its value is missing; `kept` does not."""
     words = [word for word in ("", *column.missing) if word not in kept]

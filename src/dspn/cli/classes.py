@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from dspn._arrays import Floats
 from dspn.cli.answers import free_name
-from dspn.cli.cells import plain
+from dspn.cli.cells import is_missing, plain
 from dspn.cli.console import note
 from dspn.cli.digits import shortened
 from dspn.cli.learning import Table, gather, show
@@ -37,26 +37,38 @@ class Labels:
 
 
 def labels_of(chunk: Chunk, name: str) -> list[Any]:
-    """The class of each sequence; raises where one has none, or several."""
-    cells = plain(chunk.table[name])
-    if cells.null_count:
-        row = int(np.argmax(cells.is_null().to_numpy(zero_copy_only=False)))
+    """The class of each sequence; raises where a row has none, or a sequence has several."""
+    missing = is_missing(plain(chunk.table[name]))
+    if missing.any():
         raise DataError(
-            f"column {name!r} must have the class in every row, but row {chunk.first_row + row} "
-            "has none."
+            f"column {name!r} must have the class in every row, but row "
+            f"{chunk.first_row + int(np.argmax(missing))} has none."
         )
-    rows, grouping = chunk.grouping.rows, chunk.grouping
-    first = np.repeat(rows[grouping.offsets[:-1]], grouping.lengths)
+    return known_labels(chunk, name)
+
+
+def known_labels(chunk: Chunk, name: str) -> list[Any]:
+    """The class of each sequence, None where no row has one; raises where there are several."""
+    cells = plain(chunk.table[name])
+    missing, grouping = is_missing(cells), chunk.grouping
+    if missing.all():
+        return [None] * len(grouping.ids)
+    owners = np.repeat(np.arange(len(grouping.ids)), grouping.lengths)
+    labelled_first = np.lexsort((missing[grouping.rows], owners))
+    rows = grouping.rows[labelled_first]
+    own = rows[grouping.offsets[:-1]]
+    first = own[owners]
     same = pc.equal(cells.take(pa.array(rows)), cells.take(pa.array(first)))
-    if not pc.all(same).as_py():
-        place = int(np.argmin(same.to_numpy(zero_copy_only=False)))
+    differ = ~missing[rows] & ~same.fill_null(True).to_numpy(zero_copy_only=False)
+    if differ.any():
+        place = int(np.argmax(differ))
         one, other = int(first[place]), int(rows[place])
         raise DataError(
             f"column {name!r} must be the same in all rows of a sequence, but is "
             f"{cells[one].as_py()!r} in row {chunk.first_row + one} and {cells[other].as_py()!r} "
             f"in row {chunk.first_row + other}."
         )
-    found: list[Any] = cells.take(pa.array(rows[grouping.offsets[:-1]])).to_pylist()
+    found: list[Any] = cells.take(pa.array(own, mask=missing[own])).to_pylist()
     return found
 
 
@@ -92,8 +104,9 @@ def predicted(request: Request) -> None:
                 sink.write(shortened(table, request.digits, chunk.keys.names))
                 if labelled:
                     best = found.classes_[shares.argmax(axis=1)].tolist()
-                    right += sum(map(_same, best, labels_of(chunk, label)))
-                    total += len(best)
+                    told = known_labels(chunk, label)
+                    right += sum(map(_same, best, told))
+                    total += len(told) - told.count(None)
     if total:
         note(f"{right:,} of {total:,} sequences have the class of their label", quiet=request.quiet)
 
@@ -108,7 +121,7 @@ def _loaded(path: Path) -> DSPNClassifier:
 
 
 def _same(found: Any, told: Any) -> bool:
-    return bool(found == told) or str(found) == str(told)
+    return told is not None and (bool(found == told) or str(found) == str(told))
 
 
 def _table(chunk: Chunk, classes: list[Any], shares: Floats) -> Any:

@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn._arrays import Bools, Ints
-from dspn.cli.cells import Column, is_text, numbers, plain, reads_as_number
+from dspn.cli.cells import Column, is_missing, is_text, numbers, plain, reads_as_number
 from dspn.cli.sources import Source
 from dspn.errors import DataError
 
 TIMES: Final = pa.timestamp("us")
+ZONED_TIMES: Final = pa.timestamp("us", tz="UTC")
 _LOOKED_AT: Final = 1000
 
 
@@ -25,14 +26,15 @@ _LOOKED_AT: Final = 1000
 class Keys:
     """The columns of the ids and of the order, where there are any.
 
-    `is_number` says that an order column of text holds numbers, and sorts as such; `is_time` that
-    it holds dates or times as ISO 8601 writes them, which sort as text does.
+    `is_number` says that an order column of text holds numbers, and sorts as such; `times` is the
+    type of the dates or times that it holds as ISO 8601 writes them. Those without an offset from
+    UTC sort as text does.
     """
 
     sequence: str | None = None
     order: str | None = None
     is_number: bool = False
-    is_time: bool = False
+    times: Any = None
 
     @property
     def names(self) -> list[str]:
@@ -82,11 +84,16 @@ class Grouping:
 
 def borders(ids: Any, keys: Keys, first_row: int) -> Ints:
     """The rows at which another sequence begins, the first row included."""
-    if ids.null_count:
-        row = int(np.argmax(ids.is_null().to_numpy(zero_copy_only=False)))
+    missing = is_missing(ids)
+    if missing.any():
         raise DataError(
             f"column {keys.sequence!r} must name the sequence of every row, but row "
-            f"{first_row + row} has no value."
+            f"{first_row + int(np.argmax(missing))} has no value."
+        )
+    if types.is_nested(ids.type):
+        raise DataError(
+            f"column {keys.sequence!r} must name the sequence of every row by text or a number, "
+            f"but is of type {ids.type}; convert it."
         )
     changed = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
     return np.concatenate([[0], np.flatnonzero(changed) + 1]).astype(np.int64)
@@ -136,12 +143,7 @@ def _sorted_rows(order: Any, codes: Ints, named: list[Any], keys: Keys, first_ro
 def _ranks(order: Any, keys: Keys, first_row: int) -> Any:
     """Numbers that sort as the values of an order column do."""
     column = Column(str(keys.order), first_row, ())
-    if order.null_count:
-        row = int(np.argmax(order.is_null().to_numpy(zero_copy_only=False)))
-        raise DataError(
-            f"column {keys.order!r} must have a value in every row, but row {first_row + row} has "
-            "none."
-        )
+    _require_values(is_missing(order), column)
     kind = order.type
     if types.is_integer(kind):
         return order.to_numpy(zero_copy_only=False)
@@ -154,11 +156,34 @@ def _ranks(order: Any, keys: Keys, first_row: int) -> Any:
         # Nanoseconds since 1970 are whole numbers that float64 does not tell apart.
         with suppress(pa.ArrowInvalid):
             return order.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        return numbers(order, column, "the rows before hold numbers")
+        found = numbers(order, column, "the rows before hold numbers")
+        _require_values(np.isnan(found), column)
+        return found
+    if keys.times == ZONED_TIMES:
+        return _zoned(order, column)
     encoded = order.dictionary_encode()
     rank = np.empty(len(encoded.dictionary), dtype=np.int64)
     rank[np.argsort(np.array(encoded.dictionary.to_pylist(), dtype=object))] = np.arange(rank.size)
     return rank[encoded.indices.to_numpy(zero_copy_only=False)]
+
+
+def _require_values(missing: Bools, column: Column) -> None:
+    if missing.any():
+        raise DataError(
+            f"column {column.name!r} must have a value in every row, but row "
+            f"{column.first_row + int(np.argmax(missing))} has none."
+        )
+
+
+def _zoned(texts: Any, column: Column) -> Ints:
+    """Times with offsets as microseconds since 1970 in UTC."""
+    try:
+        found: Ints = texts.cast(ZONED_TIMES).view(pa.int64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
+        row = next(row for row, cell in enumerate(texts) if not _are_times(cell, ZONED_TIMES))
+        rule = "times with an offset, as 2024-03-31T02:00+01:00"
+        raise column.wrong(row, rule, texts[row].as_py(), "the rows before do") from None
+    return found
 
 
 def with_order_kind(keys: Keys, order: Any) -> Keys:
@@ -167,12 +192,13 @@ def with_order_kind(keys: Keys, order: Any) -> Keys:
         return keys
     first = plain(order)[:_LOOKED_AT]
     is_number = all(cell is None or reads_as_number(cell) for cell in first.to_pylist())
-    return Keys(keys.sequence, keys.order, is_number, not is_number and _are_times(first))
+    times = next((kind for kind in (TIMES, ZONED_TIMES) if _are_times(first, kind)), None)
+    return Keys(keys.sequence, keys.order, is_number, None if is_number else times)
 
 
-def _are_times(texts: Any) -> bool:
+def _are_times(texts: Any, kind: Any) -> bool:
     try:
-        texts.cast(TIMES)
+        texts.cast(kind)
     except pa.ArrowInvalid:
         return False
     return True

@@ -102,8 +102,9 @@ def _records(stream: TextIO, delimiter: str | None) -> Iterator[Record]:
     if delimiter is None:
         check_delimiter(names, STDIN, ",")
     for row, cells in enumerate(csv.reader(lines, delimiter=delimiter or ","), start=1):
-        if not cells:
+        if not cells and len(names) > 1:
             continue
+        cells = cells or [""]
         if len(cells) != len(names):
             raise DataError(
                 f"row {row} of standard input must have {len(names)} cells, as the header has, "
@@ -163,7 +164,7 @@ def _entry(cell: Any, variable: Variable, column: Column) -> Any:
     """The value of a cell as filters take it, None where it is missing."""
     try:
         code = float(coded(pa.array([cell]), variable, column)[0])
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError):
         raise column.wrong(0, f"a value of kind {variable.kind}", cell) from None
     if code != code:
         return None

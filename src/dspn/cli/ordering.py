@@ -32,8 +32,8 @@ def ticks_of(order: Any, keys: Keys) -> Ints | None:
     with suppress(pa.ArrowInvalid):
         if types.is_integer(kind) or (is_text(kind) and keys.is_number):
             return np.asarray(cells.cast(pa.int64()).to_numpy(zero_copy_only=False))
-        if is_text(kind) and keys.is_time:
-            times = cells.cast(TIMES).view(pa.int64())
+        if is_text(kind) and keys.times is not None:
+            times = cells.cast(keys.times).view(pa.int64())
             return np.asarray(times.to_numpy(zero_copy_only=False))
     return None
 
@@ -65,7 +65,7 @@ def _tick(kind: Any, keys: Keys) -> Fraction | None:
         return Fraction(86_400)
     if types.is_temporal(kind):
         return Fraction(1, _TICKS[getattr(kind, "unit", "ms")])
-    return Fraction(1, _TICKS[TIMES.unit]) if is_text(kind) and keys.is_time else None
+    return None if keys.times is None else Fraction(1, _TICKS[keys.times.unit])
 
 
 def _in_calendar(seconds: Any) -> bool:
@@ -84,7 +84,8 @@ def order_goes_on(order: Any, keys: Keys) -> bool:
     """Whether an order column is of a type whose next values can be told."""
     kind = plain(order).type
     if is_text(kind):
-        return keys.is_number or keys.is_time
+        # Which offset a zone will have at a later time, the offsets so far do not say.
+        return keys.is_number or keys.times == TIMES
     return bool(types.is_integer(kind) or types.is_date(kind) or types.is_timestamp(kind))
 
 

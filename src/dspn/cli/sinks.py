@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dspn.cli.cells import is_text
 from dspn.cli.options import Format
 from dspn.errors import DataError
 
@@ -96,6 +97,8 @@ class ArrowSink(Sink):
 
     def write(self, table: Any) -> None:
         """One part more."""
+        if self._form is Format.ARROW:
+            table = _without_dictionaries(table)  # a file has room for one dictionary of a column
         if self._writer is None:
             self._schema = table.schema
             self._writer = self._opened(self._schema)
@@ -164,11 +167,15 @@ def plain_json(value: Any) -> Any:
 
 @final
 class TypedSink(Sink):
-    """Gives columns of text a type: the one told, or the one that their first part reads as."""
+    """Gives columns of text a type: the one told, or the one that their first part reads as.
+
+    Where no type was told, cells look the same when they are written again, in all parts.
+    """
 
     def __init__(self, sink: Sink, types: Mapping[str, Any]) -> None:
         self._sink = sink
-        self._types = dict(types)
+        self._types = types
+        self._found: dict[str, Any] = {}
 
     def write(self, table: Any) -> None:
         """One part more."""
@@ -179,17 +186,12 @@ class TypedSink(Sink):
         self._sink.write(table)
 
     def _typed(self, name: str, column: Any) -> Any:
-        kind = self._types[name]
-        if kind is None:
-            kind = self._types[name] = _type_of(column)
-        elif not pa.types.is_large_string(kind) and column.null_count < len(column):
-            column = pc.utf8_trim_whitespace(column)
+        told = self._types[name]
+        if told is None and name not in self._found:
+            self._found[name] = _type_of(column)
+        kind = self._found.get(name, told)
         try:
-            if pa.types.is_integer(kind):
-                with suppress(pa.ArrowInvalid):
-                    return column.cast(kind)
-                return column.cast(pa.float64()).cast(kind)
-            return column.cast(kind)
+            return _kept(column, kind) if told is None else _converted(column, kind)
         except pa.ArrowInvalid as error:
             raise DataError(
                 f"column {name!r} begins as {kind}, but does not stay so ({error}); write CSV, "
@@ -207,6 +209,27 @@ def _type_of(column: Any) -> Any:
         return pa.string()  # which has room for whatever the next parts hold
     for kind in (pa.int64(), pa.float64()):
         with suppress(pa.ArrowInvalid):
-            if column.cast(kind).cast(column.type).equals(column):
-                return kind
+            _kept(column, kind)
+            return kind
     return pa.string()
+
+
+def _kept(column: Any, kind: Any) -> Any:
+    """Text as another type; raises where it would not be the same text again."""
+    found = column.cast(kind)
+    again = found.cast(column.type)
+    if not again.equals(column):
+        row = pc.index(pc.equal(again, column), False).as_py()
+        raise pa.ArrowInvalid(f"{column[row].as_py()!r} would be {again[row].as_py()!r}")
+    return found
+
+
+def _converted(column: Any, kind: Any) -> Any:
+    if is_text(kind):
+        return column.cast(kind)
+    column = pc.utf8_trim_whitespace(column)
+    if pa.types.is_integer(kind):
+        with suppress(pa.ArrowInvalid):
+            return column.cast(kind)
+        return column.cast(pa.float64()).cast(kind)
+    return column.cast(kind)

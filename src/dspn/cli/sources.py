@@ -74,26 +74,31 @@ def opened(name: str, delimiter: str | None = None) -> Iterator[Source]:
         return
     if os.path.isdir(name):
         raise DataError(f"{said(name)} is a directory; name a table in it.")
-    if os.path.exists(name) and not os.path.isfile(name):
-        with readable(name), open(name, "rb") as pipe:
-            yield _piped(name, pipe, delimiter)
-        return
+    make = _piped if os.path.exists(name) and not os.path.isfile(name) else _filed
+    # What the caller does with the source may fail too, and not because it cannot be read.
+    with readable(name):
+        file = open(name, "rb")  # noqa: SIM115 (closed below)
+    with file:
+        yield make(name, file, delimiter)
+
+
+def _filed(name: str, file: BinaryIO, delimiter: str | None) -> Source:
+    """A table of the format that its extension says."""
     kind, packed = kind_of(name)
-    with readable(name), open(name, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not status.st_size:
-            raise DataError(f"{said(name)} is empty; a table has at least a header and a row.")
-        stream: BinaryIO = _unpacked(file) if packed else file
+    status = os.fstat(file.fileno())
+    if not status.st_size:
+        raise DataError(f"{said(name)} is empty; a table has at least a header and a row.")
+    with readable(name):
         source = _opened(
             kind,
             name,
-            stream,
+            _unpacked(file) if packed else file,
             lambda: min(file.tell() / status.st_size, 1.0),
             lambda: require_same(name, status),
             delimiter,
         )
-        _check_columns(source)
-        yield source
+    _check_columns(source)
+    return source
 
 
 def kind_of(name: str) -> tuple[str, bool]:
@@ -126,13 +131,13 @@ def _standard_input() -> BinaryIO:
 
 def _piped(name: str, stream: Any, delimiter: str | None) -> Source:
     """A table of the format that its first bytes tell, CSV if none."""
-    start = stream.read(6)
-    whole: BinaryIO = io.BufferedReader(_Joined(start, stream), _BLOCK)
-    kind = "csv"
-    if start.startswith(b"PAR1") or start == b"ARROW1":
-        kind = "parquet" if start.startswith(b"PAR1") else "arrow"
-        whole = io.BytesIO(whole.read())
     with readable(name):
+        start = stream.read(6)
+        whole: BinaryIO = io.BufferedReader(_Joined(start, stream), _BLOCK)
+        kind = "csv"
+        if start.startswith(b"PAR1") or start == b"ARROW1":
+            kind = "parquet" if start.startswith(b"PAR1") else "arrow"
+            whole = io.BytesIO(whole.read())
         source = _opened(kind, name, whole, lambda: None, lambda: None, delimiter)
     _check_columns(source)
     return source
@@ -157,6 +162,35 @@ class _Joined(io.RawIOBase):
             self._start = self._start[len(found) :]
         else:
             found = self._rest.read1(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+
+@final
+class _WithOneLastEnd(io.RawIOBase):
+    """A stream of bytes with one line end where it ends with several."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._ready = b""
+        self._ends = b""
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fills the buffer with what comes next; line ends wait for what follows them."""
+        while not self._ready:
+            block = self._stream.read1(len(buffer))
+            if not block:
+                self._ready, self._ends = self._ends[:1], b""
+                break
+            block = self._ends + block
+            self._ready = block.rstrip(b"\r\n")
+            self._ends = block[len(self._ready) :]
+        found = self._ready[: len(buffer)]
+        self._ready = self._ready[len(found) :]
         buffer[: len(found)] = found
         return len(found)
 
@@ -219,17 +253,26 @@ def _arrow(stream: BinaryIO) -> tuple[Any, Callable[[list[str]], Batches]]:
 def _csv(
     stream: BinaryIO, start: bytes, names: list[str], delimiter: str
 ) -> tuple[Any, Callable[[list[str]], Batches]]:
-    """Every cell as text: what a number is depends on the variable, and errors name the row."""
+    """Every cell as text: what a number is depends on the variable, and errors name the row.
+
+    An empty line is no row, but for a table of one column, where it is a row whose cell is empty;
+    at the end of the file it is none there either.
+    """
     schema = pa.schema([(column, pa.large_string()) for column in names])
 
     def read(wanted: list[str]) -> Batches:
         from pyarrow import csv as arrow_csv
 
-        whole = pa.PythonFile(io.BufferedReader(_Joined(start, stream), _BLOCK), "r")
+        several = len(names) > 1
+        whole: BinaryIO = io.BufferedReader(_Joined(start, stream), _BLOCK)
+        if not several:
+            whole = io.BufferedReader(_WithOneLastEnd(whole), _BLOCK)
         found: Batches = arrow_csv.open_csv(
-            whole,
+            pa.PythonFile(whole, "r"),
             arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK),
-            arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            arrow_csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=several
+            ),
             arrow_csv.ConvertOptions(
                 column_types=schema,
                 include_columns=wanted,

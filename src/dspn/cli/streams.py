@@ -107,8 +107,8 @@ def _cut(source: Source, keys: Keys, wanted: list[str], most: int | None) -> Ite
 class _Seen:
     """The sequences met so far, 16 bytes for each, and the row where each began.
 
-    Names are told apart by 64 bits: among ten million the chance that two are taken for one is
-    about one in 400,000.
+    Names are told apart by 64 bits of their text: among ten million the chance that two are taken
+    for one is about one in 400,000. The numbers -1 and -2 themselves have the same hash.
     """
 
     def __init__(self, keys: Keys) -> None:
@@ -117,7 +117,7 @@ class _Seen:
 
     def take(self, grouping: Grouping, first_row: int) -> None:
         """Raises where a sequence was met before."""
-        marks = np.fromiter(map(hash, grouping.ids), np.int64, len(grouping.ids))
+        marks = np.fromiter(map(hash, map(str, grouping.ids)), np.int64, len(grouping.ids))
         begun = grouping.starts + first_row
         order = np.argsort(marks, kind="stable")
         again = np.flatnonzero(np.diff(marks[order]) == 0)

@@ -52,8 +52,15 @@ def check_place(name: str) -> None:
         raise DataError(f"cannot write {name!r}: there is no directory {directory!r}; create it.")
     if os.path.isdir(target):
         raise DataError(f"cannot write {name!r}: it is a directory; name a file in it.")
-    if not os.access(target if os.path.exists(target) else directory, os.W_OK):
+    exists = os.path.exists(target)
+    if exists and not os.access(target, os.W_OK):
         raise DataError(f"cannot write {name!r}: permission denied.")
+    beside = not exists or os.path.isfile(target)
+    if beside and not os.access(directory, os.W_OK):
+        raise DataError(
+            f"cannot write {name!r}: permission denied in {directory!r}, where a new file is "
+            "written before it takes its name."
+        )
 
 
 @contextmanager

@@ -39,6 +39,11 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="dspn")
 
 
+if hasattr(os, "register_at_fork"):
+    # A forked process has the pool but none of its threads, and would wait for them for ever.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
 def in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """work(item) for every item, in their order; kernels release the interpreter's lock."""
     threads = min(num_threads(), len(items))

@@ -61,14 +61,28 @@ def read_for_fit(
     if lengths is not None or _is_matrix(X):
         matrix = _matrix(estimator, X, lengths, reset=True)
         names = getattr(estimator, "feature_names_in_", None)
-        if schema is not None:
-            names = None
+        if schema is not None and names is not None:
+            _check_columns(names.tolist(), schema)
         return _cut(matrix, lengths, schema, names, by_row)
     data = _listed(X, schema)
-    estimator.n_features_in_ = data.num_variables
-    if data.schema.names != tuple(f"x{i}" for i in range(data.num_variables)):
-        estimator.feature_names_in_ = np.array(data.schema.names, dtype=object)
+    remember_columns(estimator, data.schema)
     return data
+
+
+def remember_columns(estimator: Any, schema: Schema) -> None:
+    """Sets what scikit-learn knows of columns: how many, and their names unless x0, x1, ..."""
+    estimator.n_features_in_ = len(schema)
+    if schema.names != tuple(f"x{i}" for i in range(len(schema))):
+        estimator.feature_names_in_ = np.array(schema.names, dtype=object)
+
+
+def _check_columns(names: list[str], schema: Schema) -> None:
+    """Raises unless a table's columns are the variables of the schema, in the same order."""
+    if tuple(names) != schema.names:
+        raise DataError(
+            f"`X` must have the columns of the schema in its order, {list(schema.names)}, but has "
+            f"{names}; select them by name, or give an array without names."
+        )
 
 
 def read_for_query(
@@ -95,9 +109,34 @@ def _matrix(estimator: Any, X: Any, lengths: Any, *, reset: bool) -> Any:
             "`lengths` must be left out where X is a list of sequences; give them with one array "
             "of all rows only."
         )
+    rows = _with_text(_unmasked(X))
     return validate_data(
-        estimator, X, reset=reset, dtype=None, ensure_all_finite=False, accept_sparse=False
+        estimator, rows, reset=reset, dtype=None, ensure_all_finite=False, accept_sparse=False
     )
+
+
+def _unmasked(X: Any) -> Any:
+    """The rows, with None for masked entries, whose values scikit-learn would bring back."""
+    if not isinstance(X, np.ma.MaskedArray):
+        return X
+    rows = np.ma.getdata(X).astype(object)
+    rows[np.ma.getmaskarray(X)] = None
+    return rows
+
+
+def _with_text(X: Any) -> Any:
+    """The rows, with the text of a pandas frame's categories in their place.
+
+    scikit-learn turns a frame with nullable numbers into floats, unless it has columns of objects.
+    """
+    if not hasattr(X, "select_dtypes"):
+        return X
+    words = [
+        name
+        for name, column in X.select_dtypes("category").items()
+        if column.cat.categories.dtype.kind not in "biuf"
+    ]
+    return X.astype(dict.fromkeys(words, object)) if words else X
 
 
 def _cut(matrix: Any, lengths: Any, schema: Schema | None, names: Any, by_row: bool) -> Sequences:

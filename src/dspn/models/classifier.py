@@ -21,7 +21,13 @@ from dspn.io.classifiers import load_classifier, save_classifier
 from dspn.learning.ascent import DEFAULT_ASCENT, AscentOptions
 from dspn.learning.discrimination import class_likelihoods, class_posteriors, discriminate
 from dspn.learning.priors import DEFAULT_PRIORS
-from dspn.models._data import checked_sample_weight, read_for_fit, read_for_query, seed_of
+from dspn.models._data import (
+    checked_sample_weight,
+    read_for_fit,
+    read_for_query,
+    remember_columns,
+    seed_of,
+)
 from dspn.models._estimator import SequenceEstimator
 from dspn.models._labels import (
     checked_labels,
@@ -229,7 +235,8 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         """The classifier in a file: it predicts as the one that was saved.
 
         What has learned the models is not kept, so `estimators_` is empty and a second `fit` is one
-        with the usual options.
+        with the usual options. `feature_names_in_` are the names of the variables, unless these are
+        x0, x1, ...
         """
         found = load_classifier(path)
         own = cls()
@@ -237,6 +244,7 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         own.models_ = [Model(one.mixture, provenance=dict(one.provenance)) for one in found.models]
         own.schema_, own.estimators_, own.history_ = own.models_[0].schema, [], ()
         own.provenance_ = found.provenance
+        remember_columns(own, own.schema_)
         return own
 
     def __sklearn_tags__(self) -> Tags:

@@ -49,9 +49,12 @@ def checked_ids(ids: Iterable[Hashable] | None, num_sequences: int) -> Ids | Non
         return None
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise DataError(f"`ids` must be a list with one id for each sequence, found {ids!r}.")
+    ids = _in_units_of_python(ids)
     to_list = getattr(ids, "tolist", None)
     plain: Ids = tuple(to_list() if to_list is not None else ids)
-    plain = tuple(item.item() if isinstance(item, np.generic) else item for item in plain)
+    plain = tuple(
+        _in_units_of_python(item).item() if isinstance(item, np.generic) else item for item in plain
+    )
     if len(plain) != num_sequences:
         raise DataError(
             f"`ids` must hold one id for each of the {num_sequences} sequences, found {len(plain)}."
@@ -65,6 +68,20 @@ def checked_ids(ids: Iterable[Hashable] | None, num_sequences: int) -> Ids | Non
                 f"{item!r}."
             ) from None
     return plain
+
+
+def _in_units_of_python(times: Any) -> Any:
+    """Times of NumPy in microseconds, as those of finer units become whole numbers of Python.
+
+    Anything else is left as it is, and so are times that would lose digits.
+    """
+    dtype = getattr(times, "dtype", None)
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "mM":
+        return times
+    if np.datetime_data(dtype)[0] not in ("ns", "ps", "fs", "as"):
+        return times
+    found = times.astype(f"{dtype.kind}8[us]")
+    return found if np.array_equal(found, times, equal_nan=True) else times
 
 
 def checked_lengths(lengths: Any, *, ids: Iterable[Hashable] | None = None) -> NDArray[np.int64]:

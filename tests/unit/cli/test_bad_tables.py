@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dspn import Model
@@ -33,6 +35,7 @@ BAD = {
     ),
     "no id": (HEADER + "a,1,rain,20,9\n,2,rain,20,9\n", ("'day'", "row 2")),
     "no order": (HEADER + "a,1,rain,20,9\na,,rain,20,9\n", ("'hour'", "row 2")),
+    "order is nan": (HEADER + "a,1,rain,20,9\na,nan,rain,20,9\n", ("'hour'", "row 2")),
     "ragged": (HEADER + "a,1,rain,20,9\na,2,rain\n", ("row 2", "Expected 5 columns, got 3")),
     "empty": ("", ("empty",)),
     "blank": ("\n\n", ("empty",)),
@@ -199,3 +202,38 @@ def test_debug_shows_where(command: Run, model: Path) -> None:
 
     with pytest.raises(DataError):
         command("score", model, "none.csv", "--debug")
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "words"),
+    [
+        ("day", [1.0, float("nan")], "row 2 has no value"),
+        ("hour", [float("nan"), 1.5], "row 1 has none"),
+        ("day", [[1], [2]], "but is of type list"),
+    ],
+)
+def test_keys_without_a_value_are_named(
+    command: Run, model: Path, column: str, cells: list[Any], words: str
+) -> None:
+    keys = {"day": [1, 1], "hour": [1, 2], column: cells}
+    variables = {"sky": ["rain"] * 2, "celsius": [20.0] * 2, "visitors": [9] * 2}
+    pq.write_table(pa.table({**keys, **variables}), "in.parquet")
+    found = command("score", model, "in.parquet")
+    assert found.status == 1
+    assert f"column '{column}'" in found.err and words in found.err
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_directory_that_may_not_be_written_is_named_before_any_work(
+    command: Run, model: Path, days: Path, monkeypatch: pytest.MonkeyPatch, exists: bool
+) -> None:
+    if exists:
+        Path("scores.csv").write_text("old")
+    directory = os.getcwd()
+    monkeypatch.setattr("dspn.cli.writing.os.access", lambda path, _: path != directory)
+    for words in (("score", model, days, "-o", "scores.csv"), ("fit", days, "-o", "m.dspn")):
+        found = command(*words)
+        assert found.status == 1
+        assert f"permission denied in {directory!r}" in found.err
+    monkeypatch.setattr("dspn.cli.writing.os.access", lambda path, _: path != "/dev")
+    assert command("score", model, days, "-o", os.devnull, "--format", "csv").status == 0

@@ -72,3 +72,22 @@ def test_labels_have_to_be_clear(command: Run, walks: Path) -> None:
         assert len(found.err.splitlines()) == 1
         for word in words:
             assert word in found.err
+
+
+def test_predicting_needs_no_labels(command: Run, walks: Path) -> None:
+    command("classify", "fit", walks, *WORDS, "-o", "who.dspn")
+    whole = command("classify", "predict", "who.dspn", walks)
+    header, *rows = walks.read_text().splitlines()
+    gaps = [row if int(row.split(",")[0]) < 9 else row.rpartition(",")[0] + "," for row in rows]
+    gaps[0] = gaps[0].removesuffix("bob")
+    found = command("classify", "predict", "who.dspn", piped="\n".join([header, *gaps]))
+    assert (found.status, found.out) == (0, whole.out)
+    assert "of 9 sequences have the class of their label" in found.err
+    bare = [row.rpartition(",")[0] + "," for row in rows]
+    found = command("classify", "predict", "who.dspn", piped="\n".join([header, *bare]))
+    assert (found.status, found.out) == (0, whole.out)
+    assert "of their label" not in found.err
+    gaps[1] = gaps[1].replace("bob", "eve")
+    found = command("classify", "predict", "who.dspn", piped="\n".join([header, *gaps]))
+    assert found.status == 1
+    assert "'eve' in row 2 and 'bob' in row 3" in found.err

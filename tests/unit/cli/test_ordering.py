@@ -9,6 +9,7 @@ import pytest
 
 from dspn.cli.keys import Grouping, Keys, grouped, with_order_kind
 from dspn.cli.ordering import next_values, order_goes_on, uneven_steps
+from dspn.errors import DataError
 
 KEYS = Keys("id", "when")
 
@@ -80,3 +81,22 @@ def test_steps_are_told_in_the_unit_of_the_column() -> None:
     fine = pa.array(np.array([0, 1, 2, 2502], dtype="datetime64[ms]"))
     keys, grouping = prepared(list("aaaa"), fine)
     assert uneven_steps(fine, keys, grouping) == "0.001 s, 2.5 s"
+
+
+def test_times_with_offsets_sort_by_what_they_are_in_utc() -> None:
+    texts = ["2024-10-27T02:00+01:00", "2024-10-27T02:00+02:00", "2024-10-27T05:00+01:00"]
+    order = pa.array(texts, pa.large_string())
+    keys, grouping = prepared(list("aaa"), order)
+    assert grouping.rows.tolist() == [1, 0, 2]
+    assert uneven_steps(order, keys, grouping) == "1 h, 3 h"
+    assert not order_goes_on(order, keys)
+    same = pa.array(["2024-10-27 02:00:00+02:00", "2024-10-27 00:00:00Z"])
+    with pytest.raises(DataError, match="row 1 and in row 2"):
+        prepared(list("aa"), same)
+
+
+def test_a_later_time_without_an_offset_is_named() -> None:
+    keys = with_order_kind(KEYS, pa.array(["2024-10-27T02:00+01:00"]))
+    later = pa.array(["2024-10-27T02:00+01:00", "2024-10-27T03:00"])
+    with pytest.raises(DataError, match=r"'when' .* row 6 has '2024-10-27T03:00'"):
+        grouped(pa.array(["b", "b"]), later, keys, 5, sort=False)

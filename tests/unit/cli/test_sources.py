@@ -8,6 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dspn
+from dspn.cli.sources import opened
+
 Run = Any
 
 
@@ -149,3 +152,34 @@ def test_a_row_longer_than_a_block_is_named(
     found = command("score", model, piped=text)
     assert found.status == 1
     assert "too long" in found.err
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("block", [5, 2**20])
+def test_an_empty_line_of_one_column_is_a_missing_value(
+    command: Run, monkeypatch: pytest.MonkeyPatch, end: str, block: int
+) -> None:
+    monkeypatch.setattr("dspn.cli.sources._BLOCK", block)
+    schema = dspn.Schema((dspn.Variable.continuous("x"),))
+    dspn.Model.from_hmm([1.0], [[1.0]], {"x": [[0.0, 1.0]]}, schema=schema).save("plain.dspn")
+    lines = ["x", "", "1", "", "", "2", '""', "", ""]
+    data = end.join([*lines, ""]).encode()
+    Path("x.csv").write_bytes(data)
+    for words, piped in ((("x.csv",), None), ((), data)):
+        found = command("impute", "plain.dspn", *words, "-q", piped=piped)
+        assert found.out == "x\n0\n1\n0\n0\n2\n0\n", found.err
+    assert "no rows" in command("impute", "plain.dspn", piped=b"x" + 2 * end.encode()).err
+
+
+def test_ids_that_python_hashes_alike_are_told_apart(command: Run, model: Path) -> None:
+    columns = {"day": [-1, -2, 0], "hour": [1, 1, 1], "sky": ["rain"] * 3}
+    numbers = {"celsius": [20.0] * 3, "visitors": [9] * 3}
+    pq.write_table(pa.table({**columns, **numbers}), "in.parquet")
+    found = command("score", model, "in.parquet")
+    assert [row[0] for row in found.rows()[1:]] == ["-1", "-2", "0"], found.err
+
+
+def test_what_fails_after_reading_does_not_blame_the_file(days: Path) -> None:
+    for error in (pa.ArrowInvalid("elsewhere"), OSError("elsewhere")):
+        with pytest.raises(type(error), match="elsewhere"), opened(str(days)):
+            raise error

@@ -80,6 +80,15 @@ def test_an_impossible_slice_begins_the_stream_anew(command: Run, tmp_path: Path
     assert "row 2" in found.err
 
 
+def test_an_empty_line_of_one_column_is_a_missing_value(command: Run, model: Path) -> None:
+    found = command("watch", model, "--json", piped="celsius\n20\n\n21\n")
+    rows = [json.loads(line) for line in found.out.splitlines()]
+    assert [row["slice"] for row in rows] == [0, 1, 2]
+    assert rows[1]["surprise"] == pytest.approx(0.0, abs=1e-12)
+    several = command("watch", model, "--json", piped="celsius,sky\n20,rain\n\n21,rain\n")
+    assert len(several.out.splitlines()) == 2
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -91,6 +100,7 @@ def test_an_impossible_slice_begins_the_stream_anew(command: Run, tmp_path: Path
         ('{"sky": "rain", "day": 1}\n[1]\n', ("row 2", "object")),
         ('{"sky": "rain", "day": 1}\n{\n', ("row 2", "JSON")),
         ('{"sky": ["rain"], "day": 1}\n', ("row 1", "'sky'")),
+        (f'{{"celsius": {2**70}, "day": 1}}\n', ("row 1", "'celsius'", str(2**70))),
         ("day,wind\n1,2\n", ("variables of the model", "day, wind")),
     ],
 )

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax
@@ -185,3 +186,27 @@ def test_a_saved_classifier_predicts_the_same(tmp_path: Path) -> None:
     assert again.score(data, labels) == 1.0
     with pytest.raises(NotFittedError):
         DSPNClassifier().save(tmp_path / "d.dspn")
+
+
+def test_a_loaded_classifier_refuses_columns_in_another_order(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    labels = np.arange(24) % 2
+    table = pd.DataFrame({"a": rng.normal(size=24) + 3.0 * labels, "b": rng.normal(size=24)})
+    first = DSPNClassifier(HMM(1), random_state=0).fit(table, labels)
+    first.save(tmp_path / "c.dspn")
+    again = DSPNClassifier.load(tmp_path / "c.dspn")
+    assert again.n_features_in_ == 2 and list(again.feature_names_in_) == ["a", "b"]
+    np.testing.assert_array_equal(again.predict_proba(table), first.predict_proba(table))
+    with pytest.raises(ValueError, match="same order"):
+        again.predict(table[["b", "a"]])
+
+
+def test_a_loaded_classifier_of_unnamed_columns_knows_their_number(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    rows, labels = rng.normal(size=(24, 2)), np.arange(24) % 2
+    DSPNClassifier(HMM(1), random_state=0).fit(rows, labels).save(tmp_path / "c.dspn")
+    again = DSPNClassifier.load(tmp_path / "c.dspn")
+    assert again.n_features_in_ == 2 and not hasattr(again, "feature_names_in_")
+    assert again.predict(rows).shape == (24,)
+    with pytest.raises(ValueError, match="expecting 2 features"):
+        again.predict(rows[:, :1])

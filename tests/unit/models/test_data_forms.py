@@ -101,6 +101,69 @@ def test_a_schema_says_how_arrays_are_read() -> None:
         hmm(schema=BITS).fit(Sequences.from_arrays(arrays()))
 
 
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("names", [("b", "a"), ("a", "c"), ("a", "b", "c")])
+def test_columns_that_are_not_those_of_the_schema_are_refused(
+    library: Callable[..., Any], names: tuple[str, ...]
+) -> None:
+    bits = (np.concatenate(arrays())[:, 0] > 0).astype(float)
+    table = library(dict.fromkeys(names, bits))
+    told = r"`X` must have the columns of the schema in its order, \['a', 'b'\], but has \["
+    with pytest.raises(DataError, match=told):
+        hmm(schema=BITS).fit(table, lengths=LENGTHS)
+    with pytest.raises(DataError, match=told):
+        DSPNClassifier(hmm(schema=BITS)).fit(table, np.arange(len(table)) % 2)
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+def test_columns_in_the_order_of_the_schema_are_read_by_it(library: Callable[..., Any]) -> None:
+    bits = (np.concatenate(arrays()) > 0).astype(float)
+    table = library({"a": bits[:, 0], "b": bits[:, 1]})
+    fitted = hmm(schema=BITS).fit(table, lengths=LENGTHS)
+    assert fitted.schema_ == BITS and list(fitted.feature_names_in_) == ["a", "b"]
+    plain = hmm(schema=BITS).fit(bits, lengths=LENGTHS)
+    assert fitted.score(table, lengths=LENGTHS) == plain.score(bits, lengths=LENGTHS)
+    unnamed = hmm(schema=BITS).fit(pd.DataFrame(bits), lengths=LENGTHS)
+    assert unnamed.schema_ == BITS
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64, np.bool_, object])
+def test_masked_entries_of_rows_are_missing(kind: type) -> None:
+    codes = np.array([[1, 0], [1, 1], [0, 1], [0, 0], [1, 1], [0, 1]]).astype(kind)
+    hidden = np.zeros(codes.shape, dtype=bool)
+    hidden[1, 0] = hidden[4, 1] = True
+    masked = np.ma.array(codes, mask=hidden)
+    with_gaps = codes.astype(object)
+    with_gaps[hidden] = None
+    fitted = hmm().fit(masked, lengths=[3, 3])
+    expected = hmm().fit(with_gaps, lengths=[3, 3])
+    assert fitted.schema_ == expected.schema_
+    scores = fitted.score_samples(masked, lengths=[3, 3])
+    assert_array_equal(scores, expected.score_samples(with_gaps, lengths=[3, 3]))
+    assert_array_equal(codes, masked.data)
+
+
+def test_a_masked_number_is_not_fitted() -> None:
+    rows = np.ma.array([[1.5], [999.0], [2.5]], mask=[[False], [True], [False]])
+    fitted = hmm(validation_fraction=0).fit(rows)
+    expected = hmm(validation_fraction=0).fit([np.array([[1.5], [np.nan], [2.5]])])
+    assert_array_equal(fitted.score_samples(rows), expected.score_samples([rows.filled(np.nan)]))
+
+
+@pytest.mark.parametrize("nullable", ["Int64", "Float64", "boolean"])
+def test_text_categories_may_stand_beside_nullable_types_of_pandas(nullable: str) -> None:
+    numbers = pd.array([1, 0, None, 1, 0, 1], dtype=nullable)
+    words = ["u", "v", None, "u", "v", "u"]
+    own = pd.DataFrame({"n": numbers, "word": pd.Categorical(words)})
+    plain = pd.DataFrame({"n": numbers, "word": pd.Series(words, dtype=object)})
+    fitted = hmm().fit(own, lengths=[3, 3])
+    expected = hmm().fit(plain, lengths=[3, 3])
+    assert fitted.schema_ == expected.schema_
+    assert fitted.schema_[1].categories == ("u", "v")
+    scores = fitted.score_samples(own, lengths=[3, 3])
+    assert_array_equal(scores, expected.score_samples(plain, lengths=[3, 3]))
+
+
 def test_missing_entries_and_text_are_taken_in_every_form() -> None:
     rows = np.array(
         [["red", 1.5], ["blue", None], [None, 0.5], ["red", 2.5], ["red", 1.0], ["blue", 0.1]],

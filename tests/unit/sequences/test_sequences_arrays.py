@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -57,6 +59,27 @@ def test_names_and_ids_are_kept() -> None:
     assert batch.schema.names == ("a", "b")
     assert batch.ids == (7,)
     assert type(batch.ids[0]) is int
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+@pytest.mark.parametrize("given", [np.array, list])
+def test_times_as_ids_are_those_of_python(unit: str, given: Callable[..., Any]) -> None:
+    moments = np.array(["2020-01-01", "2021-01-01"], dtype=f"datetime64[{unit}]")
+    batch = Sequences.from_arrays([[0.5], [1.5]], ids=given(moments))
+    assert batch.ids == (datetime.datetime(2020, 1, 1), datetime.datetime(2021, 1, 1))
+    waits = np.array([1, 2], dtype="timedelta64[s]").astype(f"timedelta64[{unit}]")
+    batch = Sequences.from_arrays([[0.5], [1.5]], ids=given(waits))
+    assert batch.ids == (datetime.timedelta(seconds=1), datetime.timedelta(seconds=2))
+
+
+def test_times_as_ids_stay_apart_below_a_microsecond() -> None:
+    ids = np.array([1, 2], dtype="datetime64[ns]")
+    assert Sequences.from_arrays([[0.5], [1.5]], ids=ids).ids == (1, 2)
+
+
+def test_days_as_ids_are_dates() -> None:
+    ids = np.array(["2020-01-01"], dtype="datetime64[D]")
+    assert Sequences.from_arrays([[0.5]], ids=ids).ids == (datetime.date(2020, 1, 1),)
 
 
 def test_ids_may_come_from_a_generator() -> None:

@@ -137,6 +137,42 @@ def test_times_of_pandas_in_seconds_can_be_written_by_every_library(target: str)
     assert found == [datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 2)]
 
 
+def night_of_the_clock_change(library: str, instants: list[str | None]) -> Any:
+    """Rows at these times of UTC, told in Berlin, where the hour after 02:00 comes twice."""
+    days = [None if instant is None else f"2024-10-27T{instant}" for instant in instants]
+    utc = pd.Series(np.array(days, dtype="datetime64[us]")).dt.tz_localize("UTC")
+    levels = 0.5 + np.arange(len(instants))
+    frame = pd.DataFrame({"id": 1, "when": utc.dt.tz_convert("Europe/Berlin"), "x": levels})
+    if library == "pandas":
+        return frame
+    table = pa.Table.from_pandas(frame)
+    return table if library == "pyarrow" else pl.from_arrow(table)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("instants", [["00:50", "01:10"], ["00:10", "01:10"]])
+def test_times_with_a_zone_are_ordered_as_instants(library: str, instants: list[Any]) -> None:
+    table = night_of_the_clock_change(library, instants)
+    batch = Sequences.from_table(table, sequence="id", order="when")
+    assert batch.values[:, 0].tolist() == [0.5, 1.5]
+    found = [time.astimezone(datetime.UTC) for time in columns_of(batch.to_table(library))["when"]]
+    assert [f"{time:%H:%M}" for time in found] == instants
+    turned = night_of_the_clock_change(library, instants[::-1])
+    assert Sequences.from_table(turned, sequence="id", order="when").values[0, 0] == 1.5
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_times_with_a_zone_that_are_missing_or_repeated_are_refused(library: str) -> None:
+    with pytest.raises(DataError, match="row 1 has none"):
+        Sequences.from_table(
+            night_of_the_clock_change(library, ["00:10", None]), sequence="id", order="when"
+        )
+    with pytest.raises(DataError, match=r"when = 2024-10-27 02:10:00\+01:00 occurs more than once"):
+        Sequences.from_table(
+            night_of_the_clock_change(library, ["01:10", "01:10"]), sequence="id", order="when"
+        )
+
+
 def test_order_values_follow_a_selection_and_are_dropped_by_extension() -> None:
     frame = pd.DataFrame(COLUMNS)
     batch = Sequences.from_table(frame, sequence="id", order="time", variables=["level"])

@@ -61,12 +61,16 @@ class PolarsLibrary(TableLibrary):
         return RawColumn(self.items(column))
 
     def order(self, column: Any) -> OrderColumn:
-        """Values of an order column; an Enum sorts by its categories."""
+        """Values of an order column; an Enum sorts by its categories.
+
+        Times with a zone sort as instants, where Python goes by the clock, which shows an hour
+        twice in autumn.
+        """
         polars, dtype = self._polars, column.dtype
-        if dtype == polars.Enum:
-            return OrderColumn(object_array(self.items(column)), column.to_physical().to_numpy())
         has_zone = dtype == polars.Datetime and dtype.time_zone is not None
-        plain_time = dtype in (polars.Datetime, polars.Date, polars.Duration) and not has_zone
+        if dtype == polars.Enum or has_zone:
+            return OrderColumn(object_array(self.items(column)), column.to_physical().to_numpy())
+        plain_time = dtype in (polars.Datetime, polars.Date, polars.Duration)
         if dtype.is_integer() or dtype.is_float() or plain_time:
             return OrderColumn(column.to_numpy(writable=True))
         return OrderColumn(object_array(self.items(column)))

@@ -64,13 +64,19 @@ class PyarrowLibrary(TableLibrary):
         return RawColumn(self.items(column))
 
     def order(self, column: Any) -> OrderColumn:
-        """Values of an order column; an ordered dictionary sorts by its categories."""
+        """Values of an order column; an ordered dictionary sorts by its categories.
+
+        Times with a zone sort as instants, where Python goes by the clock, which shows an hour
+        twice in autumn.
+        """
         types, kind = self._types, column.type
         if types.is_dictionary(kind):
             ranks = column.indices.to_numpy(zero_copy_only=False) if kind.ordered else None
             return OrderColumn(object_array(self.items(column)), ranks)
-        plain_time = types.is_date(kind) or types.is_duration(kind)
-        plain_time = plain_time or (types.is_timestamp(kind) and kind.tz is None)
+        if types.is_timestamp(kind) and kind.tz is not None:
+            instants = column.cast(self._pyarrow.int64()).to_numpy(zero_copy_only=False)
+            return OrderColumn(object_array(self.items(column)), instants)
+        plain_time = types.is_date(kind) or types.is_duration(kind) or types.is_timestamp(kind)
         if types.is_integer(kind) or types.is_floating(kind) or plain_time:
             return OrderColumn(np.array(column.to_numpy(zero_copy_only=False)))
         return OrderColumn(object_array(self.items(column)))
