@@ -95,8 +95,10 @@ def indices(values: Iterable[int], argument: str, error: type[DspnError]) -> tup
 
 
 def float_array(values: Any, argument: str, error: type[DspnError], *, remedy: str = "") -> Floats:
-    """The values as a float64 array; the array itself where it is one."""
+    """The values as a float64 array, NaN where masked; the array itself where it is one."""
     try:
+        if isinstance(values, np.ma.MaskedArray):
+            values = values.astype(np.float64).filled(np.nan)
         array = np.asarray(values)
         if array.dtype.kind not in "biufO":
             raise TypeError(f"their type is {array.dtype}")

@@ -10,7 +10,7 @@ from dspn._arrays import Floats
 from dspn._checks import whole_number
 from dspn.errors import StructureError
 from dspn.learning.stopping import StopReason, is_kept, stop_reason
-from dspn.leaves.base import require_number
+from dspn.leaves.base import keep_number
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -43,7 +43,7 @@ class AscentOptions:
         for name, least in wholes.items():
             number = whole_number(getattr(self, name), name, StructureError, least=least)
             object.__setattr__(self, name, number)
-        require_number("AscentOptions", "tolerance", self.tolerance, least=0, open_end=False)
+        keep_number(self, "tolerance", least=0, open_end=False)
 
 
 DEFAULT_ASCENT: Final = AscentOptions()

@@ -24,7 +24,7 @@ from dspn.learning.diagnosis import DeadNode, dead_nodes
 from dspn.learning.priors import DEFAULT_PRIORS, Priors, log_prior
 from dspn.learning.scores import LIKELIHOOD, Likelihood, Score
 from dspn.learning.stopping import StopReason, is_kept, stop_reason
-from dspn.leaves.base import require_number
+from dspn.leaves.base import keep_number
 from dspn.sequences import Sequences
 from dspn.sequences.reading import sequences_of
 from dspn.structure import DynamicNetwork, Leaf, Template
@@ -65,8 +65,8 @@ class EmOptions:
             object.__setattr__(self, name, number)
         require_type(self.single_precision, bool, "single_precision", StructureError)
         for name in ("tolerance", "step_delay"):
-            require_number("EmOptions", name, getattr(self, name), least=0, open_end=False)
-        require_number("EmOptions", "step_power", self.step_power, least=0.5, open_end=True)
+            keep_number(self, name, least=0, open_end=False)
+        keep_number(self, "step_power", least=0.5, open_end=True)
         if self.step_power > 1:
             raise StructureError(
                 "`step_power` of EmOptions must be above 0.5 and at most 1, so that the steps "

@@ -22,7 +22,7 @@ from dspn.learning.starts.clusters import clustered_network
 from dspn.learning.starts.informed import informed_split
 from dspn.learning.starts.random import randomised
 from dspn.learning.starts.splitting import interface_use, split_interfaces
-from dspn.leaves.base import require_number
+from dspn.leaves.base import keep_number
 from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Root, initial_network
 
@@ -90,7 +90,7 @@ class GrowthOptions:
                 f"{self.min_interfaces} and {self.max_interfaces}."
             )
         for name in ("caution", "at_once"):
-            require_number("GrowthOptions", name, getattr(self, name), least=0, open_end=False)
+            keep_number(self, name, least=0, open_end=False)
         if self.at_once > 1:
             raise StructureError(
                 f"`at_once` must be a share of the nodes, at most 1, but is {self.at_once!r}."

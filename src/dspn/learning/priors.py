@@ -11,7 +11,7 @@ from dspn._checks import require_type
 from dspn.errors import StructureError
 from dspn.learning._learnable import checked_learnable, learnable_edges, learnable_leaves
 from dspn.leaves import Family, Prior
-from dspn.leaves.base import require_number
+from dspn.leaves.base import keep_number
 from dspn.structure import DynamicNetwork, NetworkParameters, Template
 
 
@@ -32,11 +32,9 @@ class Priors:
 
     def __post_init__(self) -> None:
         """Refuse negative counts, and two priors for one family."""
-        require_number("Priors", "sum_pseudo_count", self.sum_pseudo_count, least=0, open_end=False)
+        keep_number(self, "sum_pseudo_count", least=0, open_end=False)
         if self.leaf_pseudo_count is not None:
-            require_number(
-                "Priors", "leaf_pseudo_count", self.leaf_pseudo_count, least=0, open_end=False
-            )
+            keep_number(self, "leaf_pseudo_count", least=0, open_end=False)
         if isinstance(self.leaves, Prior):
             raise StructureError(
                 "`leaves` of Priors must be a tuple of leaf priors, but is a single "

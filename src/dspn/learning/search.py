@@ -24,7 +24,7 @@ from dspn.learning.partitions import Partition, PartitionOptions, Positions
 from dspn.learning.priors import Priors
 from dspn.learning.scores import Score
 from dspn.learning.slice_posteriors import SlicePosteriors
-from dspn.leaves.base import require_number
+from dspn.leaves.base import keep_number
 from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork
 
@@ -80,7 +80,7 @@ class SearchOptions:
         for name, least in (("max_neighbours", 0), ("max_failures", 1), ("round_size", 1)):
             number = whole_number(getattr(self, name), name, StructureError, least=least)
             object.__setattr__(self, name, number)
-        require_number("SearchOptions", "caution", self.caution, least=0, open_end=False)
+        keep_number(self, "caution", least=0, open_end=False)
         require_type(self.partitions, PartitionOptions, "partitions", StructureError)
         require_type(self.new_part, EmOptions, "new_part", StructureError)
         require_type(self.whole, EmOptions, "whole", StructureError)

@@ -18,7 +18,7 @@ from dspn.errors import DataError, StructureError
 from dspn.learning.independence import Column, checked_alpha, independent_subsets
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.leaves import Family
-from dspn.leaves.base import require_number
+from dspn.leaves.base import keep_number
 from dspn.sequences import Kind, Sequences
 from dspn.structure import DynamicNetwork, NetworkBuilder, assemble, mixture_top
 
@@ -47,7 +47,7 @@ class SliceSpnOptions:
         for name, least in (("num_clusters", 2), ("num_steps", 1)):
             number = whole_number(getattr(self, name), name, StructureError, least=least)
             object.__setattr__(self, name, number)
-        require_number("SliceSpnOptions", "min_slices", self.min_slices, least=0, open_end=True)
+        keep_number(self, "min_slices", least=0, open_end=True)
 
 
 DEFAULT_SLICE_SPN: Final = SliceSpnOptions()

@@ -201,6 +201,18 @@ def require_number(owner: str, field: str, value: float, *, least: float, open_e
     )
 
 
+def keep_number(owner: object, field: str, *, least: float, open_end: bool) -> None:
+    """Refuse what `require_number` does, and keep a number of NumPy as the one of Python it is.
+
+    Small integers and floats of NumPy overflow, and no JSON has room for them.
+    """
+    value = getattr(owner, field)
+    if isinstance(value, np.integer | np.floating):
+        value = value.item()
+        object.__setattr__(owner, field, value)
+    require_number(type(owner).__name__, field, value, least=least, open_end=open_end)
+
+
 def shape_violations(parameters: FloatArray, width: int) -> list[str]:
     """The breach, if any, of the rule that parameters are a (leaves, width) array."""
     shape = np.shape(parameters)

@@ -20,7 +20,7 @@ from dspn.leaves.base import (
     Prior,
     chosen_prior,
     finite_values,
-    require_number,
+    keep_number,
     shape_violations,
 )
 
@@ -36,9 +36,7 @@ class CategoricalPrior(Prior):
 
     def __post_init__(self) -> None:
         """Refuse a negative count."""
-        require_number(
-            "CategoricalPrior", "pseudo_count", self.pseudo_count, least=0, open_end=False
-        )
+        keep_number(self, "pseudo_count", least=0, open_end=False)
 
 
 @final

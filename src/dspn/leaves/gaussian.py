@@ -19,7 +19,7 @@ from dspn.leaves.base import (
     Prior,
     chosen_prior,
     finite_values,
-    require_number,
+    keep_number,
     shape_violations,
 )
 
@@ -49,11 +49,10 @@ class GaussianPrior(Prior):
 
     def __post_init__(self) -> None:
         """Refuse a negative count and variances that are not positive."""
-        owner = "GaussianPrior"
-        require_number(owner, "mean", self.mean, least=-np.inf, open_end=False)
-        require_number(owner, "variance", self.variance, least=0, open_end=True)
-        require_number(owner, "pseudo_count", self.pseudo_count, least=0, open_end=False)
-        require_number(owner, "min_variance", self.min_variance, least=0, open_end=True)
+        keep_number(self, "mean", least=-np.inf, open_end=False)
+        keep_number(self, "variance", least=0, open_end=True)
+        keep_number(self, "pseudo_count", least=0, open_end=False)
+        keep_number(self, "min_variance", least=0, open_end=True)
 
 
 @final
@@ -74,8 +73,8 @@ class Gaussian(Family):
 
     def __post_init__(self) -> None:
         """Refuse a location that is not finite and a scale whose square cannot be written."""
-        require_number("Gaussian", "location", self.location, least=-np.inf, open_end=False)
-        require_number("Gaussian", "scale", self.scale, least=0, open_end=True)
+        keep_number(self, "location", least=-np.inf, open_end=False)
+        keep_number(self, "scale", least=0, open_end=True)
         if not 1.0 / _LARGEST_SCALE <= self.scale <= _LARGEST_SCALE:
             raise StructureError(
                 f"`scale` of Gaussian must lie between {1.0 / _LARGEST_SCALE:g} and "

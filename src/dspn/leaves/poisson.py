@@ -20,7 +20,7 @@ from dspn.leaves.base import (
     Prior,
     chosen_prior,
     finite_values,
-    require_number,
+    keep_number,
     shape_violations,
 )
 from dspn.sequences.schema import LARGEST_WHOLE
@@ -39,8 +39,8 @@ class PoissonPrior(Prior):
 
     def __post_init__(self) -> None:
         """Refuse a negative rate or count."""
-        require_number("PoissonPrior", "rate", self.rate, least=0, open_end=False)
-        require_number("PoissonPrior", "pseudo_count", self.pseudo_count, least=0, open_end=False)
+        keep_number(self, "rate", least=0, open_end=False)
+        keep_number(self, "pseudo_count", least=0, open_end=False)
 
 
 @final
@@ -57,7 +57,7 @@ class Poisson(Family):
 
     def __post_init__(self) -> None:
         """Refuse a reference rate that is not positive."""
-        require_number("Poisson", "reference_rate", self.reference_rate, least=0, open_end=True)
+        keep_number(self, "reference_rate", least=0, open_end=True)
 
     @property
     def name(self) -> str:

@@ -193,3 +193,10 @@ def test_packing_ten_thousand_arrays_takes_well_under_a_tenth_of_a_second(kind: 
         Sequences.from_arrays(arrays)
         seconds.append(time.perf_counter() - start)
     assert min(seconds) < 0.1
+
+
+def test_masked_codes_are_missing() -> None:
+    schema = Schema((Variable.continuous("x"),))
+    rows = np.ma.array([[1.5], [999.0], [2.5]], mask=[[0], [1], [0]])
+    found = Sequences.from_codes(rows, [0, 3], schema)
+    np.testing.assert_array_equal(found.values, [[1.5], [np.nan], [2.5]])

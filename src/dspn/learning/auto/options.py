@@ -6,7 +6,7 @@ from typing import Final, final
 from dspn._checks import require_type, whole_number
 from dspn.errors import StructureError
 from dspn.learning.fitting import EmOptions
-from dspn.leaves.base import require_number
+from dspn.leaves.base import keep_number
 
 WORK_UNIT: Final = 1e9
 _ENTRIES_A_UNIT: Final = 5_000
@@ -43,9 +43,9 @@ class AutoOptions:
     def __post_init__(self) -> None:
         """Refuse numbers out of range."""
         if self.effort is not None:
-            require_number("AutoOptions", "effort", self.effort, least=0, open_end=True)
+            keep_number(self, "effort", least=0, open_end=True)
         for name in ("exploration", "least_weight"):
-            require_number("AutoOptions", name, getattr(self, name), least=0, open_end=False)
+            keep_number(self, name, least=0, open_end=False)
             if getattr(self, name) > 1:
                 raise StructureError(
                     f"`{name}` of AutoOptions must be a share, at most 1, but is "
