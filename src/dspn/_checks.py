@@ -98,7 +98,7 @@ def float_array(values: Any, argument: str, error: type[DspnError], *, remedy: s
     """The values as a float64 array, NaN where masked; the array itself where it is one."""
     try:
         if isinstance(values, np.ma.MaskedArray):
-            values = values.astype(np.float64).filled(np.nan)
+            values = np.ma.filled(values.astype(np.float64), np.nan)
         array = np.asarray(values)
         if array.dtype.kind not in "biufO":
             raise TypeError(f"their type is {array.dtype}")
