@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dspn.errors import DataError
 from dspn.experiments.cases import CASES
@@ -18,6 +18,7 @@ from dspn.plotting._panels import dress
 _PANEL: Final = (2.7, 0.34)
 _RESOLUTION: Final = 130
 _OWN: Final = ("dspn", "dspn-search")
+_FEW_DECADES: Final = 300.0
 
 
 def _sheet(num_panels: int, num_rows: int) -> tuple[Figure, list[Axes]]:
@@ -45,10 +46,13 @@ def _dress(ax: Axes, title: str) -> None:
 
 
 def _make_logarithmic(ax: Axes) -> None:
-    """Powers of ten are written out, and nothing between them."""
+    """Powers of ten are written out and, where they are few, three times each; nothing between."""
     ax.set_xscale("log")
+    low, high = ax.get_xlim()
+    between = (1.0, 3.0) if high < _FEW_DECADES * low else (1.0,)
+    ax.xaxis.set_major_locator(LogLocator(subs=between))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.xaxis.set_minor_locator(NullLocator())
 
 
 def _dot(ax: Axes, model: str, row: int, value: float, error: float | None) -> None:
