@@ -1,11 +1,11 @@
 """Likelihood of evidence, and of a query given evidence."""
 
-import warnings
 from typing import Final
 
 import numpy as np
 
 from dspn._arrays import Floats, Ints
+from dspn._warnings import warn
 from dspn.errors import EvidenceError, ImpossibleEvidenceWarning
 from dspn.inference.mixed import (
     AnyProgram,
@@ -62,10 +62,9 @@ def log_likelihood(program: AnyProgram, data: Sequences) -> Floats:
     found = evidence_likelihood(program, data)
     impossible = np.flatnonzero(found == -np.inf)
     if impossible.size:
-        warnings.warn(
+        warn(
             f"probability zero: {_where(program, data, impossible)}.",
             ImpossibleEvidenceWarning,
-            stacklevel=3,
         )
     return found
 

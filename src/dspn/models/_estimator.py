@@ -1,7 +1,6 @@
 """What all estimators of sequences have in common: how they take data, and what they remember."""
 
 import math
-import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
 from dspn._version import __version__
+from dspn._warnings import warn
 from dspn.engine.flows import expected_flows
 from dspn.errors import ConvergenceWarning, EvidenceError
 from dspn.io import JSON
@@ -63,11 +63,10 @@ def outcome_of(fit: EmFit, data: TrainingData, priors: Priors, *, refit: bool) -
     Says where it ended before its time.
     """
     if fit.stopped is StopReason.MAX_STEPS and fit.history[-1].step:
-        warnings.warn(
+        warn(
             f"expectation maximisation ended after {fit.history[-1].step} steps and was still "
             "gaining; the model can be used, and more `max_steps` may make it better.",
             ConvergenceWarning,
-            stacklevel=5,
         )
     network = fit.network
     if refit and data.is_held_out and DEFAULT_PLAN.refit is not None and fit.score > -np.inf:
@@ -215,11 +214,10 @@ def _warn_of_dead_interfaces(dead: tuple[DeadNode, ...], num_interfaces: int) ->
     idle = [str(node) for node in dead if node.is_interface]
     if idle:
         named = ", ".join(idle[:_MOST_NAMED]) + (", ..." if len(idle) > _MOST_NAMED else "")
-        warnings.warn(
+        warn(
             f"{len(idle)} of {num_interfaces} interface nodes are not used by the training data "
             f"({named}); the model can be used, and fewer nodes would do.",
             ConvergenceWarning,
-            stacklevel=5,
         )
 
 

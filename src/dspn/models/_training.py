@@ -1,12 +1,12 @@
 """What a fit works on: sequences to learn from, sequences that choose, weights and a seed."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
 from dspn._arrays import Bools, Floats
+from dspn._warnings import warn
 from dspn.errors import ConvergenceWarning, DataError
 from dspn.sequences import Schema, Sequences, Variable
 from dspn.sequences.fingerprint import data_fingerprint
@@ -101,12 +101,12 @@ def training_data(
 
 def warn_of_single_sequence() -> None:
     """Says that nothing was held out."""
-    warnings.warn(
+    warn(
         "there is a single sequence, so that none can be held out: it is its own validation set, "
-        "and nothing keeps the model from fitting it too closely. Cut it into several sequences, "
-        "give `validation`, or set `validation_fraction=0`.",
+        "and nothing keeps the model from fitting it too closely. Cut it into several sequences "
+        "(`Sequences.from_table` reads a table that has more than one), give `validation`, or set "
+        "`validation_fraction=0`.",
         ConvergenceWarning,
-        stacklevel=4,
     )
 
 
@@ -123,7 +123,7 @@ def warn_of_idle_variables(data: Sequences) -> None:
     ):
         if mask.any():
             names = [name for name, marked in zip(data.schema.names, mask, strict=True) if marked]
-            warnings.warn(f"variables {_listed(names)} {said}.", UserWarning, stacklevel=4)
+            warn(f"variables {_listed(names)} {said}.", UserWarning)
 
 
 def warn_of_unseen_categories(train: Sequences, validation: Sequences) -> None:
@@ -137,11 +137,10 @@ def warn_of_unseen_categories(train: Sequences, validation: Sequences) -> None:
                 codes = unseen.tolist()
                 found.append(f"{variable.name!r}: {[variable.categories[code] for code in codes]}")
     if found:
-        warnings.warn(
+        warn(
             f"`validation` has categories that never occur in training ({_listed(found)}); only "
             "the priors speak for them.",
             UserWarning,
-            stacklevel=4,
         )
 
 

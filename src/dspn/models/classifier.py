@@ -1,7 +1,6 @@
 """Classification of whole sequences."""
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -16,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dspn._arrays import Floats
 from dspn._checks import require_type
+from dspn._warnings import warn
 from dspn.errors import ConvergenceWarning, ImpossibleEvidenceWarning, StructureError
 from dspn.io.classifiers import load_classifier, save_classifier
 from dspn.learning.ascent import DEFAULT_ASCENT, AscentOptions
@@ -191,11 +191,10 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         found = class_likelihoods([model.compiled for model in self.models_], data)
         nowhere = np.flatnonzero(np.all(found == -np.inf, axis=1))
         if nowhere.size:
-            warnings.warn(
+            warn(
                 f"{nowhere.size} sequences have probability zero in every class, the first of them "
                 f"sequence {nowhere[0]}; only the frequencies of the classes speak for them.",
                 ImpossibleEvidenceWarning,
-                stacklevel=2,
             )
         return class_posteriors(found, self.class_log_prior_)
 
@@ -260,9 +259,8 @@ def _warn_of_single_sequences(classes: NDArray[Any], parts: Sequence[TrainingDat
     """Names the classes in which nothing can be held out."""
     alone = [part.validation is part.train for part in parts]
     if any(alone):
-        warnings.warn(
+        warn(
             f"classes {classes[alone].tolist()} have a single sequence each, which is its own "
             "validation set; their models may fit it too closely.",
             ConvergenceWarning,
-            stacklevel=3,
         )

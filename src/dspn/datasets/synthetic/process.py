@@ -1,6 +1,5 @@
 """A dynamic Bayesian network to draw from, with its exact likelihood."""
 
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, require_type
+from dspn._warnings import warn
 from dspn.datasets.synthetic._likelihood import FilterPlan, filter_plan, forward
 from dspn.datasets.synthetic._sampling import ancestral_sample
 from dspn.errors import DataError, ImpossibleEvidenceWarning, StructureError
@@ -75,7 +75,5 @@ class DbnProcess:
             named = impossible[:_MOST_NAMED].tolist()
             said = ", ".join(f"sequence {i} at slice {found.impossible_at[i]}" for i in named)
             more = f" and {impossible.size - len(named)} more" * (impossible.size > len(named))
-            warnings.warn(
-                f"probability zero: {said}{more}.", ImpossibleEvidenceWarning, stacklevel=2
-            )
+            warn(f"probability zero: {said}{more}.", ImpossibleEvidenceWarning)
         return found.log_likelihood
