@@ -52,3 +52,5 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "show_signature": False,
 }
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]

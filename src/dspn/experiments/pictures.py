@@ -1,5 +1,6 @@
 """Pictures of the tables: what is measured as dots, what the paper prints as hollow diamonds."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -15,7 +16,8 @@ from dspn.experiments.tables import View
 from dspn.plotting import _style
 from dspn.plotting._panels import dress
 
-_PANEL: Final = (2.7, 0.34)
+_PANEL: Final = (2.7, 0.3)
+_MOST_ABREAST: Final = 3
 _RESOLUTION: Final = 130
 _OWN: Final = ("dspn", "dspn-search")
 _FEW_DECADES: Final = 300.0
@@ -24,13 +26,15 @@ _FEW_DECADES: Final = 300.0
 def _sheet(num_panels: int, num_rows: int) -> tuple[Figure, list[Axes]]:
     if not num_panels:
         raise DataError("`view` must have a result at least, but has none; run the experiment.")
-    figure = Figure(
-        figsize=(_PANEL[0] * num_panels + 1.6, _PANEL[1] * num_rows + 1.1),
-        dpi=_RESOLUTION,
-        layout="constrained",
-    )
-    axes = figure.subplots(1, num_panels, squeeze=False, sharey=True)
-    return figure, list(axes.flat)
+    num_columns = min(num_panels, _MOST_ABREAST)
+    num_lines = math.ceil(num_panels / num_columns)
+    width = _PANEL[0] * num_columns + 1.6
+    height = (_PANEL[1] * num_rows + 0.8) * num_lines + 0.3
+    figure = Figure(figsize=(width, height), dpi=_RESOLUTION, layout="constrained")
+    axes = list(figure.subplots(num_lines, num_columns, squeeze=False, sharey=True).flat)
+    for ax in axes[num_panels:]:
+        ax.remove()
+    return figure, axes[:num_panels]
 
 
 def _label_models(ax: Axes, models: Sequence[str]) -> None:
