@@ -34,6 +34,8 @@ napoleon_numpy_docstring = False
 html_theme = "furo"
 html_math_renderer = "mathml"
 html_title = f"dspn {release}"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 
 # The examples are run when the pages are built; one that fails ends the build.
 sphinx_gallery_conf = {
@@ -52,5 +54,3 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "show_signature": False,
 }
-html_static_path = ["_static"]
-html_css_files = ["tables.css"]

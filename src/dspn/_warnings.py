@@ -13,8 +13,8 @@ def warn(message: str, category: type[Warning]) -> None:
 def _levels_to_caller() -> int:
     """The `stacklevel` of the nearest line outside; of the outermost where all are inside."""
     levels = 1
-    frame: FrameType | None = sys._getframe(1)  # that of `warn`, which has level 1
-    while frame is not None and _is_inside(frame) and frame.f_back is not None:
+    frame = sys._getframe(1)  # that of `warn`, which has level 1
+    while _is_inside(frame) and frame.f_back is not None:
         frame = frame.f_back
         levels += 1
     return levels

@@ -12,7 +12,7 @@ from dspn._warnings import warn
 
 def within_library(depth: int) -> None:
     """Warns from `depth` calls deep in a module of the library."""
-    names = {"warn": warn, "__name__": "dspn.somewhere", "depth": depth}
+    names = {"warn": warn, "__name__": "dspn.somewhere"}
     code = compile(
         "def nested(left):\n    nested(left - 1) if left else warn('said', UserWarning)",
         "somewhere.py",

@@ -20,7 +20,8 @@ _PANEL: Final = (2.7, 0.3)
 _MOST_ABREAST: Final = 3
 _RESOLUTION: Final = 130
 _OWN: Final = ("dspn", "dspn-search")
-_FEW_DECADES: Final = 300.0
+# Largest over least of an axis on which powers of ten alone would be too few labels.
+_SHORT_AXIS: Final = 300.0
 
 
 def _sheet(num_panels: int, num_rows: int) -> tuple[Figure, list[Axes]]:
@@ -53,7 +54,7 @@ def _make_logarithmic(ax: Axes) -> None:
     """Powers of ten are written out and, where they are few, three times each; nothing between."""
     ax.set_xscale("log")
     low, high = ax.get_xlim()
-    between = (1.0, 3.0) if high < _FEW_DECADES * low else (1.0,)
+    between = (1.0, 3.0) if high < _SHORT_AXIS * low else (1.0,)
     ax.xaxis.set_major_locator(LogLocator(subs=between))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     ax.xaxis.set_minor_locator(NullLocator())

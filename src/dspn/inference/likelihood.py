@@ -62,10 +62,7 @@ def log_likelihood(program: AnyProgram, data: Sequences) -> Floats:
     found = evidence_likelihood(program, data)
     impossible = np.flatnonzero(found == -np.inf)
     if impossible.size:
-        warn(
-            f"probability zero: {_where(program, data, impossible)}.",
-            ImpossibleEvidenceWarning,
-        )
+        warn(f"probability zero: {_where(program, data, impossible)}.", ImpossibleEvidenceWarning)
     return found
 
 
