@@ -15,6 +15,7 @@ from dspn.engine import (
     flows,
     likelihood,
     passes,
+    surprises,
     transitions,
 )
 from dspn.engine import job as jobs
@@ -59,11 +60,17 @@ def _no_distinct_slices(patch: pytest.MonkeyPatch) -> None:
 
 
 def _always_doubtful(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(passes, "_AGREEMENT", -np.inf)
+    patch.setattr(passes, "AGREEMENT", -np.inf)
+    patch.setattr(surprises, "AGREEMENT", -np.inf)
     patch.setattr(flows, "LEAST_MASS", np.inf)
     patch.setattr(passes, "LEAST_MASS", np.inf)
     patch.setattr(arithmetic, "underflows", lambda kernel, *rest: kernel(*rest) or True)
     patch.setattr(chain, "underflows", lambda kernel, *rest: kernel(*rest) or True)
+
+
+def _doubtful_threads(patch: pytest.MonkeyPatch) -> None:
+    _many_threads(patch)
+    _always_doubtful(patch)
 
 
 def _single_precision(patch: pytest.MonkeyPatch) -> None:
@@ -90,6 +97,7 @@ PATHS: dict[str, Patch] = {
     "general kernels": _no_chains,
     "no distinct slices": _no_distinct_slices,
     "log space": _always_doubtful,
+    "log space in threads": _doubtful_threads,
     "single precision": _single_precision,
     "sparse chains": _sparse_chains,
     "sparse chains in single precision": _sparse_single,

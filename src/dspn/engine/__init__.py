@@ -5,6 +5,7 @@ from dspn.engine.passes import (
     best_choices,
     drawn_choices,
     likelihood,
+    likelihood_totals,
     posterior_flows,
 )
 from dspn.engine.program import Program, compile_program
@@ -18,5 +19,6 @@ __all__ = [
     "compile_program",
     "drawn_choices",
     "likelihood",
+    "likelihood_totals",
     "posterior_flows",
 ]

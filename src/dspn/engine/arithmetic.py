@@ -1,6 +1,7 @@
 """The two number systems of the passes, linear with exponents and logarithmic, as one interface."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
@@ -10,7 +11,6 @@ from dspn._arrays import Floats, Ints
 from dspn.engine.blocks import Segment
 from dspn.engine.coding import Codes
 from dspn.engine.kernels import downward, logarithmic, slices, upward
-from dspn.engine.kernels._options import LOG_TWO
 from dspn.engine.program import Program, TemplateWeights
 from dspn.engine.records import (
     Batch,
@@ -21,48 +21,23 @@ from dspn.engine.records import (
     LeafTables,
     State,
 )
+from dspn.engine.totals import TERMS, plus, powers_of_two
 from dspn.engine.underflow import underflows
 
 _NONE = np.empty(0)
 NO_EDGES = EdgeFlows(_NONE, _NONE, np.empty((0, 0)))
 
 
-def new_flows(
-    program: Program,
-    num_positions: int,
-    width: int,
-    *,
-    interface: bool = False,
-    derivative: bool = False,
-    seed: bool = False,
-) -> Flows:
-    """Arrays for the flows of one segment; those that are not asked for are empty."""
-    groups = (num_positions, program.num_groups, width)
-    inputs = (num_positions, program.num_interfaces, width)
-    coefficients = (num_positions, program.num_coefficients, width)
-    none = np.empty((0, 0, 0))
-    return Flows(
-        np.zeros(groups),
-        np.zeros(groups, dtype=np.int64),
-        np.zeros(inputs) if interface else none,
-        np.zeros(inputs) if derivative else none,
-        np.zeros(coefficients) if seed else none,
-    )
-
-
-def new_state(program: Program, width: int, value: float) -> State:
-    """A state with every entry of the interface vector at a value."""
-    return State(
-        np.full((program.num_interfaces, width), value),
-        np.zeros((2 * program.num_groups, width), dtype=np.int64),
-        np.zeros(width),
-    )
-
-
 class TopValues(NamedTuple):
-    """Values of the top network: log root of each lane, all rows, and whether one underflowed."""
+    """Values of the top network for each lane.
+
+    `log_value`: log root, without what exponents and the divisors of leaves add to it. `total`: log
+    root with all of it, as a total. `rows`: all rows of the network, in log space as pairs (2,
+    rows, lanes). `lossy`: whether a value underflowed.
+    """
 
     log_value: Floats
+    total: Floats
     rows: Floats
     lossy: bool
 
@@ -77,6 +52,63 @@ class Arithmetic(ABC):
     @abstractmethod
     def is_linear(self) -> bool:
         """Whether values are scaled densities rather than logarithms."""
+
+    @abstractmethod
+    def exponent_terms(self, exponents: Ints | Floats, groups: Sequence[int]) -> list[Floats]:
+        """Terms that add up to the log of what the exponents of some groups stand for."""
+
+    def exponents(self, values: Floats) -> Ints | Floats:
+        """Numbers as the exponents of a state: whole ones in linear space."""
+        return values.astype(np.int64) if self.is_linear else values
+
+    def num_rows(self, program: Program) -> int:
+        """Rows of an interface vector as a state has it."""
+        return program.num_interfaces * (1 if self.is_linear else 2)
+
+    def new_state(self, program: Program, width: int, value: float) -> State:
+        """A state with every entry of the interface vector at a value."""
+        v = np.zeros((self.num_rows(program), width))
+        v[: program.num_interfaces] = value
+        exponents = self.exponents(np.zeros((2 * program.num_groups, width)))
+        return State(v, exponents, np.zeros((TERMS, width)))
+
+    def new_flows(
+        self,
+        program: Program,
+        num_positions: int,
+        width: int,
+        *,
+        interface: bool = False,
+        derivative: bool = False,
+        seed: bool = False,
+    ) -> Flows:
+        """Arrays for the flows of one segment; those that are not asked for are empty."""
+        groups, inputs = program.num_groups, program.num_interfaces
+        none = np.empty((0, 0, 0))
+
+        def room(rows: int, asked: bool) -> Floats:
+            return np.zeros((num_positions, rows, width)) if asked else none
+
+        return Flows(
+            room(groups, True),
+            room(inputs, interface),
+            room(self.num_rows(program), derivative),
+            self.exponents(room(2 * groups, derivative)),
+            room(TERMS, derivative),
+            room(program.num_coefficients, seed),
+        )
+
+    def _top_values(
+        self,
+        program: Program,
+        state: State,
+        log_value: Floats,
+        rows: Floats,
+        lossy: bool,
+        low: Floats | float = 0.0,
+    ) -> TopValues:
+        terms = self.exponent_terms(state.exponents, program.top_groups)
+        return TopValues(log_value, plus(state.scale, *terms, low, log_value), rows, lossy)
 
     @abstractmethod
     def weights(self, program: Program, bottom: bool) -> TemplateWeights:
@@ -178,6 +210,10 @@ class Linear(Arithmetic):
         """Values are scaled densities."""
         return True
 
+    def exponent_terms(self, exponents: Ints | Floats, groups: Sequence[int]) -> list[Floats]:
+        """Powers of two."""
+        return powers_of_two(exponents[list(groups)].sum(axis=0).astype(np.int64))
+
     def weights(self, program: Program, bottom: bool) -> TemplateWeights:
         """Weights as they are."""
         return program.weights(bottom)
@@ -268,7 +304,7 @@ class Linear(Arithmetic):
 
     def start(self, program: Program, width: int) -> State:
         """Every input at 1."""
-        return new_state(program, width, 1.0)
+        return self.new_state(program, width, 1.0)
 
     def upward(
         self,
@@ -310,9 +346,8 @@ class Linear(Arithmetic):
             self.floor,
             value,
         )
-        exponents = state.exponents[list(program.top_groups)].sum(axis=0)
         with np.errstate(divide="ignore"):
-            return TopValues(np.log(value) + exponents * LOG_TWO + state.scale, rows, lossy)
+            return self._top_values(program, state, np.log(value), rows, lossy)
 
     def top_row_derivatives(self, program: Program, values: Floats) -> Floats:
         """See `downward.top_downward`."""
@@ -329,7 +364,7 @@ class Linear(Arithmetic):
 
     def top_derivatives(self, program: Program, values: Floats) -> State:
         """The first rows are the interface."""
-        state = new_state(program, values.shape[1], 0.0)
+        state = self.new_state(program, values.shape[1], 0.0)
         state.v[...] = self.top_row_derivatives(program, values)[: program.num_interfaces]
         return state
 
@@ -362,6 +397,7 @@ class Linear(Arithmetic):
             np.ones(batch.lengths.size) if weight is None else weight,
             flows,
             edges,
+            self.floor,
         )
 
 
@@ -376,6 +412,11 @@ class Logarithmic(Arithmetic):
     def is_linear(self) -> bool:
         """Values are logarithms."""
         return False
+
+    def exponent_terms(self, exponents: Ints | Floats, groups: Sequence[int]) -> list[Floats]:
+        """Logarithms, and what they have rounded off."""
+        num_groups = len(exponents) // 2
+        return [exponents[row] for g in groups for row in (g, num_groups + g)]
 
     def weights(self, program: Program, bottom: bool) -> TemplateWeights:
         """Log weights."""
@@ -432,7 +473,7 @@ class Logarithmic(Arithmetic):
 
     def start(self, program: Program, width: int) -> State:
         """Every input at log 1."""
-        return new_state(program, width, 0.0)
+        return self.new_state(program, width, 0.0)
 
     def upward(
         self,
@@ -462,17 +503,15 @@ class Logarithmic(Arithmetic):
     def top(self, program: Program, state: State) -> TopValues:
         """See `logarithmic.log_top_upward`."""
         operations = program.top.part.operations
-        rows = np.empty((operations.num_rows, state.v.shape[1]))
-        value = np.empty(state.v.shape[1])
+        rows = np.empty((2, operations.num_rows, state.v.shape[1]))
         weights = program.top_weights.logarithms
-        logarithmic.log_top_upward(
-            operations, weights.op, state.v, rows, program.top.root_row, value, self.maximise
-        )
-        return TopValues(value, rows, False)
+        logarithmic.log_top_upward(operations, weights.op, state.v, rows, self.maximise)
+        high, low = rows[:, program.top.root_row]
+        return self._top_values(program, state, high, rows, False, low)
 
     def top_row_derivatives(self, program: Program, values: Floats) -> Floats:
         """See `logarithmic.log_top_downward`."""
-        derivatives = np.full(values.shape, -np.inf)
+        derivatives = np.empty(values.shape)
         logarithmic.log_top_downward(
             program.top.part.operations,
             program.top_weights.logarithms.op,
@@ -485,8 +524,9 @@ class Logarithmic(Arithmetic):
 
     def top_derivatives(self, program: Program, values: Floats) -> State:
         """The first rows are the interface."""
-        state = new_state(program, values.shape[1], -np.inf)
-        state.v[...] = self.top_row_derivatives(program, values)[: program.num_interfaces]
+        state = self.new_state(program, values.shape[2], -np.inf)
+        found = self.top_row_derivatives(program, values)[:, : program.num_interfaces]
+        state.v[...] = found.reshape(state.v.shape)
         return state
 
     def downward(

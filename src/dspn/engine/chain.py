@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, cast, final
 import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
-from dspn.engine.arithmetic import Arithmetic, Linear, new_state
+from dspn.engine.arithmetic import Arithmetic, Linear
 from dspn.engine.blocks import Block, Segment, segments
 from dspn.engine.chain_matrix import chain_matrix
 from dspn.engine.coding import Codes
@@ -17,6 +17,7 @@ from dspn.engine.kernels.chain_downward import LEAST_MASS
 from dspn.engine.kernels.vectors import VECTOR, VECTOR_SINGLE
 from dspn.engine.program import Program, Weights
 from dspn.engine.records import ChainMatrix, ChainShape, ChainState, LeafTables, State
+from dspn.engine.totals import TERMS
 from dspn.engine.transitions import Transitions
 from dspn.engine.underflow import underflows
 
@@ -33,6 +34,7 @@ _LEAST_MASS_SINGLE: Final = 1e-18
 Real = type[np.float64]
 DOUBLE: Final[Real] = np.float64
 SINGLE: Final = cast(Real, np.float32)  # kernels take either, and types cannot say so
+_NO_SHIFT: Final = np.empty((0, 0), dtype=np.int64)
 NO_STORES: Final = {real: np.empty((0, 0, 0), real) for real in (DOUBLE, SINGLE)}
 
 
@@ -67,22 +69,23 @@ def runs_sparse(program: Program) -> bool:
 
 
 class ChainGiven(NamedTuple):
-    """Coefficients in padded columns and the log scale of each slice.
+    """Coefficients in padded columns; `scale` and `shift` of each slice as in `Coefficients`.
 
-    `lossy` says whether one lost an entry to the range of numbers.
+    `shift` may be empty. `lossy` says whether a coefficient was lost to the range of numbers.
     """
 
     values: Floats
     scale: Floats
+    shift: Ints
     lossy: bool
 
 
 class _ChunkTables(NamedTuple):
     """Products of the leaves of a chunk for each of its joint codes.
 
-    `values[first[q] + code]` is the row of chunk q at a joint code and `divisors[first[q] + code]`
-    the sum of its leaves' log divisors. No product of all chunks is less than `smallest`, unless it
-    is 0.
+    `values[first[q] + code]` is the row of chunk q at a joint code. `divisors[0, first[q] + code]`
+    is the sum of its leaves' log divisors, and `divisors[1]` what that has rounded off. No product
+    of all chunks is less than `smallest`, unless it is 0.
     """
 
     values: Floats
@@ -163,7 +166,7 @@ class Chain:
     def expanded(self, given: Given, padding: float, dtype: Real = DOUBLE) -> ChainGiven:
         """Coefficients of every slice in the padded columns of its outputs."""
         values = given.coefficients.values
-        count = given.coefficients.scale.size
+        count = given.coefficients.scale.shape[1]
         by_slice = (
             values.reshape(count, -1)
             if given.coefficients.row_step == 1
@@ -171,7 +174,8 @@ class Chain:
         )
         out = np.full((count, self.shape.width), padding, dtype)
         out[:, self.columns] = by_slice[:, self.loads]
-        return ChainGiven(out, given.coefficients.scale, given.lossy or _is_lost(by_slice, dtype))
+        scale, shift = given.coefficients.scale, given.coefficients.shift
+        return ChainGiven(out, scale, shift, given.lossy or _is_lost(by_slice, dtype))
 
     def products(
         self,
@@ -195,24 +199,19 @@ class Chain:
         else:
             tables = make()
         out = np.empty((rows.size, self.shape.width), dtype)
-        scale = np.zeros(rows.size)
+        scale = np.zeros((2, rows.size))
+        chunks = (self.shape, tables.values, tables.first, numbers, rows, tables.divisors)
         if not isinstance(arithmetic, Linear):
-            products.add_chunks(self.shape, tables.values, tables.first, numbers, rows, out)
-            return ChainGiven(out, scale, False)
+            products.add_chunks(*chunks, out, scale)
+            return ChainGiven(out, scale, _NO_SHIFT, False)
+        rescale = tables.smallest < (_SMALL if dtype is DOUBLE else _SMALL_SINGLE)
+        shift = _NO_SHIFT
+        if rescale:
+            shift = np.zeros((self.program.num_groups, rows.size), dtype=np.int64)
         lossy = underflows(
-            products.multiply_chunks,
-            self.shape,
-            tables.values,
-            tables.first,
-            numbers,
-            rows,
-            tables.divisors,
-            out,
-            scale,
-            arithmetic.floor,
-            tables.smallest < (_SMALL if dtype is DOUBLE else _SMALL_SINGLE),
+            products.multiply_chunks, *chunks, out, scale, shift, arithmetic.floor, rescale
         )
-        return ChainGiven(out, scale, lossy or tables.lossy)
+        return ChainGiven(out, scale, shift, lossy or tables.lossy)
 
     def _chunk_tables(self, job: Job, arithmetic: Arithmetic, bottom: bool) -> _ChunkTables:
         """Products of the leaves of each chunk for all its joint codes; padding has density 0."""
@@ -220,7 +219,7 @@ class Chain:
         coding, linear = job.coding, arithmetic.is_linear
         values = np.empty((int(coding.chunk_first[-1]) + 1, self.shape.width))
         values[-1] = 1.0 if linear else 0.0
-        divisors = np.empty(len(values) - 1)
+        divisors = np.empty((2, len(values) - 1))
         lost = underflows(
             products.join_leaves,
             leaf.values,
@@ -262,14 +261,15 @@ class Chain:
         places[:, self.columns] = np.where(loads >= 0, leaf.start[loads], -1)
         return places
 
-    def start(self, width: int, value: float, padding: float, dtype: Real = DOUBLE) -> ChainState:
+    def start(
+        self, width: int, value: float, padding: float, dtype: Real, exponents: Ints | Floats
+    ) -> ChainState:
         """The state below position 0, with every input at `value`."""
         row = np.full(self.shape.width, padding, dtype)
         row[self.columns] = value
         v = np.full((full_vectors(width, dtype), self.shape.width), padding, dtype)
         v[:width] = row
-        groups = self.program.num_groups
-        return ChainState(v, np.zeros((groups, width), dtype=np.int64), np.zeros(width))
+        return ChainState(v, exponents, np.zeros((TERMS, width)))
 
     def vectors(self, state: ChainState, width: int) -> Floats:
         """Interface vectors as (interfaces, lanes)."""
@@ -366,8 +366,9 @@ class ChainRun:
 
     def start(self, width: int) -> ChainState:
         """The state below position 0."""
+        own = self.arithmetic.start(self.job.program, width)
         value = 1.0 if self.arithmetic.is_linear else 0.0
-        return self.chain.start(width, value, self.padding, self.dtype)
+        return self.chain.start(width, value, self.padding, self.dtype, own.exponents)
 
     def upward(
         self,
@@ -391,6 +392,7 @@ class ChainRun:
                 matrix,
                 given.values,
                 given.scale,
+                given.shift,
                 batch,
                 segment.p0,
                 segment.p1,
@@ -403,17 +405,36 @@ class ChainRun:
             lossy = lossy and not self.has_floor
         else:
             chain_best.chain_best_upward(
-                shape, matrix, given.values, batch, segment.p0, segment.p1, state, store
+                shape,
+                matrix,
+                given.values,
+                given.scale,
+                batch,
+                segment.p0,
+                segment.p1,
+                state,
+                store,
             )
-        return given.lossy or lossy
+        return given.lossy or lossy or self._loses_weights(segment.bottom)
+
+    def _loses_weights(self, bottom: bool) -> bool:
+        """Whether a weight is too small for single precision; under a floor that is no loss."""
+        if not self.single or self.has_floor:
+            return False
+
+        def make() -> bool:
+            weights = self.arithmetic.weights(self.job.program, bottom).mix_part
+            return _is_lost(weights.op, self.dtype) or _is_lost(weights.mix, self.dtype)
+
+        return self.job.program.kept(("lost weights", bottom), make)
 
     def to_state(self, own: ChainState, width: int) -> State:
         """The state of the general engine with the same vectors."""
-        state = new_state(self.job.program, width, 0.0)
-        state.v[...] = self.chain.vectors(own, width)
-        state.exponents[: self.job.program.num_groups] = own.exponents
-        state.scale[...] = own.scale
-        return state
+        exponents = own.exponents.copy()
+        exponents[self.job.program.num_groups :] = 0
+        state = self.arithmetic.start(self.job.program, width)
+        state.v[: self.job.program.num_interfaces] = self.chain.vectors(own, width)
+        return state._replace(exponents=exponents, scale=own.scale.copy())
 
     def climb(self, block: Block) -> tuple[State, bool]:
         """The state above the topmost slice, and whether a coefficient lost an entry."""

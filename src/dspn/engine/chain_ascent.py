@@ -9,6 +9,7 @@ from dspn._arrays import Floats
 from dspn.engine.blocks import Block, Segment
 from dspn.engine.chain import NO_STORES, ChainGiven, ChainRun, Real, full_vectors
 from dspn.engine.records import ChainState
+from dspn.engine.totals import rounded
 
 
 @final
@@ -51,9 +52,15 @@ class ChainAscent:
             self.below.append(state.copy())
             self._given = run.given(block, segment)
             self.lossy = run.upward(block, segment, self._given, state, self._only) or self.lossy
-        top = run.arithmetic.top(run.job.program, run.to_state(state, block.width))
-        self.log_values, self.top_values = top.log_value, top.rows
-        self.lossy = self.lossy or top.lossy
+        self.least = state.exponents[run.job.program.num_groups :].min(axis=0)
+        self.last = run.to_state(state, block.width)
+        self.top = run.arithmetic.top(run.job.program, self.last)
+        self.lossy = self.lossy or self.top.lossy
+
+    @property
+    def log_values(self) -> Floats:
+        """Log-likelihoods of the lanes."""
+        return rounded(self.top.total)
 
     def _new_store(self, segment: Segment) -> Floats:
         rows = full_vectors(self.block.width, self.run.dtype)

@@ -101,9 +101,9 @@ def add_chain(
     program, shape = job.program, run.chain.shape
     least = np.full(block.width, np.inf)
     state = run.start(block.width)
-    run.chain.with_vectors(state, run.arithmetic.top_derivatives(program, ascent.top_values).v)
+    run.chain.with_vectors(state, run.arithmetic.top_derivatives(program, ascent.top.rows).v)
     if not dry:
-        shard.add_top(run.arithmetic, ascent.top_values, weight)
+        shard.add_top(run.arithmetic, ascent.top.rows, weight)
     for segment, given, store in ascent.from_the_top():
         sums, own = shard.sums(segment), totals[segment.bottom]
         by_slice = bool(job.numbers.size)
@@ -127,6 +127,7 @@ def add_chain(
             flows,
             run.rescale_every,
             run.least_mass,
+            run.has_floor,
         )
         if dry or by_slice:
             continue

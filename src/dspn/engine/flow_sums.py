@@ -11,6 +11,7 @@ from dspn.engine.blocks import Segment
 from dspn.engine.job import Job
 from dspn.engine.records import EdgeFlows, LeafTables
 from dspn.engine.tables import alike_banks
+from dspn.engine.totals import difference, plus, total_of
 
 _NONE: Final = np.empty(0)
 NO_SEEDS: Final = np.empty((0, 0))
@@ -165,11 +166,14 @@ class ShardSums:
             return
         derivatives = arithmetic.top_row_derivatives(program, rows)
         parents = np.repeat(ops.op_row, np.diff(ops.op_start))[places]
-        children, root = ops.op_child[places], rows[program.top.root_row]
+        children, root = ops.op_child[places], program.top.root_row
         if arithmetic.is_linear:
-            used = (derivatives[parents] * rows[children]) @ (weight / root)
+            used = (derivatives[parents] * rows[children]) @ (weight / rows[root])
         else:
-            used = np.exp(derivatives[parents] + rows[children] - root) @ weight
+            logs = plus(
+                total_of(derivatives[0, parents]), derivatives[1, parents], *rows[:, children]
+            )
+            used = np.exp(difference(logs, plus(total_of(rows[0, root]), rows[1, root]))) @ weight
         self.top[part.weights.op_edge] += used * program.top_weights.op[places]
 
 

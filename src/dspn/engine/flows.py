@@ -8,13 +8,12 @@ spread.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, NamedTuple, final
 
 import numpy as np
 
 from dspn._arrays import Floats, Ints
-from dspn.engine.arithmetic import NO_EDGES, Arithmetic, Linear, Logarithmic, new_flows
+from dspn.engine.arithmetic import NO_EDGES, Arithmetic, Linear, Logarithmic
 from dspn.engine.blocks import Block, Segment, blocks
 from dspn.engine.chain import ChainRun, is_chain
 from dspn.engine.chain_ascent import ChainAscent, Room
@@ -30,6 +29,7 @@ from dspn.engine.flow_sums import (
 )
 from dspn.engine.job import Given, Job
 from dspn.engine.kernels.chain_downward import LEAST_MASS
+from dspn.engine.memo import Memo
 from dspn.engine.passes import Ascent, Climber, doubtful_lanes
 from dspn.engine.program import Program
 from dspn.engine.records import Flows
@@ -53,15 +53,15 @@ def _add_general(shard: ShardSums, ascent: Ascent, weight: Floats, *, dry: bool 
     """Adds the flows of an ascent's block (unless dry); returns the least mass of each lane."""
     job, block, arithmetic = shard.job, ascent.block, ascent.arithmetic
     least = np.full(block.width, np.inf)
-    state = arithmetic.top_derivatives(job.program, ascent.top_values)
+    state = arithmetic.top_derivatives(job.program, ascent.top.rows)
     if not dry:
-        shard.add_top(arithmetic, ascent.top_values, weight)
+        shard.add_top(arithmetic, ascent.top.rows, weight)
     by_slice = bool(job.numbers.size) and arithmetic.is_linear
     for segment, given, store in ascent.from_the_top():
         sums = shard.sums(segment)
         edges = sums.mix_edges if by_slice else sums.mix_edges._replace(coefficient=NO_SEEDS)
         wants_seed = not by_slice and not dry
-        flows = new_flows(job.program, segment.length, block.width, seed=wants_seed)
+        flows = arithmetic.new_flows(job.program, segment.length, block.width, seed=wants_seed)
         arithmetic.downward(
             job.program,
             given.coefficients,
@@ -158,6 +158,7 @@ class _Worker:
         self.weight = weight
         self.run = ChainRun(self.job, Linear(), for_flows=True) if is_chain(program) else None
         self.climb = Climber(self.job)
+        self._kept = Memo()
         if self.run is None:
             self.job.prepare(Linear())
         else:
@@ -172,10 +173,12 @@ class _Worker:
                 return self._double.shard(own, log_values)
             return self._shard(own, log_values, careful=True)
 
-    @cached_property
+    @property
     def _double(self) -> "_Worker":
         """The same in double precision, for what single precision does not hold."""
-        return _Worker(self.job.program.double, self.job.data, self.weight)
+        return self._kept(
+            "double", lambda: _Worker(self.job.program.double, self.job.data, self.weight)
+        )
 
     def _shard(self, own: list[Block], log_values: Floats, *, careful: bool) -> "_Shard":
         # A chain keeps the sums of its distinct slices in columns of its own.
@@ -234,7 +237,7 @@ class _Worker:
         if not self.job.program.every_group_is_read:
             doubtful[:] = True
         elif ascent.lossy:
-            doubtful = doubtful_lanes(self.climb, block, values)
+            doubtful = doubtful_lanes(self.climb, block, ascent.top, ascent.last)
         if careful and not doubtful.all():
             doubtful |= ~(self._add(shard, totals, ascent, dry=True) >= LEAST_MASS)
         if doubtful.any():

@@ -10,6 +10,7 @@ from dspn.engine.announce import announce_compilation
 from dspn.engine.arithmetic import Arithmetic
 from dspn.engine.blocks import LANES, Block, Segment, blocks, segments
 from dspn.engine.coding import Codes, Coding, coding_of, encode
+from dspn.engine.memo import Memo
 from dspn.engine.program import Program
 from dspn.engine.records import Coefficients, LeafTables
 from dspn.engine.tables import DenseTables, tabulate, with_dense
@@ -29,7 +30,7 @@ class Given(NamedTuple):
     lossy: bool
 
 
-def _blank(program: Program, count: int, *, by_slice: bool) -> Coefficients:
+def _blank(program: Program, count: int, *, by_slice: bool, arithmetic: Arithmetic) -> Coefficients:
     """Room for the coefficients of `count` slices.
 
     They lie slice after slice (`by_slice`) or coefficient after coefficient.
@@ -37,10 +38,11 @@ def _blank(program: Program, count: int, *, by_slice: bool) -> Coefficients:
     rows = program.num_coefficients
     return Coefficients(
         np.empty(rows * count),
+        np.empty(0 if arithmetic.is_linear else rows * count),
         1 if by_slice else count,
         rows if by_slice else 1,
         0 if by_slice else 1,
-        np.zeros(count),
+        np.zeros((2, count)),
         np.zeros((program.num_groups, count), dtype=np.int64),
     )
 
@@ -67,8 +69,7 @@ class Job:
         self.data = data
         self.best = best
         self.coding = coding_of(data) if coding is None else coding
-        self._tables: dict[tuple[bool, bool], tuple[LeafTables, bool]] = {}
-        self._given: dict[tuple[Arithmetic, bool], Given] = {}
+        self._kept = Memo()
         self.numbers: Codes = _NO_NUMBERS
         if coding is None and self._repeats():
             self.numbers = self.coding.distinct.numbers
@@ -81,7 +82,7 @@ class Job:
     def on(self, data: Sequences) -> "Job":
         """The same job of a stream on other slices, with the same tables."""
         other = Job(self.program, data, best=self.best, coding=self.coding.of(data.values))
-        other._tables = self._tables
+        other._kept = self._kept
         return other
 
     def _repeats(self) -> bool:
@@ -116,21 +117,20 @@ class Job:
 
         if self.coding.follows_schema:
             return self.program.kept(("leaf tables", self.coding.factor_of, self.best, *key), make)
-        if key not in self._tables:
-            self._tables[key] = make()
-        return self._tables[key]
+        return self._kept(("leaf tables", *key), make)
 
     def shared_given(self, arithmetic: Arithmetic, bottom: bool) -> Given:
         """Coefficients of all distinct slices; only where `numbers` is not empty."""
-        key = (arithmetic, bottom)
-        if key not in self._given:
+
+        def make() -> Given:
             tables, lossy = self.shared_tables(arithmetic, bottom)
             rows = self.coding.distinct.rows
-            out = _blank(self.program, rows.size, by_slice=True)
+            out = _blank(self.program, rows.size, by_slice=True, arithmetic=arithmetic)
             codes = self.coding.codes
             lost = arithmetic.slice_values(self.program, bottom, tables, codes, rows, out)
-            self._given[key] = Given(out, lossy or lost)
-        return self._given[key]
+            return Given(out, lossy or lost)
+
+        return self._kept(("coefficients", arithmetic, bottom), make)
 
     def leaf_tables(self, arithmetic: Arithmetic, bottom: bool, rows: Ints) -> DenseTables:
         """Leaf densities for the slices `rows`, whose places are their order."""
@@ -154,7 +154,7 @@ class Job:
             return self.shared_given(arithmetic, segment.bottom)
         rows = block.rows(segment.p0, segment.p1)[0].ravel()
         tables = self.leaf_tables(arithmetic, segment.bottom, rows)
-        out = _blank(self.program, rows.size, by_slice=False)
+        out = _blank(self.program, rows.size, by_slice=False, arithmetic=arithmetic)
         lost = arithmetic.slice_values(
             self.program, segment.bottom, tables.tables, self.coding.codes, rows, out
         )

@@ -5,7 +5,7 @@ that can have mattered and repeats the lanes concerned in log space:
 
 - upward: when the processor reports an underflow, the pass is repeated with a floor of 1e-300 under
   every value. All weights are non-negative, so that is an upper bound; where it equals the first
-  result nothing was lost.
+  result, apart from the divisors that both share, nothing was lost.
 - downward: given an upward pass that lost nothing, the values v and derivatives d of a slice are
   scaled to at most 1, so a mass sum_i v_i d_i of at least 1e-250 bounds what the derivatives can
   have lost by 1e-50 of the result.
@@ -22,27 +22,31 @@ precision.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats, Ints
-from dspn.engine.arithmetic import Arithmetic, Linear, Logarithmic, new_flows
+from dspn.engine.arithmetic import Arithmetic, Linear, Logarithmic, TopValues
 from dspn.engine.blocks import LANES, Block, Segment
 from dspn.engine.chain import ChainRun, is_chain, runs_sparse
 from dspn.engine.chain_ascent import ChainAscent
 from dspn.engine.job import Given, Job
 from dspn.engine.kernels import descent
+from dspn.engine.kernels._options import LOG_TWO
 from dspn.engine.kernels.chain_best import chain_best_descend
 from dspn.engine.kernels.chain_downward import LEAST_MASS
+from dspn.engine.memo import Memo
 from dspn.engine.program import Program
 from dspn.engine.records import Choices, Flows, State
+from dspn.engine.totals import TERMS, rounded
 from dspn.sequences import Sequences
 
-_FLOOR: Final = 1e-300
-_AGREEMENT: Final = 1e-12
+BOUND: Final = Linear(1e-300)
+AGREEMENT: Final = 1e-12
+# A sum of logarithms below this may lack 1e-10 of what was added to it.
+_LEAST_IN_ONE_FLOAT: Final = -1e6
 _NO_STORE: Final = np.empty((0, 0, 0))
 
 
@@ -52,22 +56,33 @@ class Climber:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self._runs: dict[Linear, ChainRun] = {}
+        self._kept = Memo()
 
     def prepare(self, arithmetic: Linear) -> None:
         """Makes what all blocks share."""
         if is_chain(self.job.program):
-            self._runs[arithmetic] = ChainRun(self.job, arithmetic)
-            self._runs[arithmetic].prepare()
+            self._run(arithmetic)
         else:
             self.job.prepare(arithmetic)
 
-    @cached_property
+    def _run(self, arithmetic: Linear) -> ChainRun:
+        def make() -> ChainRun:
+            run = ChainRun(self.job, arithmetic)
+            run.prepare()
+            return run
+
+        return self._kept(arithmetic, make)
+
+    @property
     def double(self) -> "Climber":
         """The same passes in double precision, for what single precision does not hold."""
-        climb = Climber(Job(self.job.program.double, self.job.data))
-        climb.prepare(Linear())
-        return climb
+
+        def make() -> Climber:
+            climb = Climber(Job(self.job.program.double, self.job.data))
+            climb.prepare(Linear())
+            return climb
+
+        return self._kept("double", make)
 
     @property
     def lanes(self) -> int:
@@ -81,9 +96,7 @@ class Climber:
     def __call__(self, arithmetic: Arithmetic, block: Block) -> tuple[State, bool]:
         """The state above the topmost slice, and whether a coefficient lost an entry."""
         if isinstance(arithmetic, Linear) and is_chain(self.job.program):
-            if arithmetic not in self._runs:
-                self.prepare(arithmetic)
-            return self._runs[arithmetic].climb(block)
+            return self._run(arithmetic).climb(block)
         return _climb(self.job, arithmetic, block)
 
 
@@ -99,45 +112,56 @@ def _climb(job: Job, arithmetic: Arithmetic, block: Block) -> tuple[State, bool]
     return state, lossy
 
 
-def doubtful_lanes(climb: Climber, block: Block, log_values: Floats) -> Bools:
-    """Lanes whose likelihood may lack what underflowed, as a floor under every value raises it."""
-    bound = Linear(_FLOOR)
-    highest = bound.top(climb.job.program, climb(bound, block)[0]).log_value
+def doubtful_lanes(climb: Climber, block: Block, top: TopValues, state: State) -> Bools:
+    """Lanes whose likelihood may lack what underflowed, as a floor under every value raises it.
+
+    `top` and `state` are those of the pass in doubt.
+    """
+    program = climb.job.program
+    highest, _ = climb(BOUND, block)
+    groups = list(program.top_groups)
+    powers = (highest.exponents[groups] - state.exponents[groups]).sum(axis=0)
     with np.errstate(invalid="ignore"):
-        return ~(highest - log_values <= _AGREEMENT)
+        excess = BOUND.top(program, highest).log_value - top.log_value + powers * LOG_TWO
+        return np.asarray(~(excess <= AGREEMENT))
 
 
 def _block_likelihood(climb: Climber, block: Block) -> Floats:
-    """Log-likelihoods of a block's lanes; those in doubt come from log space."""
+    """Log-likelihoods of a block's lanes, as totals; those in doubt come from log space."""
     program, arithmetic, exact = climb.job.program, Linear(), Logarithmic()
     state, lossy = climb(arithmetic, block)
     top = arithmetic.top(program, state)
-    log_values = top.log_value
-    if program.single and (lossy or top.lossy):
+    if not (lossy or top.lossy):
+        return top.total
+    if program.single:
         return _block_likelihood(climb.double, block)
-    if lossy or top.lossy:
-        doubtful = doubtful_lanes(climb, block, log_values)
-        if doubtful.any():
-            state, _ = climb(exact, block.only(doubtful))
-            log_values[doubtful] = exact.top(program, state).log_value
-    return log_values
+    doubtful = doubtful_lanes(climb, block, top, state)
+    if doubtful.any():
+        state, _ = climb(exact, block.only(doubtful))
+        top.total[:, doubtful] = exact.top(program, state).total
+    return top.total
 
 
-def likelihood(program: Program, data: Sequences) -> Floats:
-    """Log P(observed entries) of each sequence."""
+def likelihood_totals(program: Program, data: Sequences) -> Floats:
+    """Log P(observed entries) of each sequence, as totals."""
     if runs_sparse(program):
         # Entries few edges away from likely ones differ too much for the range of float32.
         program = program.double
     job = Job(program, data)
     climb = Climber(job)
     climb.prepare(Linear())
-    log_values = np.empty(data.num_sequences)
+    found = np.empty((TERMS, data.num_sequences))
 
     def work(block: Block) -> None:
-        log_values[block.members] = _block_likelihood(climb, block)
+        found[:, block.members] = _block_likelihood(climb, block)
 
     job.over_blocks(work, lanes=climb.lanes)
-    return log_values
+    return found
+
+
+def likelihood(program: Program, data: Sequences) -> Floats:
+    """Log P(observed entries) of each sequence."""
+    return rounded(likelihood_totals(program, data))
 
 
 class LeafPosteriors(NamedTuple):
@@ -215,11 +239,18 @@ class Ascent:
                 job.program, self._given.coefficients, self.batch, segment, state, self._only
             )
             self.lossy = self.lossy or lost or self._given.lossy
-        self.log_values, self.top_values, lost = arithmetic.top(job.program, state)
-        self.lossy = self.lossy or lost
+        self.last = state
+        self.top = arithmetic.top(job.program, state)
+        self.lossy = self.lossy or self.top.lossy
+
+    @property
+    def log_values(self) -> Floats:
+        """Log-likelihoods of the lanes."""
+        return rounded(self.top.total)
 
     def _new_store(self, segment: Segment) -> Floats:
-        return np.zeros((segment.length, self.job.program.num_interfaces, self.block.width))
+        rows = self.arithmetic.num_rows(self.job.program)
+        return np.zeros((segment.length, rows, self.block.width))
 
     def from_the_top(self) -> Iterator[tuple[Segment, Given, Floats]]:
         """Segments from the topmost down, with coefficients and the inputs of every position."""
@@ -246,10 +277,12 @@ def _block_flows(
     ascent = Ascent(job, arithmetic, block)
     doubtful = np.zeros(block.width, dtype=np.bool_)
     if arithmetic.is_linear and ascent.lossy:
-        doubtful |= doubtful_lanes(Climber(job), block, ascent.log_values)
-    state = arithmetic.top_derivatives(job.program, ascent.top_values)
+        doubtful |= doubtful_lanes(Climber(job), block, ascent.top, ascent.last)
+    state = arithmetic.top_derivatives(job.program, ascent.top.rows)
     for segment, given, store in ascent.from_the_top():
-        flows = new_flows(job.program, segment.length, block.width, interface=True, seed=leaves)
+        flows = arithmetic.new_flows(
+            job.program, segment.length, block.width, interface=True, seed=leaves
+        )
         arithmetic.downward(
             job.program, given.coefficients, ascent.batch, segment, state, store, flows
         )
@@ -300,10 +333,11 @@ def _block_descent(
     own_seeds = np.ascontiguousarray(seeds[block.members])
     chosen = np.empty((program.num_groups, block.width), dtype=np.int64)
     top = program.top_weights if arithmetic.is_linear else program.top_weights.logarithms
+    top_rows = ascent.top.rows
     descent.top_descend(
         program.top.part.operations,
         top.op,
-        ascent.top_values,
+        np.stack([top_rows, np.zeros_like(top_rows)]) if arithmetic.is_linear else top_rows,
         program.top.root_row,
         mode,
         own_seeds,
@@ -356,15 +390,18 @@ def _new_choices(program: Program, data: Sequences) -> Choices:
     )
 
 
-def _chain_best(run: ChainRun, block: Block, out: Choices) -> Floats:
-    """The best path of every lane through a chain; returns its log density."""
+def _chain_best(run: ChainRun, block: Block, out: Choices) -> tuple[Floats, Bools]:
+    """The best path of every lane through a chain; returns its log density.
+
+    Also returns the lanes in which one float has not room for all that a slice adds up.
+    """
     program, chain = run.job.program, run.chain
     ascent = ChainAscent(run, block)
     chosen = np.empty((program.num_groups, block.width), dtype=np.int64)
     descent.top_descend(
         program.top.part.operations,
         program.top_weights.logarithms.op,
-        ascent.top_values,
+        ascent.top.rows,
         program.top.root_row,
         descent.LOG_BEST,
         np.zeros(block.width, dtype=np.uint64),
@@ -384,7 +421,7 @@ def _chain_best(run: ChainRun, block: Block, out: Choices) -> Floats:
             columns,
             out.interfaces,
         )
-    return ascent.log_values
+    return ascent.log_values, ascent.least < _LEAST_IN_ONE_FLOAT
 
 
 def _chain_best_choices(program: Program, data: Sequences) -> tuple[Choices, Floats]:
@@ -401,7 +438,15 @@ def _chain_best_choices(program: Program, data: Sequences) -> tuple[Choices, Flo
     log_values = np.empty(data.num_sequences)
 
     def work(block: Block) -> tuple[Block, Floats]:
-        return block, _chain_best(run, block, columns)
+        values, doubtful = _chain_best(run, block, columns)
+        if doubtful.any():
+            again = block.only(doubtful)
+            exact, seeds = _new_choices(program, data), np.zeros(len(data), dtype=np.uint64)
+            ascent = Ascent(job, run.arithmetic, again)
+            values[doubtful] = _block_descent(job, ascent, descent.LOG_BEST, seeds, exact)
+            rows, active = again.rows(0, again.num_positions)
+            interfaces[rows[active]] = run.chain.columns[exact.interfaces[rows[active]]]
+        return block, values
 
     for block, values in job.over_blocks(work, lanes=Climber(job).lanes):
         log_values[block.members] = values
@@ -462,7 +507,7 @@ def drawn_choices(
         ascent = Ascent(job, linear, block)
         values = _block_descent(job, ascent, descent.LINEAR_DRAW, seeds, out)
         if ascent.lossy:
-            doubtful = doubtful_lanes(Climber(job), block, values)
+            doubtful = doubtful_lanes(Climber(job), block, ascent.top, ascent.last)
             if doubtful.any():
                 again = Ascent(job, exact, block.only(doubtful))
                 values[doubtful] = _block_descent(job, again, descent.LOG_DRAW, seeds, out)

@@ -15,12 +15,12 @@ from typing import Final, NamedTuple, final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
-from dspn.engine.arithmetic import Arithmetic, new_flows
+from dspn.engine.arithmetic import Arithmetic
 from dspn.engine.blocks import Segment, slices_as_lanes
 from dspn.engine.job import Job
-from dspn.engine.kernels._options import LOG_TWO
 from dspn.engine.program import Program
 from dspn.engine.records import Flows, State
+from dspn.engine.totals import TERMS, log_shares, plus, total_of
 from dspn.errors import StructureError
 from dspn.sequences import Sequences
 from dspn.structure.nodes import Input, Product, Sum
@@ -120,11 +120,11 @@ class Step(NamedTuple):
     lossy: bool
 
 
-def step_up(job: Job, arithmetic: Arithmetic, rows: Ints, v: Floats, *, bottom: bool) -> Step:
-    """The state above the slices `rows`, one lane each, from their inputs v (interfaces, lanes)."""
+def step_up(job: Job, arithmetic: Arithmetic, rows: Ints, below: State, *, bottom: bool) -> Step:
+    """The state above the slices `rows`, one lane each, from the state below them."""
     block = slices_as_lanes(rows)
     segment = Segment(0, 1, bottom and job.program.untied)
-    state = arithmetic.start(job.program, rows.size)._replace(v=v.copy())
+    state = below.copy()
     given = job.given(arithmetic, block, segment)
     lossy = arithmetic.upward(
         job.program, given.coefficients, block.batch(job.numbers), segment, state, _NO_STORE
@@ -151,7 +151,7 @@ def step_down(
     segment = Segment(0, 1, bottom and job.program.untied)
     given = job.given(arithmetic, block, segment)
     inputs = arithmetic.start(job.program, rows.size).v if below is None else below
-    flows = new_flows(job.program, 1, rows.size, seed=seed)
+    flows = arithmetic.new_flows(job.program, 1, rows.size, seed=seed)
     lossy = arithmetic.downward(
         job.program,
         given.coefficients,
@@ -183,47 +183,46 @@ def leaf_posteriors(
     return found.posterior
 
 
-def _log_sum(values: Floats, axis: int) -> Floats:
-    peak = values.max(axis=axis, keepdims=True)
-    peak[peak == -np.inf] = 0.0
-    with np.errstate(divide="ignore"):
-        total: Floats = np.log(np.exp(values - peak).sum(axis=axis)) + peak.squeeze(axis)
-    return total
+def paired(program: Program, arithmetic: Arithmetic, forms: State, values: State | None) -> Floats:
+    """Log prod_g (form_g . v_g) for each lane, as totals.
 
-
-def paired(
-    program: Program, arithmetic: Arithmetic, forms: Floats, exponents: Ints, values: State | None
-) -> Floats:
-    """Log prod_g (form_g . v_g) for each lane; without `values` v = 1, a missing bottom slice."""
+    Without `values` v = 1, a missing bottom slice.
+    """
+    groups = range(program.num_groups)
     starts = program.template.mix_part.operations.group_start
-    total = np.zeros(forms.shape[1])
-    for group in range(program.num_groups):
-        own = slice(starts[group], starts[group + 1])
+    logs = arithmetic.exponent_terms(forms.exponents, groups)
+    if values is not None:
+        logs += [*arithmetic.exponent_terms(values.exponents, groups), *values.scale]
+    for group in groups:
+        own = np.arange(starts[group], starts[group + 1])
         if arithmetic.is_linear:
-            terms = forms[own] if values is None else forms[own] * values.v[own]
+            terms = forms.v[own] if values is None else forms.v[own] * values.v[own]
             with np.errstate(divide="ignore"):
-                total += np.log(terms.sum(axis=0)) + exponents[group] * LOG_TWO
-            if values is not None:
-                total += values.exponents[group] * LOG_TWO
+                logs.append(np.log(terms.sum(axis=0)))
         else:
-            total += _log_sum(forms[own] if values is None else forms[own] + values.v[own], 0)
-    return total if values is None else total + values.scale
+            rows = own, program.num_interfaces + own
+            factors = [state.v[row] for state in (forms, values) if state for row in rows]
+            logs += [*log_shares(plus(total_of(factors[0]), *factors[1:]), axis=0)[1]]
+    return plus(forms.scale, *logs)
 
 
 def starting_forms(program: Program, arithmetic: Arithmetic, terms: TopTerms, copies: int) -> State:
     """The top network's forms as a downward state, `copies` lanes for each term, term by term."""
     state = arithmetic.start(program, terms.coefficients.size * copies)
     forms = np.repeat(terms.forms.T, copies, axis=1)
-    if not arithmetic.is_linear:
-        with np.errstate(divide="ignore"):
-            forms = np.log(forms)
-    return state._replace(v=np.ascontiguousarray(forms))
+    with np.errstate(divide="ignore"):
+        state.v[: program.num_interfaces] = forms if arithmetic.is_linear else np.log(forms)
+    return state
 
 
-def summed_terms(terms: TopTerms, log_products: Floats) -> Floats:
-    """Log sum_r coefficient[r] exp(log_products[r]); (terms * lanes,) -> (lanes,)."""
-    by_term = log_products.reshape(terms.coefficients.size, -1)
-    return _log_sum(by_term + np.log(terms.coefficients)[:, None], 0)
+def summed_terms(terms: TopTerms, log_products: Floats) -> tuple[Floats, Floats]:
+    """Log sum_r coefficient[r] exp(log_products[r]) as totals, and the log share of each term.
+
+    Totals (terms * lanes,) -> (lanes,) and shares (terms, lanes).
+    """
+    by_term = log_products.reshape(TERMS, terms.coefficients.size, -1)
+    shares, total = log_shares(plus(by_term, np.log(terms.coefficients)[:, None]), axis=0)
+    return total, shares
 
 
 def missing_slice(program: Program) -> Sequences:

@@ -1,18 +1,16 @@
 """A DSPN compiled for the kernels: layouts of its structure, bound to arrays of its parameters."""
 
-from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar, cast, final
+from typing import final
 
 import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn.engine.layout import TemplateLayout, TopLayout, WeightMap, lay_out
+from dspn.engine.memo import Memo
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.parameters import NetworkParameters
-
-Kept = TypeVar("Kept")
 
 
 @final
@@ -60,20 +58,14 @@ class Program:
     """What every query runs: a network and the layouts of its template and top.
 
     With `single` the passes over chains compute in single precision where its range suffices, and
-    in double precision where it does not.
+    in double precision where it does not. `kept` holds what follows from the network alone.
     """
 
     network: DynamicNetwork
     template: TemplateLayout
     top: TopLayout
     single: bool = False
-    _kept: dict[Hashable, object] = field(default_factory=dict, repr=False)
-
-    def kept(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
-        """make(), computed once: for arrays that follow from the network alone."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        return cast(Kept, self._kept[key])
+    kept: Memo = field(default_factory=Memo, repr=False)
 
     def rebound(self, network: DynamicNetwork) -> "Program":
         """The same layouts with another network of the same structure, as learning makes them."""

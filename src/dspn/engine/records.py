@@ -52,9 +52,9 @@ class LeafTables(NamedTuple):
     """Leaf densities: load i at a slice is `values[start[i] + code]`, or `dense[start[i] + place]`.
 
     `factor[i]` is the column of codes that load i reads, -1 for a dense one; `variable[i]` its
-    variable. In linear space each density was divided by the largest of its variable's leaves; the
-    logarithms of the divisors are in `divisors[divisor_start[f] + code]` and, summed over the dense
-    variables, in `dense_divisor[place]`.
+    variable. Each density was divided by the largest of its variable's leaves; the logarithms of
+    the divisors are in `divisors[divisor_start[f] + code]` and, summed over the dense variables, in
+    `dense_divisor[0, place]`; `dense_divisor[1, place]` is what the sum has rounded off.
     """
 
     start: Ints
@@ -70,13 +70,16 @@ class LeafTables(NamedTuple):
 class Coefficients(NamedTuple):
     """What the slice part hands to the mix part.
 
-    Coefficient c of slice s is `values[c * row_step + s * slice_step]`. In linear space it was
-    divided by 2^shift[g, s] for its group g; `scale[s]` sums the logarithms of all divisors.
+    Coefficient c of slice s is `values[c * row_step + s * slice_step]`; in log space `low`, in the
+    same places, is to be added to it. In linear space it was divided by 2^shift[g, s] for its group
+    g. `scale[0, s]` sums the logarithms by which the densities of the slice's leaves were divided,
+    and `scale[1, s]` is what the sum has rounded off.
     `by_place` is 1 when slices are numbered by their place in a segment, so that neighbouring lanes
     are neighbours here.
     """
 
     values: Floats
+    low: Floats
     row_step: int
     slice_step: int
     by_place: int
@@ -101,12 +104,17 @@ class Batch(NamedTuple):
 class State(NamedTuple):
     """What a pass carries from position to position, one column for each lane.
 
-    `v` is the interface vector (upward: values, downward: derivatives); `exponents` has a row for
-    each group and as many rows of working space; `scale` sums the logarithms of divisors.
+    `v` is the interface vector (upward: values, downward: derivatives), whose largest entry in each
+    group is near 1; in log space each entry has a second number, to be added to it, in a further
+    row. What the vector was divided by is told by `exponents`, which have a row for each group
+    and as many again. In linear space they are powers of two, and the further rows working space;
+    in log space they are logarithms, and the further rows what the first ones have rounded off.
+    `scale` (three terms, see `totals`) sums the logarithms by which the densities of the leaves of
+    all slices so far were divided.
     """
 
     v: Floats
-    exponents: Ints
+    exponents: Ints | Floats
     scale: Floats
 
     def copy(self) -> "State":
@@ -117,16 +125,17 @@ class State(NamedTuple):
 class Flows(NamedTuple):
     """What the downward pass writes for the positions of one segment; empty arrays are not written.
 
-    `mass[p, g, l]`: root value through group g up to a scale; `exponents[p, g, l]`: power of two of
-    the derivatives there. `interface[p, i, l]`: posterior of output i. `derivative[p, i, l]`:
-    derivative at output i. `seed[p, c, l]`: derivative at coefficient c, divided by the root's
-    value.
+    `mass[p, g, l]`: root value through group g up to a scale. `interface[p, i, l]`: posterior of
+    output i. `derivative[p, i, l]`: derivative at output i, to be multiplied by what `exponents[p]`
+    and `scale[p]` tell as in `State`. `seed[p, c, l]`: derivative at coefficient c, divided by the
+    root's value; in log space the coefficient's logarithm is added to it, unless that is -inf.
     """
 
     mass: Floats
-    exponents: Ints
     interface: Floats
     derivative: Floats
+    exponents: Ints | Floats
+    scale: Floats
     seed: Floats
 
 
@@ -198,12 +207,13 @@ class ChainMatrix(NamedTuple):
 class ChainState(NamedTuple):
     """What a pass of a chain carries from position to position, one row of `v` for each lane.
 
-    A row has `width` numbers, and there are rows for full vectors of lanes. `exponents[g, l]` and
-    `scale[l]` are as in `State`.
+    A row has `width` numbers, and there are rows for full vectors of lanes. `exponents` and `scale`
+    are as in `State`; in the max pass the further rows of `exponents` have the least logarithm that
+    a group was divided by.
     """
 
     v: Floats
-    exponents: Ints
+    exponents: Ints | Floats
     scale: Floats
 
     def copy(self) -> "ChainState":

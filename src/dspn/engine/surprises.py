@@ -1,14 +1,16 @@
-"""-log P_t(x_t | x_1..x_{t-1}) for every slice of a batch, in passes over blocks."""
+"""Log P_t of every prefix of a batch, with its last slice and without it, in passes over blocks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn.engine.arithmetic import Arithmetic, Linear, Logarithmic, new_flows
+from dspn._arrays import Floats, Ints
+from dspn.engine.arithmetic import Arithmetic, Linear, Logarithmic
 from dspn.engine.blocks import Block
 from dspn.engine.job import Job
-from dspn.engine.passes import likelihood
+from dspn.engine.passes import AGREEMENT, BOUND, likelihood_totals
 from dspn.engine.prefixes import (
     TopTerms,
     missing_slice,
@@ -20,81 +22,97 @@ from dspn.engine.prefixes import (
     top_terms,
 )
 from dspn.engine.program import Program
+from dspn.engine.records import State
+from dspn.engine.totals import TERMS, difference
 from dspn.sequences import Sequences
 from dspn.structure.network import Root
 
-_SurpriseOfBlock = Callable[[Job, Block, Arithmetic, Floats], bool]
+
+class Prefixes(NamedTuple):
+    """Log P_t(x_1..x_t) and log P_t(x_1..x_{t-1}) for every slice t, as totals.
+
+    P_t is the network of t slices.
+    """
+
+    log_seen: Floats
+    log_unseen: Floats
 
 
-def _from_below(job: Job, block: Block, arithmetic: Arithmetic, out: Floats) -> bool:
+class _Part(NamedTuple):
+    """The same for the slices `rows`, which lie in `lanes` of a block; `lossy` as everywhere."""
+
+    rows: Ints
+    lanes: Ints
+    log_seen: Floats
+    log_unseen: Floats
+    lossy: bool
+
+
+def _states(arithmetic: Arithmetic, v: Floats, exponents: Floats, scale: Floats) -> State:
+    """Vectors, exponents and scales of some places (places, rows) as the state of as many lanes."""
+    own, powers, scales = (np.ascontiguousarray(array.T) for array in (v, exponents, scale))
+    return State(own, arithmetic.exponents(powers), scales)
+
+
+def _from_below(job: Job, missing: Job, block: Block, arithmetic: Arithmetic) -> Iterator[_Part]:
     """Root at the last slice: each slice enters on top of the vector of those before it."""
     program = job.program
-    missing = Job(program, missing_slice(program))
     state = arithmetic.start(program, block.width)
     batch = block.batch(job.numbers)
-    lossy = False
+    inputs = arithmetic.num_rows(program)
+    after = inputs + 2 * program.num_groups
     for segment in job.segments(block, keep_flows=True):
         given = job.given(arithmetic, block, segment)
-        store = np.zeros((segment.length, program.num_interfaces, block.width))
+        store = np.zeros((segment.length, after + TERMS, block.width))
         lost = arithmetic.upward(program, given.coefficients, batch, segment, state, store)
-        rows, active = block.rows(segment.p0, segment.p1)
-        at, lane = np.nonzero(active)
-        v = np.ascontiguousarray(store[at, :, lane].T)
+        every, active = block.rows(segment.p0, segment.p1)
+        at, lanes = np.nonzero(active)
+        found, rows = store[at, :, lanes], every[active]
+        below = _states(arithmetic, found[:, :inputs], found[:, inputs:after], found[:, after:])
         bottom = segment.p0 == 0 and segment.p1 == 1
-        seen = step_up(job, arithmetic, rows[active], v, bottom=bottom)
-        unseen = step_up(missing, arithmetic, np.zeros_like(rows[active]), v, bottom=bottom)
-        after, before = (arithmetic.top(program, step.state) for step in (seen, unseen))
-        out[rows[active]] = before.log_value - after.log_value
-        lossy = any((lossy, lost, given.lossy, seen.lossy, unseen.lossy, after.lossy, before.lossy))
-    return lossy
+        seen = step_up(job, arithmetic, rows, below, bottom=bottom)
+        unseen = step_up(missing, arithmetic, np.zeros_like(rows), below, bottom=bottom)
+        now, before = (arithmetic.top(program, step.state) for step in (seen, unseen))
+        lossy = any((lost, given.lossy, seen.lossy, unseen.lossy, now.lossy, before.lossy))
+        yield _Part(rows, lanes, now.total, before.total, lossy)
 
 
-def _from_above(terms: TopTerms) -> _SurpriseOfBlock:
+def _from_above(job: Job, terms: TopTerms, block: Block, arithmetic: Arithmetic) -> Iterator[_Part]:
     """Root at the first slice: the top network's forms move down through the slices seen."""
-
-    def surprise(job: Job, block: Block, arithmetic: Arithmetic, out: Floats) -> bool:
-        program, count = job.program, terms.coefficients.size
-        # Every sequence has a lane for each term. Kernels want lengths to fall, so terms run
-        # fastest here; afterwards they are brought to the front: all places for the first term,
-        # then for the second, ...
-        wide = Block(
-            np.repeat(block.members, count),
-            np.repeat(block.lengths, count),
-            np.repeat(block.base, count),
-            -1,
-        )
-        forms = starting_forms(program, arithmetic, terms, 1)
-        forms = arithmetic.start(program, wide.width)._replace(v=np.tile(forms.v, (1, block.width)))
-        batch = wide.batch(job.numbers)
-        lossy = False
-        for segment in reversed(job.segments(wide, keep_flows=True)):
-            given = job.given(arithmetic, wide, segment)
-            below = np.tile(arithmetic.start(program, wide.width).v, (segment.length, 1, 1))
-            flows = new_flows(program, segment.length, wide.width, derivative=True)
-            lost = arithmetic.downward(
-                program, given.coefficients, batch, segment, forms, below, flows
-            )
-            rows, active = block.rows(segment.p0, segment.p1)
-            at, lane = np.nonzero(active)
-            derivative, exponents, where = [], [], rows[active]
-            for term in range(count):
-                derivative.append(flows.derivative[at, :, lane * count + term].T)
-                exponents.append(flows.exponents[at, :, lane * count + term].T)
-            every = np.ascontiguousarray(np.concatenate(derivative, axis=1))
-            shifts = np.concatenate(exponents, axis=1)
-            ones = arithmetic.start(program, count * where.size).v
-            seen = step_up(job, arithmetic, np.tile(where, count), ones, bottom=True)
-            lossy = lossy or lost or given.lossy or seen.lossy
-            now = summed_terms(terms, paired(program, arithmetic, every, shifts, seen.state))
-            before = summed_terms(terms, paired(program, arithmetic, every, shifts, None))
-            out[where] = before - now
-        return lossy
-
-    return surprise
+    program, count = job.program, terms.coefficients.size
+    # Every sequence has a lane for each term. Kernels want lengths to fall, so terms run fastest
+    # here; afterwards they are brought to the front: all places for the first term, then for the
+    # second, ...
+    wide = Block(
+        np.repeat(block.members, count),
+        np.repeat(block.lengths, count),
+        np.repeat(block.base, count),
+        -1,
+    )
+    forms = starting_forms(program, arithmetic, terms, 1)
+    forms = arithmetic.start(program, wide.width)._replace(v=np.tile(forms.v, (1, block.width)))
+    batch = wide.batch(job.numbers)
+    for segment in reversed(job.segments(wide, keep_flows=True)):
+        given = job.given(arithmetic, wide, segment)
+        below = np.tile(arithmetic.start(program, wide.width).v, (segment.length, 1, 1))
+        flows = arithmetic.new_flows(program, segment.length, wide.width, derivative=True)
+        lost = arithmetic.downward(program, given.coefficients, batch, segment, forms, below, flows)
+        every, active = block.rows(segment.p0, segment.p1)
+        at, lanes = np.nonzero(active)
+        rows = every[active]
+        places = np.tile(at, count), np.concatenate([lanes * count + r for r in range(count)])
+        found = (flows.derivative, flows.exponents.astype(np.float64), flows.scale)
+        moved = _states(arithmetic, *(array[places[0], :, places[1]] for array in found))
+        ones = arithmetic.start(program, rows.size * count)
+        seen = step_up(job, arithmetic, np.tile(rows, count), ones, bottom=True)
+        now, before = (paired(program, arithmetic, moved, v) for v in (seen.state, None))
+        log_seen, log_unseen = (summed_terms(terms, logs)[0] for logs in (now, before))
+        lossy = lost or given.lossy or seen.lossy
+        yield _Part(rows, lanes, log_seen, log_unseen, lossy)
 
 
-def _prefix_by_prefix(program: Program, data: Sequences, out: Floats) -> None:
-    """Surprises from every prefix as a sequence of its own, with its last slice and without.
+def _prefix_by_prefix(program: Program, data: Sequences, out: Prefixes) -> None:
+    """Every prefix as a sequence of its own, with its last slice and without.
 
     The cost is quadratic in length.
     """
@@ -106,10 +124,50 @@ def _prefix_by_prefix(program: Program, data: Sequences, out: Floats) -> None:
         seen = values[rows]
         unseen = seen.copy()
         unseen[offsets[1:] - 1] = np.nan
-        schema = data.schema
-        now = likelihood(program, Sequences.from_codes(seen, offsets, schema))
-        before = likelihood(program, Sequences.from_codes(unseen, offsets, schema))
-        out[data.offsets[index] : data.offsets[index + 1]] = before - now
+        own = slice(data.offsets[index], data.offsets[index + 1])
+        for target, known in ((out.log_seen, seen), (out.log_unseen, unseen)):
+            every = Sequences.from_codes(known, offsets, data.schema)
+            target[:, own] = likelihood_totals(program, every)
+
+
+def prefixes(program: Program, data: Sequences) -> Prefixes:
+    """The log probabilities of every prefix, with its last slice and without.
+
+    What linear arithmetic may have lost is found by a floor, as for likelihoods (`engine.passes`).
+    """
+    out = Prefixes(*(np.empty((TERMS, data.total_slices)) for _ in range(2)))
+    if program.network.root == Root.FIRST and not reads_one_group_each(program):
+        _prefix_by_prefix(program, data, out)
+        return out
+    job = Job(program, data)
+    job.prepare(Linear())
+    run: Callable[[Block, Arithmetic], Iterator[_Part]]
+    if program.network.root == Root.FIRST:
+        run = partial(_from_above, job, top_terms(program))
+    else:
+        run = partial(_from_below, job, Job(program, missing_slice(program)))
+
+    def put(block: Block, arithmetic: Arithmetic) -> bool:
+        lossy = False
+        for part in run(block, arithmetic):
+            out.log_seen[:, part.rows] = part.log_seen
+            out.log_unseen[:, part.rows] = part.log_unseen
+            lossy = lossy or part.lossy
+        return lossy
+
+    def work(block: Block) -> None:
+        if not put(block, Linear()):
+            return
+        doubtful = np.zeros(block.width, dtype=np.bool_)
+        for part in run(block, BOUND):
+            seen = difference(part.log_seen, out.log_seen[:, part.rows])
+            unseen = difference(part.log_unseen, out.log_unseen[:, part.rows])
+            doubtful[part.lanes[~(np.maximum(seen, unseen) <= AGREEMENT)]] = True
+        if doubtful.any():
+            put(block.only(doubtful), Logarithmic())
+
+    job.over_blocks(work)
+    return out
 
 
 def slice_surprises(program: Program, data: Sequences) -> Floats:
@@ -117,20 +175,5 @@ def slice_surprises(program: Program, data: Sequences) -> Floats:
 
     It is +inf for an impossible slice and NaN for those after it.
     """
-    out = np.full(data.values.shape[0], np.nan)
-    if program.network.root == Root.FIRST and not reads_one_group_each(program):
-        with np.errstate(invalid="ignore"):
-            _prefix_by_prefix(program, data, out)
-        return out
-    surprise = _from_below if program.network.root == Root.LAST else _from_above(top_terms(program))
-    job = Job(program, data)
-    linear = Linear()
-    job.prepare(linear)
-
-    def work(block: Block) -> None:
-        with np.errstate(invalid="ignore"):
-            if surprise(job, block, linear, out):
-                surprise(job, block, Logarithmic(), out)
-
-    job.over_blocks(work)
-    return out
+    found = prefixes(program, data)
+    return -difference(found.log_seen, found.log_unseen)

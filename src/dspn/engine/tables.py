@@ -8,20 +8,27 @@ from dspn._arrays import Floats, Ints
 from dspn.engine.coding import Coding
 from dspn.engine.program import Program
 from dspn.engine.records import LeafTables
+from dspn.engine.totals import two_sum
 from dspn.leaves import Categorical, Family
 
 _LOST_BELOW: Final = -690.0  # exp of less than this leaves the range of normal numbers
 
 
-def _divided(log_values: Floats, starts: Ints) -> tuple[Floats, Floats, bool]:
-    """exp(log_values) over the largest of each row and bank, the log divisors, and a loss.
+def _divided(log_values: Floats, starts: Ints, *, linear: bool) -> tuple[Floats, Floats, bool]:
+    """Densities over the largest of each row and bank, the log divisors, and a loss.
 
-    Banks are columns side by side, each from its start on. The last result says whether an entry
-    was lost to the range of numbers.
+    Banks are columns side by side, each from its start on. The densities are logarithms unless
+    `linear`; their divisors are then rounded so that no difference to them is. The last result says
+    whether an entry was lost to the range of numbers.
     """
     peak = np.maximum.reduceat(log_values, starts, axis=1)
     peak[peak == -np.inf] = 0.0
     sizes = np.diff(np.append(starts, log_values.shape[1]))
+    if not linear:
+        sized = np.where(np.isfinite(log_values), np.abs(log_values), 0.0)
+        step = np.spacing(np.maximum.reduceat(sized, starts, axis=1))
+        peak = np.rint(peak / step) * step
+        return log_values - np.repeat(peak, sizes, axis=1), peak, False
     relative = log_values - np.repeat(peak, sizes, axis=1)
     lost = bool(((relative < _LOST_BELOW) & (relative > -np.inf)).any())
     np.exp(relative, out=relative)
@@ -55,10 +62,8 @@ def tabulate(
         starts = np.append(0, ends[:-1])
         rows = np.concatenate([parameters[bank] for bank in banks])
         table = _log_densities(family, rows, values, best=best)
-        peak = np.zeros((values.size, len(banks)))
-        if linear:
-            table, peak, lost = _divided(table, starts)
-            lossy = lossy or lost
+        table, peak, lost = _divided(table, starts, linear=linear)
+        lossy = lossy or lost
         divisors |= zip(banks, peak.T, strict=True)
         start_of[banks], width_of[banks] = size + starts * values.size, values.size
         pieces.append(np.ascontiguousarray(table.T).ravel())
@@ -75,7 +80,7 @@ def tabulate(
         dense=none,
         divisor_start=np.cumsum([0, *lengths], dtype=np.int64)[:-1],
         divisors=np.concatenate(by_factor) if by_factor else none,
-        dense_divisor=none,
+        dense_divisor=np.empty((0, 0)),
     )
     return tables, lossy
 
@@ -133,15 +138,17 @@ def with_dense(
         family = program.network.template.banks[bank].family
         rows = program.leaf_parameters(bottom)[bank]
         table = _log_densities(family, rows, columns[bank], best=best)
-        if linear:
-            table, peak, lost = _divided(table, np.zeros(1, dtype=np.int64))
-            divisors[bank] = peak[:, 0]
-            lossy = lossy or lost
+        table, peak, lost = _divided(table, np.zeros(1, dtype=np.int64), linear=linear)
+        divisors[bank] = peak[:, 0]
+        lossy = lossy or lost
         own = layout.load_bank == bank
         starts[own] = size + layout.load_member[own] * num_places
         pieces.append(np.ascontiguousarray(table.T).ravel())
         size += table.size
-    total = sum(divisors.values(), start=np.zeros(num_places))
+    total = np.zeros((2, num_places))
+    for own_divisors in divisors.values():
+        total[0], rest = two_sum(total[0], own_divisors)
+        total[1] += rest
     dense = np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
     return DenseTables(
         tables._replace(start=starts, dense=dense, dense_divisor=total), lossy, divisors

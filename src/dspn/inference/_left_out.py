@@ -5,7 +5,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from dspn._arrays import Floats, Ints
-from dspn.engine import Program, likelihood
+from dspn.engine import Program, likelihood_totals
+from dspn.engine.totals import TERMS
 from dspn.inference.mixed import bounded_runs
 from dspn.sequences import Sequences
 
@@ -13,7 +14,10 @@ _MOST_SLICES: Final = 1 << 18
 
 
 class LeftOut(NamedTuple):
-    """Log P(all other entries) for entries at the slices `rows`; that of all others is zero."""
+    """Log P(all other entries) for entries at the slices `rows`; that of all others is zero.
+
+    `log_values` are totals.
+    """
 
     rows: Ints
     variables: Ints
@@ -35,23 +39,23 @@ def left_out_of_impossible(program: Program, data: Sequences) -> LeftOut:
     singles, found = [], []
     while sequence.size:
         log_values = _without(program, data, sequence, low, high)
-        hit = log_values > -np.inf
-        sequence, low, high, log_values = sequence[hit], low[hit], high[hit], log_values[hit]
+        hit = log_values[0] > -np.inf
+        sequence, low, high, log_values = sequence[hit], low[hit], high[hit], log_values[:, hit]
         single = high - low == 1
         singles.append((np.cumsum(counts) - counts)[sequence[single]] + low[single])
-        found.append(log_values[single])
+        found.append(log_values[:, single])
         sequence, low, high = sequence[~single], low[~single], high[~single]
         middle = (low + high) // 2
         sequence = np.concatenate([sequence, sequence])
         low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
     places = np.flatnonzero(observed.ravel())[np.concatenate(singles)]
     rows, variables = np.divmod(places, data.num_variables)
-    return LeftOut(rows, variables, np.concatenate(found))
+    return LeftOut(rows, variables, np.concatenate(found, axis=1))
 
 
 def _without(program: Program, data: Sequences, sequence: Ints, low: Ints, high: Ints) -> Floats:
     """Log P of sequence[i] less its observed entries low[i] .. high[i] - 1, for every i."""
-    log_values = np.empty(sequence.size)
+    log_values = np.empty((TERMS, sequence.size))
     for run in bounded_runs(data.lengths[sequence], _MOST_SLICES):
         part = data[sequence[run]]
         observed = ~np.isnan(part.values)
@@ -62,5 +66,5 @@ def _without(program: Program, data: Sequences, sequence: Ints, low: Ints, high:
         )
         taken = (number >= since) & (number < until)
         values = np.where(taken, np.nan, part.values)
-        log_values[run] = likelihood(program, part.with_values(values))
+        log_values[:, run] = likelihood_totals(program, part.with_values(values))
     return log_values

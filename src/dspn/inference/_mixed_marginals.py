@@ -7,6 +7,7 @@ import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn.engine import Program, SegmentFlows, posterior_flows
+from dspn.engine.totals import log_shares, rounded
 from dspn.inference.completion import bottom_rows
 from dspn.inference.leaf_mixtures import Marginals, Mixer, leaf_rows
 from dspn.inference.likelihood import require_possible
@@ -15,8 +16,6 @@ from dspn.inference.mixed import (
     bounded_runs,
     for_each_component,
     log_joint,
-    log_shares,
-    log_sum,
     rows_of,
 )
 from dspn.sequences import Sequences
@@ -115,9 +114,9 @@ def mixed_marginals_at(
     Quantiles need the weights of all leaves of an entry together, so that sequences are taken as
     many at a time as memory allows.
     """
-    joint = log_joint(program, data)
-    log_values = require_possible(program, data, log_sum(joint))
-    shares = np.exp(log_shares(joint))
+    own_shares, total = log_shares(log_joint(program, data))
+    log_values = require_possible(program, data, rounded(total))
+    shares = np.exp(own_shares)
     leaves = _Leaves(program)
     slices = [np.flatnonzero(column) for column in wanted.T]
     banks = program.programs[0].network.template.banks

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from dspn._arrays import Bools, Floats
-from dspn.engine import Program, compile_program, likelihood
+from dspn.engine import Program, compile_program, likelihood_totals
 from dspn.sequences import Sequences
 from dspn.structure.marginal import marginal, speaking_groups
 
@@ -15,16 +15,16 @@ _WORTH: Final = 2**27
 _SLICES: Final = 2**14
 
 
-def observed_likelihood(program: Program, data: Sequences) -> Floats:
-    """Log P(observed entries) of each sequence; a group of which nothing is observed is worth 1."""
+def observed_totals(program: Program, data: Sequences) -> Floats:
+    """Log P(observed entries) of each sequence, as totals; groups without evidence are worth 1."""
     most = program.network.template.num_edges * data.total_slices
     if program.num_groups == 1 or most < _WORTH:
-        return likelihood(program, data)
+        return likelihood_totals(program, data)
     are_observed = _are_observed(data)
     if are_observed.all() or not are_observed.any():
-        return likelihood(program, data)
+        return likelihood_totals(program, data)
     part = _speaking_part(program, np.flatnonzero(are_observed).tolist(), data.total_slices)
-    return likelihood(part, data.select(part.network.schema.names))
+    return likelihood_totals(part, data.select(part.network.schema.names))
 
 
 def _are_observed(data: Sequences) -> Bools:

@@ -24,25 +24,25 @@ _ROW: Final = np.zeros(1, dtype=np.int64)
 
 
 class Advance(NamedTuple):
-    """A state after one more slice, and the logarithms of P_t with that slice and without.
+    """A state after one more slice, and log P_t with that slice and without, as totals (TERMS,).
 
-    The two lack the same constant. `lossy` says whether a value may have been lost.
+    `lossy` says whether a value may have been lost.
     """
 
     state: State
-    log_seen: float
-    log_unseen: float
+    log_seen: Floats
+    log_unseen: Floats
     lossy: bool
 
 
 class Prediction(NamedTuple):
     """P(leaf | x_1..x_{t-1}) of every load at the next slice, and log P_t of the slices before it.
 
-    The posterior is undefined where these are impossible.
+    The latter is a total (TERMS,). The posterior is undefined where these are impossible.
     """
 
     posterior: Floats
-    log_unseen: float
+    log_unseen: Floats
     lossy: bool
 
 
@@ -74,14 +74,14 @@ class Upward(Stream):
         return arithmetic.start(self.program, 1)
 
     def advance(self, job: Job, arithmetic: Arithmetic, state: State, first: bool) -> Advance:
-        seen = step_up(job, arithmetic, _ROW, state.v, bottom=first)
-        unseen = step_up(self.missing, arithmetic, _ROW, state.v, bottom=first)
+        seen = step_up(job, arithmetic, _ROW, state, bottom=first)
+        unseen = step_up(self.missing, arithmetic, _ROW, state, bottom=first)
         now, before = (arithmetic.top(self.program, step.state) for step in (seen, unseen))
         lossy = any(found.lossy for found in (seen, unseen, now, before))
-        return Advance(seen.state, float(now.log_value[0]), float(before.log_value[0]), lossy)
+        return Advance(seen.state, now.total[:, 0], before.total[:, 0], lossy)
 
     def predict(self, arithmetic: Arithmetic, state: State, first: bool) -> Prediction:
-        unseen = step_up(self.missing, arithmetic, _ROW, state.v, bottom=first)
+        unseen = step_up(self.missing, arithmetic, _ROW, state, bottom=first)
         top = arithmetic.top(self.program, unseen.state)
         forms = arithmetic.top_derivatives(self.program, top.rows)
         flows, lost = step_down(
@@ -89,7 +89,7 @@ class Upward(Stream):
         )
         found = leaf_posteriors(self.missing, arithmetic, _ROW, flows, bottom=first)
         lossy = lost or unseen.lossy or top.lossy
-        return Prediction(found[:, 0], float(top.log_value[0]), lossy)
+        return Prediction(found[:, 0], top.total[:, 0], lossy)
 
 
 @final
@@ -107,27 +107,25 @@ class Downward(Stream):
 
     def advance(self, job: Job, arithmetic: Arithmetic, state: State, first: bool) -> Advance:
         program, terms = self.program, self.terms
-        ones = arithmetic.start(program, self.rows.size).v
+        ones = arithmetic.start(program, self.rows.size)
         values = step_up(job, arithmetic, self.rows, ones, bottom=True)
-        shifts = state.exponents
-        now = summed_terms(terms, paired(program, arithmetic, state.v, shifts, values.state))
-        before = summed_terms(terms, paired(program, arithmetic, state.v, shifts, None))
+        now, before = (
+            summed_terms(terms, paired(program, arithmetic, state, v))[0][:, 0]
+            for v in (values.state, None)
+        )
         moved = state.copy()
         _, lossy = step_down(job, arithmetic, self.rows, moved)
-        # The table divisors of the slice and a common exponent cancel in every later ratio.
-        moved.exponents[...] -= moved.exponents[:1].max()
-        return Advance(moved, float(now[0]), float(before[0]), lossy or values.lossy)
+        return Advance(moved, now, before, lossy or values.lossy)
 
     def predict(self, arithmetic: Arithmetic, state: State, first: bool) -> Prediction:
-        logs = paired(self.program, arithmetic, state.v, state.exponents, None)
-        log_unseen = float(summed_terms(self.terms, logs)[0])
-        with np.errstate(invalid="ignore"):
-            share = np.exp(logs + np.log(self.terms.coefficients) - log_unseen)
+        logs = paired(self.program, arithmetic, state, None)
+        log_unseen, log_shares = summed_terms(self.terms, logs)
         flows, lossy = step_down(
             self.missing, arithmetic, self.rows, state.copy(), seed=True, bottom=True
         )
         found = leaf_posteriors(self.missing, arithmetic, self.rows, flows, bottom=True)
         # A term that the evidence rules out has no posterior.
+        share = np.exp(log_shares[:, 0])
         possible = share > 0
         posterior: Floats = found[:, possible] @ share[possible]
-        return Prediction(posterior, log_unseen, lossy)
+        return Prediction(posterior, log_unseen[:, 0], lossy)

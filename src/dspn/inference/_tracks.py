@@ -6,12 +6,13 @@ from typing import Final, NamedTuple, TypeVar, final
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn.engine import Program, SegmentFlows, likelihood, posterior_flows
+from dspn._arrays import Floats, Ints
+from dspn.engine import Program, SegmentFlows, likelihood_totals, posterior_flows
 from dspn.engine.arithmetic import Arithmetic, Linear, Logarithmic
 from dspn.engine.job import Job
 from dspn.engine.prefixes import missing_slice, reads_one_group_each
 from dspn.engine.records import State
+from dspn.engine.totals import powers_of_two, rounded
 from dspn.errors import DataError, EvidenceError
 from dspn.inference._streams import Advance, Downward, Prediction, Stream, Upward
 from dspn.inference.filter_state import FilterState
@@ -19,6 +20,9 @@ from dspn.sequences import Sequences
 from dspn.structure.network import Root
 
 _LOG_TWO: Final = float(np.log(2.0))
+# Logarithms above the first, and scales below the second, have room in a linear state.
+_LEAST_LOGARITHM: Final = -600.0
+_LARGEST_SHIFT: Final = 2.0**40
 _NOTHING: Final = np.empty((0, 0))
 
 _Found = TypeVar("_Found", Advance, Prediction)
@@ -27,31 +31,26 @@ _Found = TypeVar("_Found", Advance, Prediction)
 @final
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What is remembered of the slices so far, and log P_c of them where that can be compared."""
+    """What is remembered of the slices so far."""
 
     state: State | None
     arithmetic: Arithmetic
     history: Floats
-    log_past: float = 0.0
 
 
 class Advanced(NamedTuple):
-    """The memory with one more slice, log P_t(x_t | x_1..x_{t-1}) and log P_t(x_1..x_{t-1}).
-
-    The last can be compared between the tracks of a mixture; of a single track it may lack a
-    constant.
-    """
+    """The memory with one more slice, log P_t(x_1..x_t) and log P_t(x_1..x_{t-1}), as totals."""
 
     memory: Memory
-    log_ratio: float
-    log_unseen: float
+    log_seen: Floats
+    log_unseen: Floats
 
 
 class Predicted(NamedTuple):
     """P(leaf | x_1..x_{t-1}) of every load at the next slice, and log P_t(x_1..x_{t-1})."""
 
     posterior: Floats
-    log_unseen: float
+    log_unseen: Floats
 
 
 def _stream(program: Program, missing: Job) -> Stream | None:
@@ -63,19 +62,12 @@ def _stream(program: Program, missing: Job) -> Stream | None:
 
 @final
 class Track:
-    """The steps of one component; its memory is kept by whoever steps.
+    """The steps of one component; its memory is kept by whoever steps."""
 
-    In a mixture the components' log P_t(x_1..x_{t-1}) are compared. Where the networks of all
-    lengths agree they are sums of what was seen; elsewhere logarithms are used throughout, which
-    carry no scale of their own from slice to slice.
-    """
-
-    def __init__(self, program: Program, *, mixed: bool) -> None:
+    def __init__(self, program: Program) -> None:
         self.program = program
         self.missing = Job.for_stream(program, missing_slice(program))
         self.stream = _stream(program, self.missing)
-        self.agrees = program.network.root == Root.FIRST and not program.untied
-        self._arithmetic = Logarithmic() if mixed and not self.agrees else Linear()
 
     @property
     def keeps_history(self) -> bool:
@@ -84,22 +76,22 @@ class Track:
 
     def fresh(self) -> Memory:
         """Nothing seen."""
-        state = None if self.stream is None else self.stream.fresh(self._arithmetic)
-        return Memory(state, self._arithmetic, np.empty((0, len(self.program.network.schema))))
+        linear = Linear()
+        state = None if self.stream is None else self.stream.fresh(linear)
+        return Memory(state, linear, np.empty((0, len(self.program.network.schema))))
 
     def advance(self, memory: Memory, data: Sequences, first: bool) -> Advanced:
         """Takes in one more slice."""
-        if memory.log_past == -np.inf and self.agrees:
-            return Advanced(self._longer(memory, data), -np.inf, -np.inf)
         if self.stream is None:
-            found = self._advance_by_history(memory, data)
-        else:
-            found = self._advance_by_state(self.stream, memory, data, first)
-        log_unseen = found.log_unseen
-        if self.agrees and log_unseen > -np.inf:
-            log_unseen = memory.log_past
-        log_past = -np.inf if log_unseen == -np.inf else log_unseen + found.log_ratio
-        return Advanced(replace(found.memory, log_past=log_past), found.log_ratio, log_unseen)
+            return self._advance_by_history(memory, data)
+        stream, job = self.stream, self.missing.on(data)
+        found, arithmetic = self._exactly(
+            memory, lambda arithmetic, state: stream.advance(job, arithmetic, state, first)
+        )
+        state = found.state
+        if not arithmetic.is_linear and _is_linear_enough(state):
+            state, arithmetic = _from_logarithms(self.program, state), Linear()
+        return Advanced(Memory(state, arithmetic, memory.history), found.log_seen, found.log_unseen)
 
     def _longer(self, memory: Memory, data: Sequences) -> Memory:
         """The memory with the slice kept, where slices are."""
@@ -115,19 +107,7 @@ class Track:
         found, exact = run(memory.arithmetic, memory.state), Logarithmic()
         if not (memory.arithmetic.is_linear and found.lossy):
             return found, memory.arithmetic
-        return run(exact, _to_logarithms(self.program, memory.state)), exact
-
-    def _advance_by_state(
-        self, stream: Stream, memory: Memory, data: Sequences, first: bool
-    ) -> Advanced:
-        job = self.missing.on(data)
-        found, arithmetic = self._exactly(
-            memory, lambda arithmetic, state: stream.advance(job, arithmetic, state, first)
-        )
-        log_ratio = _ratio(found.log_seen, found.log_unseen)
-        return Advanced(
-            Memory(found.state, arithmetic, memory.history), log_ratio, found.log_unseen
-        )
+        return run(exact, _to_logarithms(memory.state)), exact
 
     def _advance_by_history(self, memory: Memory, data: Sequences) -> Advanced:
         """Outputs that multiply groups: both prefixes are evaluated afresh."""
@@ -135,23 +115,17 @@ class Track:
         blank = np.concatenate([memory.history, np.full_like(data.values, np.nan)])
         offsets = [0, len(blank), 2 * len(blank)]
         both = Sequences.from_codes(np.concatenate([longer.history, blank]), offsets, data.schema)
-        log_seen, log_unseen = likelihood(self.program, both).tolist()
-        return Advanced(longer, _ratio(log_seen, log_unseen), log_unseen)
+        return Advanced(longer, *likelihood_totals(self.program, both).T)
 
     def predict(self, memory: Memory, first: bool) -> Predicted:
         """Posteriors of the leaves of the next slice; undefined where the past is impossible."""
-        if memory.log_past == -np.inf and self.agrees:
-            return Predicted(np.empty(0), -np.inf)
         if self.stream is None:
-            found = self._predict_by_history(memory)
-        else:
-            stream = self.stream
-            own, _ = self._exactly(
-                memory, lambda arithmetic, state: stream.predict(arithmetic, state, first)
-            )
-            found = Predicted(own.posterior, own.log_unseen)
-        comparable = self.agrees and found.log_unseen > -np.inf
-        return found._replace(log_unseen=memory.log_past) if comparable else found
+            return self._predict_by_history(memory)
+        stream = self.stream
+        found, _ = self._exactly(
+            memory, lambda arithmetic, state: stream.predict(arithmetic, state, first)
+        )
+        return Predicted(found.posterior, found.log_unseen)
 
     def _predict_by_history(self, memory: Memory) -> Predicted:
         data = with_missing_slice(self.program, memory.history)
@@ -162,7 +136,8 @@ class Track:
             if at.size:
                 posterior[:] = segment.leaves(at, lane).posterior[:, 0]
 
-        return Predicted(posterior, float(posterior_flows(self.program, data, collect)[0]))
+        posterior_flows(self.program, data, collect)
+        return Predicted(posterior, likelihood_totals(self.program, data)[:, 0])
 
     def fingerprint(self) -> Floats:
         """That of the network, byte by byte."""
@@ -170,27 +145,41 @@ class Track:
 
     def saved(self, memory: Memory, num_slices: int, log_likelihood: float) -> FilterState:
         """A copy of the memory as plain arrays."""
-        state = memory.state
+        state, inputs = memory.state, self.program.num_interfaces
         return FilterState(
             num_slices,
             log_likelihood,
             not memory.arithmetic.is_linear,
-            _NOTHING if state is None else state.v.copy(),
+            _NOTHING if state is None else state.v[:inputs].copy(),
             _NOTHING if state is None else state.exponents.astype(np.float64),
             memory.history.copy(),
             self.fingerprint(),
+            _NOTHING if state is None else state.scale.copy(),
+            _NOTHING if state is None else state.v[inputs:].copy(),
         )
 
     def restored(self, saved: FilterState) -> Memory:
         """The memory that `saved` has kept."""
         fresh = self.fresh()
         self._check_shapes(saved, fresh)
-        state = fresh.state
-        if state is not None:
-            exponents = saved.exponents.astype(np.int64)
-            state = state._replace(v=saved.vectors.copy(), exponents=exponents)
         arithmetic: Arithmetic = Logarithmic() if saved.in_logarithms else Linear()
-        return Memory(state, arithmetic, saved.history.copy(), saved.log_likelihood)
+        if fresh.state is None:
+            return Memory(None, arithmetic, saved.history.copy())
+        exponents: Floats | Ints = saved.exponents.copy()
+        v = saved.vectors.copy()
+        if saved.in_logarithms:
+            v = np.concatenate([v, saved.low if saved.low.size else np.zeros_like(v)])
+        else:
+            exponents = exponents.astype(np.int64)
+        state = State(v, exponents, fresh.state.scale)
+        memory = Memory(state, arithmetic, saved.history.copy())
+        if saved.scale.size:
+            state.scale[...] = saved.scale
+        elif self.program.network.root == Root.FIRST and not self.program.untied:
+            # States of earlier releases keep the sum of the surprises instead of the divisors.
+            lacking = saved.log_likelihood - rounded(self.predict(memory, False).log_unseen)
+            state.scale[0] = lacking if np.isfinite(lacking) else 0.0
+        return memory
 
     def _check_shapes(self, saved: FilterState, fresh: Memory) -> None:
         """Raises unless the arrays of a state have the shapes that this track gives them."""
@@ -200,6 +189,9 @@ class Track:
             "exponents": _NOTHING.shape if state is None else state.exponents.shape,
             "history": (saved.num_slices if state is None else 0, len(schema)),
         }
+        if state is not None:
+            shapes |= {"scale": state.scale.shape} if saved.scale.size else {}
+            shapes |= {"low": state.v.shape} if saved.low.size else {}
         for name, shape in shapes.items():
             found = getattr(saved, name).shape
             if found != shape:
@@ -226,14 +218,30 @@ def with_missing_slice(program: Program, history: Floats) -> Sequences:
     return Sequences.from_codes(values, [0, len(values)], schema)
 
 
-def _ratio(log_seen: float, log_unseen: float) -> float:
-    """The difference; -inf where there is no past to compare with."""
-    return -np.inf if log_unseen == -np.inf else log_seen - log_unseen
-
-
-def _to_logarithms(program: Program, state: State) -> State:
-    """A linear state as logarithms, exponents included."""
-    group = program.input_group
+def _to_logarithms(state: State) -> State:
+    """A linear state as logarithms."""
+    groups = len(state.exponents) // 2
+    coarse, fine, low = powers_of_two(state.exponents[:groups].astype(np.int64))
     with np.errstate(divide="ignore"):
-        v = np.log(state.v) + state.exponents[group] * _LOG_TWO
-    return state._replace(v=v, exponents=np.zeros_like(state.exponents))
+        v = np.concatenate([np.log(state.v), np.zeros_like(state.v)])
+    return state._replace(v=v, exponents=np.concatenate([coarse + fine, low]))
+
+
+def _is_linear_enough(state: State) -> bool:
+    """Whether a state in logarithms has nothing that a linear one would lose."""
+    groups = len(state.exponents) // 2
+    v = state.v[: len(state.v) // 2]
+    small = (v > -np.inf) & (v < _LEAST_LOGARITHM)
+    return not small.any() and bool((np.abs(state.exponents[:groups]) < _LARGEST_SHIFT).all())
+
+
+def _from_logarithms(program: Program, state: State) -> State:
+    """A state in logarithms as a linear one; what is no power of two goes into the vectors."""
+    groups = len(state.exponents) // 2
+    whole = state.exponents[:groups] + state.exponents[groups:]
+    powers = np.round(whole / _LOG_TWO).astype(np.int64)
+    coarse, fine, low = powers_of_two(powers)
+    rest = (state.exponents[:groups] - coarse - fine) + (state.exponents[groups:] - low)
+    inputs = program.num_interfaces
+    v = np.exp(state.v[:inputs] + (state.v[inputs:] + rest[program.input_group]))
+    return state._replace(v=v, exponents=np.concatenate([powers, np.zeros_like(powers)]))

@@ -1,7 +1,7 @@
 """What a stream remembers, as plain arrays that can be kept anywhere and are checked on return."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
 import numpy as np
@@ -13,6 +13,11 @@ from dspn.errors import EvidenceError
 # Exponents are whole numbers in float64 arrays.
 _LARGEST_EXPONENT: Final = 2.0**53
 _ARRAYS: Final = ("vectors", "exponents", "history", "fingerprint")
+_LATER_ARRAYS: Final = ("scale", "low", "total")  # states of earlier releases do not have them
+
+
+def _nothing() -> Floats:
+    return np.empty((0, 0))
 
 
 @final
@@ -23,6 +28,9 @@ class FilterState:
     `vectors` has a column for each term of the top network (root at the first slice) or one column;
     `history` holds the coded slices themselves for the templates that need them and is empty
     otherwise. `fingerprint` is that of the network, byte by byte: a state serves no other model.
+    `scale` and `total` hold logarithms in several terms, those of the leaves' divisors and of the
+    log-likelihood; `low` is to be added to vectors of logarithms. States of earlier releases have
+    none of them.
     A mixture has a state for each component that has a weight, with its own log-likelihood.
     """
 
@@ -33,6 +41,9 @@ class FilterState:
     exponents: Floats
     history: Floats
     fingerprint: Floats
+    scale: Floats = field(default_factory=_nothing)
+    low: Floats = field(default_factory=_nothing)
+    total: Floats = field(default_factory=_nothing)
     components: tuple["FilterState", ...] = ()
 
     def __post_init__(self) -> None:
@@ -56,8 +67,13 @@ class FilterState:
         if not np.all((self.vectors >= self._zero) & (self.vectors < np.inf)):
             yield "its vectors hold what is neither a probability nor its logarithm"
         exponents = np.abs(self.exponents)
-        if not np.all((exponents < _LARGEST_EXPONENT) & (exponents == np.floor(exponents))):
+        if self.in_logarithms:
+            if not np.all(np.isfinite(exponents)):
+                yield "its exponents are not all finite"
+        elif not np.all((exponents < _LARGEST_EXPONENT) & (exponents == np.floor(exponents))):
             yield "its exponents are not all whole numbers below 2**53"
+        if not (np.all(np.isfinite(self.scale)) and np.all(np.isfinite(self.low))):
+            yield "its scale is not finite"
 
     @property
     def _zero(self) -> float:
@@ -81,7 +97,7 @@ class FilterState:
         The names of a component's arrays begin with its number and a dot.
         """
         scalars = [float(self.num_slices), self.log_likelihood, float(self.in_logarithms)]
-        arrays = {name: getattr(self, name).copy() for name in _ARRAYS}
+        arrays = {name: getattr(self, name).copy() for name in (*_ARRAYS, *_LATER_ARRAYS)}
         for number, component in enumerate(self.components):
             own = component.to_arrays()
             arrays |= {f"{number}.{name}": array for name, array in own.items()}
@@ -106,7 +122,9 @@ class FilterState:
 def _fields(arrays: Mapping[str, Floats], prefix: str) -> list[Any]:
     """The fields of one state, whose arrays have names that begin with the prefix."""
     count, total, logarithms = (float(number) for number in arrays[f"{prefix}scalars"])
+    given = {name: arrays[prefix + name] for name in _ARRAYS}
+    given |= {name: arrays.get(prefix + name, _nothing()) for name in _LATER_ARRAYS}
     rest = (
-        float_array(arrays[prefix + name], prefix + name, EvidenceError).copy() for name in _ARRAYS
+        float_array(array, prefix + name, EvidenceError).copy() for name, array in given.items()
     )
     return [count, total, logarithms, *rest]

@@ -1,7 +1,7 @@
 """A stream of slices, one at a time: surprise of each, and the distribution of the next."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, final
 
 import numpy as np
@@ -10,18 +10,18 @@ from numpy.typing import ArrayLike
 from dspn._arrays import Floats
 from dspn._checks import require_type
 from dspn.engine import Program
+from dspn.engine.totals import TERMS, difference, log_shares, plus, rounded
 from dspn.errors import EvidenceError
 from dspn.inference._tracks import Memory, Track, bytewise, with_missing_slice
 from dspn.inference.filter_state import FilterState
 from dspn.inference.leaf_mixtures import Marginals, Mixer, checked_levels, leaf_rows
 from dspn.inference.marginals import marginals_at
-from dspn.inference.mixed import AnyProgram, MixedProgram, log_shares, log_sum, schema_of
+from dspn.inference.mixed import AnyProgram, MixedProgram, schema_of
 from dspn.sequences.reading import SliceReader
 from dspn.structure.network import Root
 
 _ROW: Final = np.zeros(1, dtype=np.int64)
 _NOTHING: Final = np.empty((0, 0))
-_WHOLE: Final = np.zeros(1)
 
 
 @final
@@ -49,12 +49,12 @@ class Filter:
         parts = list(program.parts) if isinstance(program, MixedProgram) else [(0, 0.0, program)]
         self._program = program
         self._log_weights = np.array([log_weight for _, log_weight, _ in parts])
-        self._tracks = [Track(own, mixed=self._is_mixed) for _, _, own in parts]
+        self._tracks = [Track(own) for _, _, own in parts]
         self._memories = [track.fresh() for track in self._tracks]
         self._schema = schema_of(program)
         self._read = SliceReader(self._schema)
         self._count = 0
-        self._log_likelihood = 0.0
+        self._total = np.zeros(TERMS)
         if state is not None:
             self._restore(state)
 
@@ -90,12 +90,23 @@ class Filter:
             track.restored(part) for track, part in zip(self._tracks, parts, strict=True)
         ]
         self._count = saved.num_slices
-        self._log_likelihood = saved.log_likelihood
+        self._total = np.zeros(TERMS)
+        self._total[0] = saved.log_likelihood
+        if saved.total.shape == (TERMS,) and rounded(saved.total) == saved.log_likelihood:
+            self._total[:] = saved.total
+
+    @property
+    def _log_likelihood(self) -> float:
+        return float(rounded(self._total))
 
     def state(self) -> FilterState:
         """A copy of everything remembered."""
+        parts = [
+            track.saved(memory, self._count, self._log_likelihood)
+            for track, memory in zip(self._tracks, self._memories, strict=True)
+        ]
         if not self._is_mixed:
-            return self._tracks[0].saved(self._memories[0], self._count, self._log_likelihood)
+            return replace(parts[0], total=self._total.copy())
         return FilterState(
             self._count,
             self._log_likelihood,
@@ -104,10 +115,8 @@ class Filter:
             _NOTHING,
             np.empty((0, len(self._schema))),
             self._fingerprint(),
-            tuple(
-                track.saved(memory, self._count, memory.log_past)
-                for track, memory in zip(self._tracks, self._memories, strict=True)
-            ),
+            total=self._total.copy(),
+            components=tuple(parts),
         )
 
     def _require_possible(self) -> None:
@@ -118,15 +127,18 @@ class Filter:
                 "said of what follows it. Start a new filter, or go back to a saved state."
             )
 
-    def _shares(self, log_unseen: list[float]) -> Floats:
-        """Log P(component | past); raises where a network of one more slice has no room for it."""
-        if max(log_unseen) == -np.inf:
+    def _weighted(self, logs: list[Floats]) -> tuple[Floats, Floats]:
+        """Log shares of the components, and the log of their weighted sum, from their totals."""
+        return log_shares(plus(np.stack(logs, axis=1), self._log_weights))
+
+    def _require_past(self, log_unseen: Floats) -> None:
+        """Raises where a network of one more slice has no room for the past."""
+        if log_unseen[0] == -np.inf:
             raise EvidenceError(
                 f"the slices before slice {self._count} of this stream are impossible in the "
                 f"network of {self._count + 1} slices, so that nothing can be said of it. Networks "
                 "of all lengths agree only with `root='first'` and a tied bottom."
             )
-        return log_shares(self._log_weights + log_unseen) if len(log_unseen) > 1 else _WHOLE
 
     def update(self, values: ArrayLike) -> Step:
         """Takes in the next slice and returns its surprise; NaN or None is missing.
@@ -141,13 +153,13 @@ class Filter:
             track.advance(memory, data, self._count == 0)
             for track, memory in zip(self._tracks, self._memories, strict=True)
         ]
-        shares = self._shares([part.log_unseen for part in found])
-        log_ratio = found[0].log_ratio
-        if len(found) > 1:
-            log_ratio = float(log_sum(shares + [part.log_ratio for part in found]))
+        _, log_unseen = self._weighted([part.log_unseen for part in found])
+        self._require_past(log_unseen)
+        _, log_seen = self._weighted([part.log_seen for part in found])
+        log_ratio = float(difference(log_seen, log_unseen))
         self._memories = [part.memory for part in found]
         self._count += 1
-        self._log_likelihood += log_ratio
+        self._total = plus(self._total, log_ratio)
         return Step(-log_ratio, self._log_likelihood)
 
     def predict(self, *, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Marginals:
@@ -158,7 +170,9 @@ class Filter:
             return self._predict_by_history(self._memories[0], levels)
         pairs = zip(self._tracks, self._memories, strict=True)
         found = [track.predict(memory, self._count == 0) for track, memory in pairs]
-        shares = np.exp(self._shares([part.log_unseen for part in found]))
+        own_shares, log_unseen = self._weighted([part.log_unseen for part in found])
+        self._require_past(log_unseen)
+        shares = np.exp(own_shares)
         at_bottom = self._count == 0 or self._tracks[0].program.network.root == Root.FIRST
         present = [c for c in range(len(found)) if shares[c] > 0]
         marginals = []

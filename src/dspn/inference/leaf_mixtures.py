@@ -94,22 +94,27 @@ class Mixer:
     def put(self, entries: Ints, weights: Floats, parameters: Floats) -> None:
         """Entry e is the mixture of the leaves `parameters` with weights `weights[e]`.
 
-        Weights that are no mixture are passed over: a linear pass that lost them is repeated.
+        Weights that are no mixture are passed over: a linear pass that lost them is repeated. Sums
+        run row by row in the order of the leaves, so that an entry's numbers do not depend on the
+        others; a matrix product takes another order for another number of rows.
         """
+        weights = np.ascontiguousarray(weights)
         totals = weights.sum(axis=1)
         whole = (totals > 0) & np.isfinite(totals)
         entries, weights = entries[whole], weights[whole] / totals[whole, None]
         if self.variable.kind == Kind.CATEGORICAL:
-            self.probabilities[entries] = weights @ parameters
+            for category, own in enumerate(parameters.T):
+                self.probabilities[entries, category] = (weights * own).sum(axis=1)
             return
         means = self.family.mean(parameters)
-        mean = weights @ means
+        mean = (weights * means).sum(axis=1)
         # The root of the weight comes first, so that a leaf without weight far away adds nothing;
         # a variance beyond the largest number is infinite.
         with np.errstate(over="ignore"):
             spread = (np.sqrt(weights) * (means - mean[:, None])) ** 2
         self.mean[entries] = mean
-        self.variance[entries] = spread.sum(axis=1) + weights @ self.family.variance(parameters)
+        own = (weights * self.family.variance(parameters)).sum(axis=1)
+        self.variance[entries] = spread.sum(axis=1) + own
         if self.levels:
             self.quantiles[entries] = self.family.mixture_quantiles(
                 parameters, weights, np.array(self.levels)

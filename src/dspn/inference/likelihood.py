@@ -6,16 +6,16 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._warnings import warn
+from dspn.engine.totals import difference, log_shares, rounded
 from dspn.errors import EvidenceError, ImpossibleEvidenceWarning
 from dspn.inference.mixed import (
     AnyProgram,
     MixedProgram,
     evidence_likelihood,
+    evidence_totals,
     log_joint,
-    log_shares,
-    log_sum,
 )
-from dspn.sequences import Sequences, Variable
+from dspn.sequences import Kind, Sequences, Variable
 
 _MOST_NAMED: Final = 5
 
@@ -113,15 +113,21 @@ def _joined(query: Sequences, evidence: Sequences) -> Sequences:
 def log_prob(program: AnyProgram, query: Sequences, evidence: Sequences) -> Floats:
     """Log Pr(query | evidence), the difference of two upward passes."""
     joint = _joined(query, evidence)
-    given = possible_likelihood(program, evidence)
-    return evidence_likelihood(program, joint) - given
+    given = evidence_totals(program, evidence)
+    require_possible(program, evidence, given[0])
+    found = difference(evidence_totals(program, joint), given)
+    # Of categories and counts alone it is a probability, which rounding must not raise above 1.
+    is_density = np.array([variable.kind == Kind.CONTINUOUS for variable in query.schema])
+    asked = ~np.isnan(query.values) & np.isnan(evidence.values)
+    has_density = np.logical_or.reduceat(asked[:, is_density].any(axis=1), query.offsets[:-1])
+    return np.where(has_density, found, np.minimum(found, 0.0))
 
 
 def log_posteriors(program: MixedProgram, data: Sequences) -> Floats:
     """Log P(c | observed entries), (N, C); raises where the evidence is impossible."""
-    joint = log_joint(program, data)
-    require_possible(program, data, log_sum(joint))
-    return log_shares(joint)
+    shares, total = log_shares(log_joint(program, data))
+    require_possible(program, data, rounded(total))
+    return shares
 
 
 def component_posteriors(program: AnyProgram, data: Sequences) -> Floats:

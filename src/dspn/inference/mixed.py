@@ -9,7 +9,8 @@ import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn.engine import Program, compile_program
-from dspn.inference._observed import observed_likelihood
+from dspn.engine.totals import TERMS, log_shares, plus, rounded
+from dspn.inference._observed import observed_totals
 from dspn.sequences import Schema, Sequences
 from dspn.structure import Mixture
 from dspn.structure.network import Root
@@ -66,34 +67,25 @@ def schema_of(program: AnyProgram) -> Schema:
     return program.schema if isinstance(program, MixedProgram) else program.network.schema
 
 
-def log_sum(logs: Floats, axis: int = -1) -> Floats:
-    """Log sum exp along an axis; -inf for nothing but -inf, and the number itself for one."""
-    peak = logs.max(axis=axis, keepdims=True, initial=_NEVER)
-    level = np.where(np.isfinite(peak), peak, 0.0)
-    with np.errstate(divide="ignore"):
-        total: Floats = np.log(np.exp(logs - level).sum(axis=axis)) + level.squeeze(axis)
-    return total
-
-
-def log_shares(logs: Floats, axis: int = -1) -> Floats:
-    """The logarithms of exp(logs) / sum exp(logs); -inf throughout where there is nothing."""
-    total = np.expand_dims(log_sum(logs, axis), axis)
-    return logs - np.where(total > _NEVER, total, 0.0)
-
-
 def log_joint(program: MixedProgram, data: Sequences) -> Floats:
-    """Log weights[c] P_c(observed entries) of each sequence, (N, C)."""
-    found = np.full((len(data), len(program.programs)), _NEVER)
+    """Log weights[c] P_c(observed entries) of each sequence, as totals (TERMS, N, C)."""
+    found = np.zeros((TERMS, len(data), len(program.programs)))
+    found[0] = _NEVER
     for c, log_weight, own in program.parts:
-        found[:, c] = log_weight + observed_likelihood(own, data)
+        found[:, :, c] = plus(observed_totals(own, data), log_weight)
     return found
+
+
+def evidence_totals(program: AnyProgram, data: Sequences) -> Floats:
+    """Log P(observed entries) of each sequence, as totals."""
+    if isinstance(program, Program):
+        return observed_totals(program, data)
+    return log_shares(log_joint(program, data))[1]
 
 
 def evidence_likelihood(program: AnyProgram, data: Sequences) -> Floats:
     """Log P(observed entries) of each sequence."""
-    if isinstance(program, Program):
-        return observed_likelihood(program, data)
-    return log_sum(log_joint(program, data))
+    return rounded(evidence_totals(program, data))
 
 
 def rows_of(data: Sequences, chosen: Bools) -> Ints:

@@ -18,8 +18,9 @@ from dspn._arrays import Floats, Ints
 from dspn._checks import require_type
 from dspn.engine import Program, compile_program
 from dspn.engine.flows import expected_flows
+from dspn.engine.totals import log_shares, plus
 from dspn.errors import DataError, StructureError
-from dspn.inference.mixed import AnyProgram, evidence_likelihood
+from dspn.inference.mixed import AnyProgram, evidence_totals
 from dspn.learning.climbing import DEFAULT_ASCENT, AscentOptions, AscentRecord, Slope, climb
 from dspn.learning.gradient import FreeCoordinates, coordinates_of
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
@@ -48,19 +49,18 @@ class LabelledSequences:
 
 
 def class_likelihoods(programs: Sequence[AnyProgram], data: Sequences) -> Floats:
-    """Log P(sequence | class), (sequences, classes); -inf where that is impossible."""
-    return np.stack([evidence_likelihood(program, data) for program in programs], axis=1)
+    """Log P(sequence | class), as totals (TERMS, sequences, classes); -inf where impossible."""
+    return np.stack([evidence_totals(program, data) for program in programs], axis=2)
 
 
 def class_posteriors(log_likelihoods: Floats, logits: Floats) -> Floats:
-    """Log P(class | sequence), (sequences, classes).
+    """Log P(class | sequence), (sequences, classes), from the totals of `class_likelihoods`.
 
     Where a sequence is impossible in every class, only the logits speak.
     """
-    nowhere = np.all(log_likelihoods == -np.inf, axis=1)
-    joint = np.where(nowhere[:, None], 0.0, log_likelihoods) + logits
-    found: Floats = log_softmax(joint, axis=1)
-    return found
+    nowhere = np.all(log_likelihoods[0] == -np.inf, axis=1)
+    known = np.where(nowhere[:, None], 0.0, log_likelihoods)
+    return log_shares(plus(known, logits))[0]
 
 
 @final
@@ -208,7 +208,7 @@ def discriminate(
 
 def _require_possible(log_likelihoods: Floats, train: LabelledSequences) -> None:
     """Raises where a sequence has probability zero in its own class."""
-    own = log_likelihoods[np.arange(train.labels.size), train.labels]
+    own = log_likelihoods[0, np.arange(train.labels.size), train.labels]
     if np.any(own == -np.inf):
         first = int(np.argmin(own))
         raise DataError(

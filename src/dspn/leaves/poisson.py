@@ -27,6 +27,9 @@ from dspn.sequences.schema import LARGEST_WHOLE
 
 # Above this count x log(rate) and log(x!) cancel too many digits to be subtracted.
 _LARGE_COUNT = 1000.0
+# Up to this (x - rate) / (x + rate) the series of so many terms has all digits.
+_NEAR = 0.1
+_SERIES_TERMS = 8
 
 
 @final
@@ -87,7 +90,7 @@ class Poisson(Family):
         return Poisson(reference_rate=max(float(np.mean(observed)), 0.5 / observed.size))
 
     def log_prob(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
-        """Log(rate^x exp(-rate) / x!), (V, L), to twelve digits for counts up to 1e9 and beyond."""
+        """Log(rate^x exp(-rate) / x!), (V, L), to twelve digits whatever the count."""
         values = np.asarray(values, dtype=np.float64)
         rates = parameters[:, 0]
         possible = _is_count(values)
@@ -238,16 +241,19 @@ def _is_count(values: FloatArray) -> NDArray[np.bool_]:
 def _log_prob_of_large_counts(rates: FloatArray, counts: FloatArray) -> FloatArray:
     """Log p(x; x) - D(x, rate) with D = x log(x / rate) - x + rate (Loader's saddle point).
 
-    D is small where the probability is not, and log1p computes it there without cancellation:
-    the error is that of |x - rate| units of rounding instead of x log(x).
+    D is small where the probability is not. With v = (x - rate) / (x + rate) it is (x - rate) v +
+    2 x v^3 (1/3 + v^2/5 + ...), which cancels nothing.
     """
     counts = counts[:, None]
-    excess = rates - counts
-    relative = excess / counts
-    table = np.log(rates) - np.log(counts)
-    np.log1p(relative, out=table, where=np.abs(relative) < 0.5)
-    table *= counts
-    table -= excess
+    excess = counts - rates
+    ratio = excess / (counts + rates)
+    squared = ratio * ratio
+    series = np.zeros_like(ratio)
+    for term in range(_SERIES_TERMS, 0, -1):
+        series = (series + 1.0 / (2 * term + 1)) * squared
+    near = ratio * (excess + 2.0 * counts * series)
+    far = counts * (np.log(counts) - np.log(rates)) - excess
+    table = -np.where(np.abs(ratio) < _NEAR, near, far)
     # Stirling's series; the next term is below 1e-18 for counts above 1000.
     stirling = (1.0 / 12.0 - 1.0 / (360.0 * counts * counts)) / counts
     table -= 0.5 * (math.log(2.0 * math.pi) + np.log(counts)) + stirling

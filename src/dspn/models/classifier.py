@@ -189,7 +189,7 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "models_")
         data = read_for_query(self, X, lengths, self.schema_, "X", by_row=True)
         found = class_likelihoods([model.compiled for model in self.models_], data)
-        nowhere = np.flatnonzero(np.all(found == -np.inf, axis=1))
+        nowhere = np.flatnonzero(np.all(found[0] == -np.inf, axis=1))
         if nowhere.size:
             warn(
                 f"{nowhere.size} sequences have probability zero in every class, the first of them "

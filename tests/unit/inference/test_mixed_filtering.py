@@ -87,6 +87,7 @@ def test_arrays_of_a_mixture_are_named_by_component() -> None:
     stream = mixed(coin(0.5), coin(0.25)).filter()
     arrays = stream.state().to_arrays()
     names = {"scalars", "vectors", "exponents", "history", "fingerprint"}
+    names |= {"scale", "low", "total"}
     assert set(arrays) == names | {f"{c}.{name}" for c in (0, 1) for name in names}
     assert set(Model(coin(0.5)).filter().state().to_arrays()) == names
 

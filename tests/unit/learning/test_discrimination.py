@@ -3,6 +3,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dspn.engine import compile_program
+from dspn.engine.totals import total_of
 from dspn.errors import DataError, StructureError
 from dspn.learning.ascent import AscentOptions
 from dspn.learning.discrimination import (
@@ -73,7 +74,7 @@ def test_gradient_is_right_on_random_templates(seed: int) -> None:
 def test_posteriors_are_those_of_bayes_and_the_logits_where_nothing_is_possible() -> None:
     with np.errstate(divide="ignore"):
         known = np.log([[0.2, 0.1], [0.0, 0.3], [0.0, 0.0]])
-    found = np.exp(class_posteriors(known, np.log([0.25, 0.75])))
+    found = np.exp(class_posteriors(total_of(known), np.log([0.25, 0.75])))
     assert_allclose(found, [[0.4, 0.6], [0.0, 1.0], [0.25, 0.75]], rtol=1e-12)
 
 

@@ -13,7 +13,7 @@ from dspn.engine.kernels._options import OPTIONS
 from dspn.engine.kernels.products import largest_entry, numbers_in_vector
 from dspn.engine.kernels.sparse import advance_sparse, working_space
 from dspn.engine.kernels.tile import eight_lanes, one_lane
-from dspn.engine.kernels.upward import active_lanes, number_slices
+from dspn.engine.kernels.upward import active_lanes, add_scale, number_slices
 from dspn.engine.records import Batch, ChainMatrix, ChainShape, ChainState
 
 FEW = 4  # a rest of fewer lanes than this is run lane by lane, a larger one as a full tile
@@ -143,6 +143,7 @@ def chain_upward(
     matrix: ChainMatrix,
     coefficients: Floats,
     scale: Floats,
+    shift: Ints,
     batch: Batch,
     p0: int,
     p1: int,
@@ -153,9 +154,10 @@ def chain_upward(
 ) -> None:
     """Moves the vectors up through positions p0 .. p1 - 1.
 
-    They are rescaled after every `rescale_every` positions. With a non-empty store, the vectors
-    below position p0 + s are kept in its part s, and those above the last position in the part
-    after; a lane that ends keeps its last vector there.
+    Coefficients of group g have been divided by 2^shift[g], unless that is empty. Vectors are
+    rescaled after every `rescale_every` positions. With a non-empty store, the vectors below
+    position p0 + s are kept in its part s, and those above the last position in the part after; a
+    lane that ends keeps its last vector there.
     """
     padded = state.v.shape[0]
     keep = store.size > 0
@@ -181,8 +183,11 @@ def chain_upward(
         number_slices(batch, position, p0, numbers, n)
         advance(shape, matrix, v, out, coefficients, numbers, n, floor, space)
         _clear(out, n, min(padded, n + numbers_in_vector(v) - 1))
-        for lane in range(n):
-            state.scale[lane] += scale[numbers[lane]]
+        add_scale(state.scale, scale, numbers, n)
+        if shift.size:
+            for group in range(shift.shape[0]):
+                for lane in range(n):
+                    state.exponents[group, lane] += shift[group, numbers[lane]]
         if position % rescale_every == rescale_every - 1:
             rescale(shape, out, state.exponents, work, n)
         if keep:

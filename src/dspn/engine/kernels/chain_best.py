@@ -8,7 +8,7 @@ from dspn.engine.kernels._options import OPTIONS
 from dspn.engine.kernels.chain import FEW, copy_lanes
 from dspn.engine.kernels.sparse import advance_best_sparse, best_source, working_space
 from dspn.engine.kernels.tile import best_eight_lanes, best_entry, best_one_lane
-from dspn.engine.kernels.upward import active_lanes, number_slices
+from dspn.engine.kernels.upward import active_lanes, add_scale, number_slices
 from dspn.engine.records import Batch, ChainMatrix, ChainShape, ChainState
 
 
@@ -73,10 +73,31 @@ def _advance_best(
 
 
 @njit(**OPTIONS)
+def _divide(shape: ChainShape, v: Floats, exponents: Floats, n: int) -> None:
+    """Subtracts the largest entry of each lane and group and adds it to the group's exponent.
+
+    A second row for each group, after those of all groups, receives the least that it was.
+    """
+    num_groups = shape.column.size - 1
+    for lane in range(n):
+        for group in range(num_groups):
+            row = v[lane, shape.column[group] : shape.column[group + 1]]
+            peak = row[0]
+            for i in range(1, row.size):
+                peak = max(peak, row[i])
+            if peak > -np.inf:
+                for i in range(row.size):
+                    row[i] -= peak
+                exponents[group, lane] += peak
+                exponents[num_groups + group, lane] = min(exponents[num_groups + group, lane], peak)
+
+
+@njit(**OPTIONS)
 def chain_best_upward(
     shape: ChainShape,
     matrix: ChainMatrix,
     coefficients: Floats,
+    scale: Floats,
     batch: Batch,
     p0: int,
     p1: int,
@@ -85,7 +106,8 @@ def chain_best_upward(
 ) -> None:
     """The max pass through positions p0 .. p1 - 1, in logarithms; padding is -inf.
 
-    The store is as in `chain_upward`.
+    Vectors are divided by the largest entry of each group after every position. The store is as in
+    `chain_upward`.
     """
     width, padded = shape.width, state.v.shape[0]
     keep = store.size > 0
@@ -111,6 +133,8 @@ def chain_best_upward(
                     out[lane, i] = row[i]
         else:
             _advance_best(shape, matrix, v, out, coefficients, numbers, n, space)
+        add_scale(state.scale, scale, numbers, n)
+        _divide(shape, out, state.exponents, n)
         if keep:
             v = out
             if position + 1 < p1:

@@ -141,18 +141,21 @@ def _hand_down(
 
 @njit(**OPTIONS)
 def _undo_rescaling(
-    shape: ChainShape, v: Floats, below: Floats, weight: Floats, e: Floats, n: int
+    shape: ChainShape, v: Floats, below: Floats, weight: Floats, e: Floats, least: Floats, n: int
 ) -> None:
     """e *= weight / sum_j v_j below_j, so that flows are relative to the mass over the inputs.
 
     Where the vectors above were rescaled, so was the mass that e was divided by; the same sum over
-    the inputs tells by how much.
+    the inputs tells by how much, or how much of it was owed to a floor. A non-empty `least`
+    receives the smallest such part.
     """
     ratio = np.empty_like(e[0, :1])  # in the precision of the vectors
     for group in range(shape.column.size - 1):
         first, last = shape.column[group], shape.column[group + 1]
         for lane in range(n):
             mass = _dot(v[lane, first:last], below[lane, first:last])
+            if least.size:
+                least[lane] = min(least[lane], mass / weight[lane])
             ratio[0] = weight[lane] / mass if mass > 0.0 else 0.0
             factor = ratio[0]
             row = e[lane, first:last]
@@ -174,12 +177,14 @@ def chain_downward(
     flows: ChainFlows,
     rescale_every: int,
     least: float,
+    has_floor: bool,
 ) -> None:
     """Adds every lane's expected flows at positions p1 - 1 .. p0, times its weight, to `flows`.
 
     `state.v` holds the derivatives at the outputs of position p1 - 1 (for a lane that ends below,
     those at its own top), and afterwards those at the inputs of position p0. `flows.least` receives
-    the smallest mass that a lane's sums were divided by.
+    the smallest mass that a lane's sums were divided by; with `has_floor`, as the upward pass had
+    it, also the smallest part of a mass that was not owed to the floor.
     """
     padded = state.v.shape[0]
     d = state.v
@@ -208,7 +213,8 @@ def chain_downward(
         else:
             advance(shape, transposed, e, below, ones, zeros, n, 0.0, space)
         if position > 0 and rescaled:
-            _undo_rescaling(shape, v, below, weight, e, n)
+            doubted = flows.least if has_floor else flows.least[:0]
+            _undo_rescaling(shape, v, below, weight, e, doubted, n)
             _add_use(shape, transposed, e, v, n, flows, space)
         _hand_down(shape, below, mass, weight, d, n)
         if position % rescale_every == 0:

@@ -7,9 +7,13 @@ from numpy.typing import NDArray
 from dspn._arrays import Floats, Ints
 from dspn.engine.kernels._options import OPTIONS
 from dspn.engine.kernels.linear import compute
-from dspn.engine.kernels.logarithmic import log_compute
+from dspn.engine.kernels.logarithmic import (
+    load_log_coefficients,
+    load_log_inputs,
+    log_compute,
+)
 from dspn.engine.kernels.slices import LANES, load_leaves
-from dspn.engine.kernels.upward import active_lanes, fill, load_coefficients, number_slices
+from dspn.engine.kernels.upward import active_lanes, fill, number_slices, rounded_off
 from dspn.engine.records import Batch, Choices, Coefficients, LeafTables, Operations
 
 LINEAR_DRAW = 0
@@ -35,8 +39,17 @@ def _next(seeds: Seeds, lane: int) -> np.uint64:
 
 
 @njit(**OPTIONS)
-def _term(weight: float, value: float, best: float, mode: int) -> float:
-    return weight * value if mode == LINEAR_DRAW else np.exp(weight + value - best)
+def _term(
+    weight: float, V: Floats, row: int, lane: int, best: float, rest: float, mode: int
+) -> float:
+    """A weighted child of a sum; in log space relative to the best, which is best + rest."""
+    value = V[0, row, lane]
+    if mode == LINEAR_DRAW:
+        return float(weight * value)
+    if weight + value == -np.inf:
+        return 0.0
+    low = V[1, row, lane] + rounded_off(weight, value)
+    return float(np.exp((weight + value - best) + (low - rest)))
 
 
 @njit(**OPTIONS)
@@ -51,21 +64,28 @@ def _choose(
     mode: int,
     seeds: Seeds,
 ) -> int:
-    """Index of the drawn or best child of a sum; weights are logarithms unless mode is linear."""
-    best, place = -np.inf, 0
+    """Index of the drawn or best child of a sum; weights are logarithms unless mode is linear.
+
+    V[0] holds the values; in log space V[1] is to be added to them.
+    """
+    best, rest, place = -np.inf, 0.0, 0
     if mode != LINEAR_DRAW:
         for j in range(count):
-            term = weight[start + j] + V[rows[j] if rows.size else first + j, lane]
-            if term > best:
-                best, place = term, j
+            row = rows[j] if rows.size else first + j
+            high = weight[start + j] + V[0, row, lane]
+            low = V[1, row, lane] + rounded_off(weight[start + j], V[0, row, lane])
+            if (high - best) + (low - rest) > 0.0:
+                best, rest, place = high, low, j
         if mode == LOG_BEST:
             return place
     total = 0.0
     for j in range(count):
-        total += _term(weight[start + j], V[rows[j] if rows.size else first + j, lane], best, mode)
+        row = rows[j] if rows.size else first + j
+        total += _term(weight[start + j], V, row, lane, best, rest, mode)
     target = np.float64(_next(seeds, lane) >> np.uint64(11)) * (1.0 / 9007199254740992.0) * total
     for j in range(count):
-        term = _term(weight[start + j], V[rows[j] if rows.size else first + j, lane], best, mode)
+        row = rows[j] if rows.size else first + j
+        term = _term(weight[start + j], V, row, lane, best, rest, mode)
         if term > 0.0:
             place = j
             target -= term
@@ -144,7 +164,18 @@ def top_descend(
         own[:] = -1
         stack[0] = root_row
         _walk(
-            ops, op_weight, op_weight, V, lane, mode, seeds, stack, 1, input_group, own, stack[:0]
+            ops,
+            op_weight,
+            op_weight,
+            V,
+            lane,
+            mode,
+            seeds,
+            stack,
+            1,
+            input_group,
+            own,
+            stack[:0],
         )
         for group in range(own.size):
             chosen[group, lane] = own[group]
@@ -176,22 +207,23 @@ def descend(
     """
     width = batch.lengths.size
     num_groups = ops.group_start.size - 1
-    V = np.empty((ops.num_rows, width))
-    work = np.empty((2, width))
+    V = np.zeros((2, ops.num_rows, width))
+    work = np.empty((3, width))
     numbers = np.empty(width, dtype=np.int64)
     stack = np.empty(ops.num_rows + ops.op_child.size + num_groups, dtype=np.int64)
     visited = np.empty(ops.num_loads + 1, dtype=np.int64)
     own = np.empty(num_groups, dtype=np.int64)
     for position in range(p1 - 1, p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
-        for i in range(ops.num_inputs):
-            for lane in range(n):
-                V[i, lane] = store[position - p0, i, lane]
         number_slices(batch, position, p0, numbers, n)
         if mode == LINEAR_DRAW:
-            fill(ops, op_weight, mix_weight, given, numbers, V, n, 0.0)
+            for i in range(ops.num_inputs):
+                for lane in range(n):
+                    V[0, i, lane] = store[position - p0, i, lane]
+            fill(ops, op_weight, mix_weight, given, numbers, V[0], n, 0.0)
         else:
-            load_coefficients(ops, given, numbers, V, n)
+            load_log_inputs(ops, store[position - p0], V, n)
+            load_log_coefficients(ops, given, numbers, V, n)
             log_compute(ops, op_weight, mix_weight, V, work, n, mode == LOG_BEST, position == 0)
         for lane in range(n):
             place = (position - p0) * width + lane
@@ -237,16 +269,16 @@ def slice_descend(
     out: Choices,
 ) -> None:
     """For every slice of `rows`, the chosen leaf of each variable under its marked coefficients."""
-    V = np.empty((ops.num_rows, LANES))
-    work = np.empty((2, LANES))
+    V = np.zeros((2, ops.num_rows, LANES))
+    work = np.empty((3, LANES))
     stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)
     visited = np.empty(ops.num_loads + 1, dtype=np.int64)
     none = stack[:0]
     for first in range(0, rows.size, LANES):
         n = min(LANES, rows.size - first)
-        load_leaves(ops, tables, codes, rows, first, V, n, 0.0)
+        load_leaves(ops, tables, codes, rows, first, V[0], n, 0.0)
         if mode == LINEAR_DRAW:
-            compute(ops, op_weight, V, n, 0.0)
+            compute(ops, op_weight, V[0], n, 0.0)
         else:
             log_compute(ops, op_weight, op_weight, V, work, n, mode == LOG_BEST, False)
         for lane in range(n):

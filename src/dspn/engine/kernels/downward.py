@@ -6,7 +6,7 @@ from numba import njit
 from dspn._arrays import Floats, Ints
 from dspn.engine.kernels._options import OPTIONS, REDUCING
 from dspn.engine.kernels.linear import dot, uncompute, unmix
-from dspn.engine.kernels.upward import active_lanes, fill, number_slices, to_powers
+from dspn.engine.kernels.upward import active_lanes, add_scale, fill, number_slices, to_powers
 from dspn.engine.records import Batch, Coefficients, EdgeFlows, Flows, Operations, State
 
 
@@ -45,8 +45,18 @@ def _seed(ops: Operations, d: Floats, D: Floats, n: int) -> None:
 
 
 @njit(**OPTIONS)
-def _hand_down(ops: Operations, D: Floats, state: State, peak: Floats, shift: Ints, n: int) -> None:
-    """state.v = derivatives at the inputs, scaled by a power of two for each group."""
+def _hand_down(
+    ops: Operations,
+    D: Floats,
+    given: Coefficients,
+    numbers: Ints,
+    state: State,
+    peak: Floats,
+    shift: Ints,
+    n: int,
+    floor: float,
+) -> None:
+    """state.v = floor + derivatives at the inputs, scaled by a power of two for each group."""
     num_groups = ops.group_start.size - 1
     for group in range(num_groups):
         for lane in range(n):
@@ -62,6 +72,7 @@ def _hand_down(ops: Operations, D: Floats, state: State, peak: Floats, shift: In
                 peak[lane] = 0.0
             for i in range(first, last):
                 for lane in range(n):
+                    D[i, lane] += floor
                     peak[lane] = max(peak[lane], D[i, lane])
             to_powers(peak, shift, n)
             for i in range(first, last):
@@ -69,7 +80,9 @@ def _hand_down(ops: Operations, D: Floats, state: State, peak: Floats, shift: In
                     state.v[i, lane] = D[i, lane] * peak[lane]
             for lane in range(n):
                 state.exponents[source, lane] = (
-                    state.exponents[num_groups + group, lane] + shift[lane]
+                    state.exponents[num_groups + group, lane]
+                    + shift[lane]
+                    + given.shift[group, numbers[lane]]
                 )
 
 
@@ -79,7 +92,6 @@ def _write(
     V: Floats,
     d: Floats,
     mass: Floats,
-    exponents: Ints,
     out: Flows,
     at: int,
     n: int,
@@ -88,7 +100,6 @@ def _write(
     for group in range(ops.group_start.size - 1):
         for lane in range(n):
             out.mass[at, group, lane] = mass[group, lane]
-            out.exponents[at, group, lane] = exponents[group, lane]
         for i in range(ops.group_start[group], ops.group_start[group + 1]):
             row = ops.output_row[i]
             if out.derivative.size:
@@ -182,6 +193,7 @@ def downward(
     weight: Floats,
     out: Flows,
     flows: EdgeFlows,
+    floor: float,
 ) -> None:
     """Moves derivatives down through positions p1 - 1 .. p0, given the inputs `upward` stored.
 
@@ -209,9 +221,12 @@ def downward(
             for lane in range(n):
                 V[i, lane] = store[at, i, lane]
         number_slices(batch, position, p0, numbers, n)
-        fill(ops, op_weight, mix_weight, given, numbers, V, n, 0.0)
+        fill(ops, op_weight, mix_weight, given, numbers, V, n, floor)
         _weigh(ops, V, state.v, mass, n)
-        _write(ops, V, state.v, mass, state.exponents, out, at, n)
+        _write(ops, V, state.v, mass, out, at, n)
+        if out.exponents.size:
+            out.exponents[at, :, :n] = state.exponents[:, :n]
+            out.scale[at, :, :n] = state.scale[:, :n]
         if normalise:
             _normalise(ops, state.v, mass, weight, n)
         _seed(ops, state.v, D, n)
@@ -227,7 +242,8 @@ def downward(
         if flows.mix.size and position > 0:
             _add_mix_flows(ops, V, D, flows, n)
         unmix(ops, mix_weight, D, n)
-        _hand_down(ops, D, state, peak, shift, n)
+        add_scale(state.scale, given.scale, numbers, n)
+        _hand_down(ops, D, given, numbers, state, peak, shift, n, floor)
 
 
 @njit(**OPTIONS)

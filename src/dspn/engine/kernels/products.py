@@ -4,8 +4,9 @@ import numpy as np
 from numba import njit
 
 from dspn._arrays import Floats, Ints
-from dspn.engine.kernels._options import LOG_TWO, MAXIMISING, OPTIONS
+from dspn.engine.kernels._options import MAXIMISING, OPTIONS
 from dspn.engine.kernels.tile import product_of_four, sum_of_four
+from dspn.engine.kernels.upward import rounded_off
 from dspn.engine.records import ChainShape
 
 
@@ -41,8 +42,9 @@ def join_leaves(
     """tables[first[q] + code] = product (not linear: sum) over the factors of chunk q.
 
     Column i's density of factor f at code c is values[places[f, i] + c], or 1 where the place is
-    -1. sums[first[q] + code] is the sum of the factors' divisors. Joint codes count with the last
-    factor running fastest, so rows are spread out from the last one on.
+    -1. sums[:, first[q] + code] is the sum of the factors' divisors, and what it has rounded off.
+    Joint codes count with the last factor running fastest, so rows are spread out from the last one
+    on.
     """
     count = 1
     for f in range(widths.size):
@@ -50,12 +52,14 @@ def join_leaves(
         if f == 0 or chunk_of[f] != chunk_of[f - 1]:
             count = 1
             tables[base] = 1.0 if linear else 0.0
-            sums[base] = 0.0
+            sums[:, base] = 0.0
         for row in range(count - 1, -1, -1):
             old = base + row
             for code in range(widths[f] - 1, -1, -1):
                 new = base + row * widths[f] + code
-                sums[new] = sums[old] + divisors[divisor_start[f] + code]
+                a, b = sums[0, old], divisors[divisor_start[f] + code]
+                sums[0, new] = a + b
+                sums[1, new] = sums[1, old] + rounded_off(a, b)
                 for i in range(tables.shape[1]):
                     place = places[f, i]
                     if not linear:
@@ -90,6 +94,14 @@ def split_chunks(
 
 
 @njit(**OPTIONS)
+def _add_divisor(scale: Floats, u: int, divisors: Floats, row: int) -> None:
+    """Adds a pair of divisors, the second of which is what the first has rounded off."""
+    a, b = scale[0, u], divisors[0, row]
+    scale[0, u] = a + b
+    scale[1, u] += divisors[1, row] + rounded_off(a, b)
+
+
+@njit(**OPTIONS)
 def multiply_chunks(
     shape: ChainShape,
     tables: Floats,
@@ -99,13 +111,14 @@ def multiply_chunks(
     divisors: Floats,
     out: Floats,
     scale: Floats,
+    shift: Ints,
     floor: float,
     rescale: bool,
 ) -> None:
     """out[u] = product over chunks q of tables[first[q] + numbers[rows[u], q]].
 
-    The last row of `tables` is all ones. scale[u] is the sum of the chunks' log divisors. With
-    `rescale` each group is divided by a power of two, whose logarithm is added to the scale.
+    The last row of `tables` is all ones. The sum of the chunks' log divisors is added to scale[:,
+    u]. With `rescale` each group g is divided by 2^shift[g, u].
     """
     width = shape.width
     ones = (tables.shape[0] - 1) * width
@@ -114,12 +127,10 @@ def multiply_chunks(
     place = np.full(count + 4, ones)
     work = np.empty(1)
     for u in range(rows.size):
-        total = 0.0
         for q in range(count):
             row = first[q] + numbers[rows[u], q]
             place[q] = row * width
-            total += divisors[row]
-        scale[u] = total
+            _add_divisor(scale, u, divisors, row)
         product_of_four(
             tables, place[0], place[1], place[2], place[3], out, u * width, packs, floor
         )
@@ -130,14 +141,13 @@ def multiply_chunks(
                 own[i] = own[i] * tables[place[q] // width, i] + floor
             q += 1
         if rescale:
-            scale[u] += _shift_row(shape, out[u], work)
+            _shift_row(shape, out[u], work, shift, u)
 
 
 @njit(**OPTIONS)
-def _shift_row(shape: ChainShape, row: Floats, work: Floats) -> float:
-    """Divides each group by a power of two near its largest; returns the log of the divisors."""
+def _shift_row(shape: ChainShape, row: Floats, work: Floats, shifts: Ints, u: int) -> None:
+    """Divides each group by a power of two near its largest."""
     bits = work.view(np.int64)
-    total = 0
     for group in range(shape.column.size - 1):
         part = row[shape.column[group] : shape.column[group + 1]]
         work[0] = largest_entry(part)
@@ -148,24 +158,33 @@ def _shift_row(shape: ChainShape, row: Floats, work: Floats) -> float:
         factor = work[0]
         for i in range(part.size):
             part[i] *= factor
-        total += shift
-    return total * LOG_TWO
+        shifts[group, u] = shift
 
 
 @njit(**OPTIONS)
 def add_chunks(
-    shape: ChainShape, tables: Floats, first: Ints, numbers: Ints, rows: Ints, out: Floats
+    shape: ChainShape,
+    tables: Floats,
+    first: Ints,
+    numbers: Ints,
+    rows: Ints,
+    divisors: Floats,
+    out: Floats,
+    scale: Floats,
 ) -> None:
     """out[u] = sum over chunks q of tables[first[q] + numbers[rows[u], q]]: products in logarithms.
 
-    The last row of `tables` is all zeros, log 1.
+    The last row of `tables` is all zeros, log 1. The sum of the chunks' log divisors is added to
+    scale[:, u].
     """
     width = shape.width
     count = first.size
     place = np.full(count + 4, (tables.shape[0] - 1) * width)
     for u in range(rows.size):
         for q in range(count):
-            place[q] = (first[q] + numbers[rows[u], q]) * width
+            row = first[q] + numbers[rows[u], q]
+            place[q] = row * width
+            _add_divisor(scale, u, divisors, row)
         sum_of_four(tables, place[0], place[1], place[2], place[3], out, u * width, width // 8, 0.0)
         q = 4
         while q < count:

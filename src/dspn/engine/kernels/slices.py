@@ -5,9 +5,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from dspn._arrays import Floats, Ints
-from dspn.engine.kernels._options import LOG_TWO, OPTIONS, REDUCING
+from dspn.engine.kernels._options import OPTIONS, REDUCING
 from dspn.engine.kernels.linear import compute, dot, uncompute
-from dspn.engine.kernels.upward import to_powers
+from dspn.engine.kernels.upward import rounded_off, to_powers
 from dspn.engine.records import Coefficients, EdgeFlows, LeafFlows, LeafTables, Operations
 
 LANES = 128
@@ -41,19 +41,30 @@ def load_leaves(
 
 
 @njit(**OPTIONS)
-def _add_divisors(
+def add_divisors(
     tables: LeafTables, codes: Ints, rows: Ints, first: int, scale: Floats, n: int
 ) -> None:
-    """scale[s] = sum of the logarithms by which the densities of slice s were divided."""
+    """scale[:, s] = sum of the logarithms by which the densities of slice s were divided.
+
+    The second row holds what the first has rounded off.
+    """
     for lane in range(n):
-        scale[first + lane] = 0.0
+        scale[0, first + lane] = 0.0
+        scale[1, first + lane] = 0.0
     for factor in range(tables.divisor_start.size):
         start = tables.divisor_start[factor]
         for lane in range(n):
-            scale[first + lane] += tables.divisors[start + codes[rows[first + lane], factor]]
-    if tables.dense_divisor.size:
+            a, b = (
+                scale[0, first + lane],
+                tables.divisors[start + codes[rows[first + lane], factor]],
+            )
+            scale[0, first + lane] = a + b
+            scale[1, first + lane] += rounded_off(a, b)
+    for term in range(tables.dense_divisor.shape[0]):
         for lane in range(n):
-            scale[first + lane] += tables.dense_divisor[first + lane]
+            a, b = scale[0, first + lane], tables.dense_divisor[term, first + lane]
+            scale[0, first + lane] = a + b
+            scale[1, first + lane] += rounded_off(a, b)
 
 
 @njit(**OPTIONS)
@@ -86,7 +97,6 @@ def _shift_groups(
                     out.values[start + (first + lane) * out.slice_step] *= peak[lane]
         for lane in range(n):
             out.shift[group, first + lane] = shift[lane]
-            out.scale[first + lane] += shift[lane] * LOG_TWO
 
 
 @njit(**OPTIONS)
@@ -111,7 +121,7 @@ def slice_values(
             row, start = ops.output_row[c], c * out.row_step + first * out.slice_step
             for lane in range(n):
                 out.values[start + lane * out.slice_step] = V[row, lane]
-        _add_divisors(tables, codes, rows, first, out.scale, n)
+        add_divisors(tables, codes, rows, first, out.scale, n)
         _shift_groups(ops, load_group, scalable, V, out, first, n)
 
 

@@ -58,6 +58,45 @@ def load_coefficients(
 
 
 @njit(**OPTIONS)
+def rounded_off(a: float, b: float) -> float:
+    """What the float a + b lacks; 0 where it is infinite."""
+    total = a + b
+    other = total - a
+    rest = (a - (total - other)) + (b - other)
+    return rest if np.isfinite(total) else 0.0
+
+
+@njit(**OPTIONS)
+def add_scale(scale: Floats, terms: Floats, numbers: Ints, n: int) -> None:
+    """Adds the log divisors of the slices `numbers` to the totals of the lanes; see `totals`."""
+    for term in range(terms.shape[0]):
+        for lane in range(n):
+            a, b = scale[0, lane], terms[term, numbers[lane]]
+            scale[0, lane] = a + b
+            rest = rounded_off(a, b)
+            a = scale[1, lane]
+            scale[1, lane] = a + rest
+            scale[2, lane] += rounded_off(a, rest)
+
+
+@njit(**OPTIONS)
+def store_state(state: State, store: Floats, at: int, n: int) -> None:
+    """Keeps the vectors of the lanes; where there are rows for them, exponents and scale too."""
+    inputs = state.v.shape[0]
+    for i in range(inputs):
+        for lane in range(n):
+            store[at, i, lane] = state.v[i, lane]
+    if store.shape[1] > inputs:
+        exponents = state.exponents.shape[0]
+        for i in range(exponents):
+            for lane in range(n):
+                store[at, inputs + i, lane] = state.exponents[i, lane]
+        for i in range(state.scale.shape[0]):
+            for lane in range(n):
+                store[at, inputs + exponents + i, lane] = state.scale[i, lane]
+
+
+@njit(**OPTIONS)
 def to_powers(peak: Floats, shift: Ints, n: int) -> None:
     """The shift e with 2^(e-1) <= peak < 2^e, by the bits of the exponent; peak becomes 2^-e."""
     bits = peak.view(np.int64)
@@ -82,6 +121,8 @@ def _hand_up(
     ops: Operations,
     V: Floats,
     rows: Ints,
+    given: Coefficients,
+    numbers: Ints,
     state: State,
     peak: Floats,
     shift: Ints,
@@ -89,7 +130,8 @@ def _hand_up(
 ) -> None:
     """state.v = outputs, scaled by a power of two for each group.
 
-    The exponent of a group is its own plus those of the groups it reads.
+    The exponent of a group is its own plus that of its coefficients and those of the groups it
+    reads.
     """
     num_groups = ops.group_start.size - 1
     for group in range(num_groups):
@@ -101,7 +143,7 @@ def _hand_up(
             for lane in range(n):
                 state.v[i, lane] = V[row, lane] * peak[lane]
         for lane in range(n):
-            state.exponents[group, lane] = shift[lane]
+            state.exponents[group, lane] = shift[lane] + given.shift[group, numbers[lane]]
         for place in range(ops.source_start[group], ops.source_start[group + 1]):
             source = num_groups + ops.source_group[place]
             for lane in range(n):
@@ -162,7 +204,7 @@ def upward(
 ) -> None:
     """Moves the interface vectors up through positions p0 .. p1 - 1.
 
-    A non-empty store receives every input vector.
+    A non-empty store receives every input vector (`store_state`).
     """
     width = batch.lengths.size
     V = np.empty((ops.num_rows, width))
@@ -180,18 +222,15 @@ def upward(
             for lane in range(n):
                 V[i, lane] = state.v[i, lane]
         if store.size:
-            for i in range(ops.num_inputs):
-                for lane in range(n):
-                    store[position - p0, i, lane] = state.v[i, lane]
+            store_state(state, store, position - p0, n)
         number_slices(batch, position, p0, numbers, n)
         if ops.diagonal:
             mix(ops, mix_weight, V, n, floor)
             _scale_mixed(ops, given, numbers, V, n, floor)
         else:
             fill(ops, op_weight, mix_weight, given, numbers, V, n, floor)
-        for lane in range(n):
-            state.scale[lane] += given.scale[numbers[lane]]
-        _hand_up(ops, V, rows, state, peak, shift, n)
+        add_scale(state.scale, given.scale, numbers, n)
+        _hand_up(ops, V, rows, given, numbers, state, peak, shift, n)
 
 
 @njit(**OPTIONS)

@@ -3,10 +3,10 @@
 from typing import Final
 
 import numpy as np
+from scipy.special import logsumexp
 
 from dspn._arrays import Floats
 from dspn.errors import DataError
-from dspn.inference.mixed import log_sum
 
 _MOST_STEPS: Final = 200
 _TOLERANCE: Final = 1e-6
@@ -46,7 +46,7 @@ def mixture_weights(log_likelihoods: Floats, *, pseudo_count: float = 0.5) -> Fl
 def mixed(log_likelihoods: Floats, weights: Floats) -> Floats:
     """Log sum_c w_c exp(l[i, c]) of each sequence; -inf where every member says so."""
     with np.errstate(divide="ignore"):
-        return log_sum(log_likelihoods + np.log(weights), axis=1)
+        return np.asarray(logsumexp(log_likelihoods + np.log(weights), axis=1))
 
 
 def kept_members(weights: Floats, least: float, most: int) -> list[int]:

@@ -1,0 +1,69 @@
+"""What a pass makes only when it falls back is made once, before any thread uses it."""
+
+import pickle
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import dspn
+from dspn.engine import arithmetic, chain, compile_program, likelihood
+from dspn.engine.chain import ChainRun
+from dspn.engine.memo import Memo
+from dspn.structure import initial_network
+
+SCHEMA = dspn.Schema((dspn.Variable.binary("a"), dspn.Variable.count("n")))
+
+
+def _data() -> dspn.Sequences:
+    rng = np.random.default_rng(0)
+    arrays = [np.stack([rng.integers(2, size=6), rng.poisson(4, 6)], 1) for _ in range(3000)]
+    return dspn.Sequences.from_arrays(arrays, schema=SCHEMA)
+
+
+def test_threads_that_fall_back_together_share_one_finished_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = _data()
+    program = compile_program(initial_network(SCHEMA, 6, rng=np.random.default_rng(1)))
+    expected = likelihood(program, data)
+    prepare = ChainRun.prepare
+
+    def slowly(self: ChainRun, *, transposed: bool = False) -> None:
+        time.sleep(0.05)  # long enough for every other thread to come by
+        prepare(self, transposed=transposed)
+
+    monkeypatch.setattr(ChainRun, "prepare", slowly)
+    monkeypatch.setattr(chain, "underflows", lambda kernel, *rest: kernel(*rest) or True)
+    monkeypatch.setattr(arithmetic, "underflows", lambda kernel, *rest: kernel(*rest) or True)
+    monkeypatch.setenv("DSPN_NUM_THREADS", "4")
+    np.testing.assert_array_equal(likelihood(compile_program(program.network), data), expected)
+
+
+def test_a_memo_makes_each_value_once_whatever_the_threads() -> None:
+    memo, made, found = Memo(), [], []
+    together = threading.Barrier(8)
+
+    def make() -> object:
+        time.sleep(0.02)
+        made.append(1)
+        return object()
+
+    def ask() -> None:
+        together.wait()
+        found.append(memo("key", make))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    assert len(found) == 8 and all(value is found[0] for value in found)
+
+
+def test_a_copied_memo_begins_empty() -> None:
+    memo = Memo()
+    memo("key", lambda: 1)
+    assert pickle.loads(pickle.dumps(memo))("key", lambda: 2) == 2
