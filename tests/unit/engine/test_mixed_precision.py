@@ -1,12 +1,13 @@
 """Shards that single precision does not hold, beside shards that it does."""
 
 import numpy as np
+import pytest
 
 from dspn import Schema, Sequences, Variable
-from dspn.engine import compile_program
+from dspn.engine import compile_program, likelihood
 from dspn.engine.flows import expected_flows
 from dspn.learning.starts.random import randomised
-from dspn.structure import initial_network
+from dspn.structure import from_hmm, initial_network
 
 
 def test_a_shard_in_double_precision_adds_up_with_others_in_single() -> None:
@@ -23,3 +24,25 @@ def test_a_shard_in_double_precision_adds_up_with_others_in_single() -> None:
     np.testing.assert_allclose(
         single.flows.template.weights, double.flows.template.weights, rtol=2e-3, atol=1e-3
     )
+
+
+@pytest.mark.parametrize("weight", [1e-20, 1e-44, 1e-46, 1e-60, 1e-200])
+def test_a_transition_below_the_range_of_single_precision_is_not_lost(weight: float) -> None:
+    """Sixteen states in two halves, and one way from the first half to the second."""
+    half = 8
+    transition = np.kron(np.eye(2), np.full((half, half), 1 / half))
+    transition[0, half] = weight
+    transition /= transition.sum(axis=1, keepdims=True)
+    start = np.repeat([1 / half, 0.0], half)
+    emissions = np.repeat(np.eye(2), half, axis=0)
+    schema = Schema((Variable.binary("x"),))
+    network = from_hmm(start, transition, {"x": emissions}, schema=schema)
+    values = np.repeat([0.0, 1.0], 5)[:, None]
+    data = Sequences.from_arrays([values], schema=schema)
+    # Four steps before the bridge, each into one of eight states; nothing is uncertain after it.
+    expected = np.log(weight / half)
+    for single in (False, True):
+        found = likelihood(compile_program(network, single=single), data)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    flows = expected_flows(compile_program(network, single=True), data)
+    np.testing.assert_allclose(flows.log_likelihood, expected, rtol=1e-6)
