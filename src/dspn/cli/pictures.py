@@ -23,6 +23,9 @@ from dspn.models import Model
 from dspn.sequences import Sequences
 from dspn.sequences.keys import TableKeys
 
+# Slices that are unrolled or forecast where no number is given.
+_STEPS: Final = 3
+
 
 @final
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Subject:
     read: Reading
     unknown: Unknown
     only: str | None
-    steps: int
+    steps: int | None
     component: int | None
 
 
@@ -51,7 +54,7 @@ def _template(model: Model, _: Any, subject: Subject) -> Any:
 
 
 def _unrolled(model: Model, _: Any, subject: Subject) -> Any:
-    return _function("unrolled")(model, subject.steps, component=subject.component)
+    return _function("unrolled")(model, subject.steps or _STEPS, component=subject.component)
 
 
 def _filtered(model: Model, data: Sequences, _: Subject) -> Any:
@@ -70,7 +73,11 @@ def _interface(model: Model, data: Sequences, subject: Subject) -> Any:
 
 
 def _forecast(model: Model, data: Sequences, subject: Subject) -> Any:
-    return _function("forecast")(model, data, subject.steps)
+    return _function("forecast")(model, data, subject.steps or _STEPS)
+
+
+def _calibration(model: Model, data: Sequences, subject: Subject) -> Any:
+    return _function("calibration")(model, data, steps=subject.steps or 1)
 
 
 def _of_sequence(kind: str) -> Callable[[Model, Any, Subject], Any]:
@@ -87,7 +94,7 @@ _PICTURES: Final[dict[str, tuple[Callable[[Model, Any, Subject], Any], str]]] = 
     "surprise": (_of_sequence("surprise"), _ONE),
     "imputed": (_of_sequence("imputed"), _ONE),
     "forecast": (_forecast, _ONE),
-    "calibration": (_of_sequence("calibration"), _ALL),
+    "calibration": (_calibration, _ALL),
 }
 
 

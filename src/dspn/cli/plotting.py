@@ -30,7 +30,14 @@ def plot(
     ],
     data: Annotated[str | None, typer.Argument(metavar="DATA", help="A long table.")] = None,
     only: Only = None,
-    steps: Annotated[int, typer.Option(min=1, help="Slices to unroll or to forecast.")] = 3,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Slices to unroll or to forecast, 3 without it; how far ahead calibration looks, "
+            "1 without it.",
+        ),
+    ] = None,
     component: Annotated[
         int | None, typer.Option(min=0, help="Component of a mixture; the heaviest without it.")
     ] = None,

@@ -143,10 +143,11 @@ def left_out_entries(
     return chosen.reshape(eligible.shape)
 
 
-def beginnings(data: Sequences, wanted: Bools) -> Iterator[tuple[Sequences, Ints]]:
-    """The slices up to each one with wanted entries, itself blank, in batches of bounded size.
+def beginnings(data: Sequences, wanted: Bools, steps: int) -> Iterator[tuple[Sequences, Ints]]:
+    """The slices up to each one with wanted entries, in batches of bounded size.
 
-    With each batch come the slices of `data` that its slices are.
+    The last `steps` slices of each beginning are blank; every beginning must have as many. With
+    each batch come the slices of `data` that its slices are.
     """
     ends = np.flatnonzero(wanted.any(axis=1))
     starts = np.repeat(data.offsets[:-1], data.lengths)[ends]
@@ -156,5 +157,5 @@ def beginnings(data: Sequences, wanted: Bools) -> Iterator[tuple[Sequences, Ints
         offsets = np.concatenate([[0], np.cumsum(own)])
         rows = np.arange(offsets[-1]) + np.repeat(starts[run] - offsets[:-1], own)
         values = data.values[rows]
-        values[offsets[1:] - 1] = np.nan
+        values[offsets[1:, None] - np.arange(1, steps + 1)] = np.nan
         yield Sequences.from_codes(values, offsets, data.schema), rows

@@ -42,16 +42,16 @@ def _count_up_to(model: Model, evidence: Sequences, column: int, value: float) -
     return total
 
 
-def _check_next(model: Model, data: Sequences) -> None:
-    """Predictions against the forecast of one slice after each beginning."""
-    found = _predictions(model, data, list(range(len(model.schema))), None, None)
+def _check_ahead(model: Model, data: Sequences, steps: int) -> None:
+    """Predictions against the marginals of a slice `steps` after each beginning."""
+    found = _predictions(model, data, list(range(len(model.schema))), None, None, steps)
     place = [0] * len(found)
     for number in range(len(data)):
         sequence = data[number : number + 1]
-        for at in range(sequence.total_slices):
+        for at in range(steps - 1, sequence.total_slices):
             values = sequence.values[: at + 1].copy()
             truth = values[-1].copy()
-            values[-1] = np.nan
+            values[-steps:] = np.nan
             evidence = Sequences.from_codes(values, [0, at + 1], data.schema)
             exact = model.marginals(evidence, quantiles=(0.3,))
             for own in found:
@@ -77,15 +77,18 @@ def _check_next(model: Model, data: Sequences) -> None:
     assert place == [own.values.size for own in found]
 
 
-def test_next_slices_are_predicted_by_their_exact_marginals(model: Model) -> None:
-    _check_next(model, _data(model, 2, 4))
+@pytest.mark.parametrize("steps", [1, 3])
+def test_slices_ahead_are_predicted_by_their_exact_marginals(steps: int, model: Model) -> None:
+    _check_ahead(model, _data(model, 2, 4), steps)
 
 
-def test_next_slices_are_those_of_the_shorter_network_where_the_root_is_last(mixed: Model) -> None:
+@pytest.mark.parametrize("steps", [1, 2])
+def test_slices_ahead_are_those_of_the_shorter_network_where_the_root_is_last(
+    steps: int, mixed: Model
+) -> None:
     own = mixed.network
-    _check_next(
-        Model(DynamicNetwork(own.template, own.top, own.parameters, Root.LAST)), _data(mixed, 1, 4)
-    )
+    last = Model(DynamicNetwork(own.template, own.top, own.parameters, Root.LAST))
+    _check_ahead(last, _data(mixed, 1, 4), steps)
 
 
 def test_batches_of_any_size_give_the_same_predictions(
@@ -199,6 +202,31 @@ def test_what_is_drawn_is_what_was_counted(mixed: Model) -> None:
     assert "each slice given those before it" in ax.get_title(loc="left")
 
 
+def test_steps_show_bands_that_are_right_one_step_ahead_and_too_narrow_further_on() -> None:
+    # A walk that mostly goes on as it went, and a model of it that knows the place alone.
+    rng = np.random.default_rng(0)
+    keeps = np.where(rng.random((400, 15)) < 0.9, 1.0, -1.0)
+    direction = np.cumprod(np.column_stack([rng.choice([-1.0, 1.0], 400), keeps]), axis=1)
+    walks = np.cumsum(direction, axis=1) + 0.1 * rng.standard_normal(direction.shape)
+    places = np.arange(-20, 21)
+    transition = 0.5 * (np.abs(places[:, None] - places) == 1)
+    transition[[0, -1], [1, -2]] = 1.0
+    first = 0.5 * (np.abs(places) == 1)
+    emissions = {"x": np.column_stack([places, np.full(places.size, 0.01)])}
+    schema = Schema((Variable.continuous("x"),))
+    model = Model.from_hmm(first, transition, emissions, schema=schema)
+    data = Sequences.from_arrays(list(walks[:, :, None]), schema=schema)
+    outside = {}
+    for steps in (1, 8):
+        found = _predictions(model, data, [0], None, None, steps)
+        assert found[0].values.size == 400 * (17 - steps)
+        outside[steps] = pit_shares(found, 10)[[0, -1]].sum()
+    np.testing.assert_allclose(outside[1], 0.2, rtol=0.0, atol=0.02)
+    assert outside[8] > 0.5
+    title = plot_calibration(model, data, steps=8).get_title(loc="left")
+    assert "each slice given those up to 8 before it" in title
+
+
 def test_chosen_variable_is_the_only_one_predicted(mixed: Model) -> None:
     ax = plot_calibration(mixed, _data(mixed, 4, 5), variable="celsius")
     assert "of celsius" in ax.get_xlabel()
@@ -226,6 +254,9 @@ def test_data_without_observations_is_refused(mixed: Model) -> None:
     ("argument", "change"),
     [
         ("num_bins", {"num_bins": 1}),
+        ("steps", {"steps": 0}),
+        ("steps", {"steps": 2, "left_out": 0.2, "rng": np.random.default_rng(0)}),
+        ("data", {"steps": 4}),
         ("level", {"level": 0.0}),
         ("left_out", {"left_out": 1.0, "rng": np.random.default_rng(0)}),
         ("rng", {"left_out": 0.2}),
