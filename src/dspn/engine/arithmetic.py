@@ -1,7 +1,6 @@
 """The two number systems of the passes, linear with exponents and logarithmic, as one interface."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
@@ -21,7 +20,7 @@ from dspn.engine.records import (
     LeafTables,
     State,
 )
-from dspn.engine.totals import TERMS, plus, powers_of_two
+from dspn.engine.totals import TERMS, plus, scaled_logs
 from dspn.engine.underflow import underflows
 
 _NONE = np.empty(0)
@@ -52,10 +51,6 @@ class Arithmetic(ABC):
     @abstractmethod
     def is_linear(self) -> bool:
         """Whether values are scaled densities rather than logarithms."""
-
-    @abstractmethod
-    def exponent_terms(self, exponents: Ints | Floats, groups: Sequence[int]) -> list[Floats]:
-        """Terms that add up to the log of what the exponents of some groups stand for."""
 
     def exponents(self, values: Floats) -> Ints | Floats:
         """Numbers as the exponents of a state: whole ones in linear space."""
@@ -97,18 +92,6 @@ class Arithmetic(ABC):
             room(TERMS, derivative),
             room(program.num_coefficients, seed),
         )
-
-    def _top_values(
-        self,
-        program: Program,
-        state: State,
-        log_value: Floats,
-        rows: Floats,
-        lossy: bool,
-        low: Floats | float = 0.0,
-    ) -> TopValues:
-        terms = self.exponent_terms(state.exponents, program.top_groups)
-        return TopValues(log_value, plus(state.scale, *terms, low, log_value), rows, lossy)
 
     @abstractmethod
     def weights(self, program: Program, bottom: bool) -> TemplateWeights:
@@ -209,10 +192,6 @@ class Linear(Arithmetic):
     def is_linear(self) -> bool:
         """Values are scaled densities."""
         return True
-
-    def exponent_terms(self, exponents: Ints | Floats, groups: Sequence[int]) -> list[Floats]:
-        """Powers of two."""
-        return powers_of_two(exponents[list(groups)].sum(axis=0).astype(np.int64))
 
     def weights(self, program: Program, bottom: bool) -> TemplateWeights:
         """Weights as they are."""
@@ -346,8 +325,10 @@ class Linear(Arithmetic):
             self.floor,
             value,
         )
+        powers = state.exponents[list(program.top_groups)].sum(axis=0).astype(np.int64)
+        total = plus(state.scale, *scaled_logs(value, powers))
         with np.errstate(divide="ignore"):
-            return self._top_values(program, state, np.log(value), rows, lossy)
+            return TopValues(np.log(value), total, rows, lossy)
 
     def top_row_derivatives(self, program: Program, values: Floats) -> Floats:
         """See `downward.top_downward`."""
@@ -412,11 +393,6 @@ class Logarithmic(Arithmetic):
     def is_linear(self) -> bool:
         """Values are logarithms."""
         return False
-
-    def exponent_terms(self, exponents: Ints | Floats, groups: Sequence[int]) -> list[Floats]:
-        """Logarithms, and what they have rounded off."""
-        num_groups = len(exponents) // 2
-        return [exponents[row] for g in groups for row in (g, num_groups + g)]
 
     def weights(self, program: Program, bottom: bool) -> TemplateWeights:
         """Log weights."""
@@ -507,7 +483,9 @@ class Logarithmic(Arithmetic):
         weights = program.top_weights.logarithms
         logarithmic.log_top_upward(operations, weights.op, state.v, rows, self.maximise)
         high, low = rows[:, program.top.root_row]
-        return self._top_values(program, state, high, rows, False, low)
+        groups = np.array(program.top_groups)
+        terms = state.exponents[np.concatenate([groups, program.num_groups + groups])]
+        return TopValues(high, plus(state.scale, *terms, low, high), rows, False)
 
     def top_row_derivatives(self, program: Program, values: Floats) -> Floats:
         """See `logarithmic.log_top_downward`."""

@@ -20,7 +20,7 @@ from dspn.engine.blocks import Segment, slices_as_lanes
 from dspn.engine.job import Job
 from dspn.engine.program import Program
 from dspn.engine.records import Flows, State
-from dspn.engine.totals import TERMS, log_shares, plus, total_of
+from dspn.engine.totals import TERMS, log_shares, plus, scaled_logs, total_of
 from dspn.errors import StructureError
 from dspn.sequences import Sequences
 from dspn.structure.nodes import Input, Product, Sum
@@ -188,21 +188,21 @@ def paired(program: Program, arithmetic: Arithmetic, forms: State, values: State
 
     Without `values` v = 1, a missing bottom slice.
     """
-    groups = range(program.num_groups)
     starts = program.template.mix_part.operations.group_start
-    logs = arithmetic.exponent_terms(forms.exponents, groups)
-    if values is not None:
-        logs += [*arithmetic.exponent_terms(values.exponents, groups), *values.scale]
-    for group in groups:
+    states = (forms,) if values is None else (forms, values)
+    logs = [] if values is None else [*values.scale]
+    for group in range(program.num_groups):
         own = np.arange(starts[group], starts[group + 1])
         if arithmetic.is_linear:
-            terms = forms.v[own] if values is None else forms.v[own] * values.v[own]
-            with np.errstate(divide="ignore"):
-                logs.append(np.log(terms.sum(axis=0)))
+            product = np.prod([state.v[own] for state in states], axis=0).sum(axis=0)
+            powers = np.sum([state.exponents[group] for state in states], axis=0)
+            logs += scaled_logs(product, powers.astype(np.int64))
         else:
             rows = own, program.num_interfaces + own
-            factors = [state.v[row] for state in (forms, values) if state for row in rows]
+            factors = [state.v[row] for state in states for row in rows]
             logs += [*log_shares(plus(total_of(factors[0]), *factors[1:]), axis=0)[1]]
+            rest = group, program.num_groups + group
+            logs += [state.exponents[row] for state in states for row in rest]
     return plus(forms.scale, *logs)
 
 

@@ -16,6 +16,7 @@ TERMS: Final = 3
 
 # log 2 = _HIGH + _LOW. The first has 26 bits, so that its products with whole numbers are exact.
 _HIGH: Final = 46516319 / 2**26
+_ROOT_OF_HALF: Final = 0.5**0.5
 _LOW: Final = 1.2996506893889889e-08
 
 
@@ -75,6 +76,15 @@ def log_shares(totals: Floats, axis: int = -1) -> tuple[Floats, Floats]:
         log_sum = np.log(np.exp(logs).sum(axis=axis, keepdims=True))
     whole = plus(reference, peak, log_sum).squeeze(axis + 1)
     return logs - np.where(log_sum > -np.inf, log_sum, 0.0), whole
+
+
+def scaled_logs(values: Floats, exponents: Ints) -> list[Floats]:
+    """Terms that add up to log(values) + exponents * log 2; all are 0 where that is log 1."""
+    mantissas, own = np.frexp(values)
+    small = mantissas < _ROOT_OF_HALF
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.where(small, 2.0 * mantissas, mantissas))
+    return [*powers_of_two(exponents + own - small), logs]
 
 
 def powers_of_two(exponents: Ints) -> list[Floats]:

@@ -70,13 +70,18 @@ def rounded_off(a: float, b: float) -> float:
 def add_scale(scale: Floats, terms: Floats, numbers: Ints, n: int) -> None:
     """Adds the log divisors of the slices `numbers` to the totals of the lanes; see `totals`."""
     for term in range(terms.shape[0]):
+        own = terms[term]
         for lane in range(n):
-            a, b = scale[0, lane], terms[term, numbers[lane]]
-            scale[0, lane] = a + b
-            rest = rounded_off(a, b)
+            a, b = scale[0, lane], own[numbers[lane]]
+            total = a + b
+            other = total - a
+            rest = (a - (total - other)) + (b - other)
+            scale[0, lane] = total
             a = scale[1, lane]
-            scale[1, lane] = a + rest
-            scale[2, lane] += rounded_off(a, rest)
+            total = a + rest
+            other = total - a
+            scale[1, lane] = total
+            scale[2, lane] += (a - (total - other)) + (rest - other)
 
 
 @njit(**OPTIONS)
