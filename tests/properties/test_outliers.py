@@ -11,9 +11,20 @@ import numpy as np
 import pytest
 
 from dspn import Mixture, Model
+from dspn.engine import compile_program
+from dspn.engine.flows import expected_flows
+from dspn.learning.em import maximise
+from dspn.learning.priors import NO_PRIORS
 from dspn.structure import DynamicNetwork, Leaf, Product, Sum
 from oracles import static_network
-from strategies import as_sequences, draw_sequence, hide, random_network, random_recipe
+from strategies import (
+    as_sequences,
+    draw_sequence,
+    hide,
+    random_network,
+    random_recipe,
+    schema_of,
+)
 
 DIGITS = Context(prec=80)
 NEVER = Decimal("-Infinity")
@@ -167,3 +178,41 @@ def test_the_best_completion_is_found_behind_an_outlier(seed: int) -> None:
     close(done.log_prob[0], float(expected))
     attained = exact_of_network(network, done.sequences.values, best=True)
     assert abs(attained - expected) < Decimal("1e-9")
+
+
+def test_posteriors_do_not_drift_with_length() -> None:
+    """Far from its ends, a sequence that repeats itself has the posteriors of a short one."""
+    schema = schema_of(("continuous",))
+    moves = np.array([[0.9, 0.1], [0.2, 0.8]])
+    model = Model.from_hmm(
+        [0.5, 0.5], moves, {"x0": np.array([[0.0, 1.0], [1.5, 0.8]])}, schema=schema
+    )
+    period = np.random.default_rng(0).normal(0.7, 1.5, size=(100, 1))
+
+    def in_the_middle(times: int) -> np.ndarray:
+        values = np.tile(period, (times, 1))
+        values[3] = 1e4  # so far out that the sequence goes to log space
+        middle = times // 2 * len(period)
+        found = model.interface_posteriors(as_sequences(schema, [values]))
+        return found[middle : middle + len(period)]
+
+    np.testing.assert_allclose(in_the_middle(4000), in_the_middle(20), rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e6, 1e13, 1e15])
+def test_em_does_not_fall_on_huge_counts(size: float) -> None:
+    rng = np.random.default_rng(0)
+    schema = schema_of(("count",))
+    rates = size * np.array([[1.0], [1.3], [2.0]])
+    network = Model.from_hmm(
+        np.full(3, 1 / 3), np.full((3, 3), 1 / 3), {"x0": rates * 1.1}, schema=schema
+    ).network
+    arrays = [rng.poisson(rng.choice(rates.ravel(), 12)).astype(float)[:, None] for _ in range(30)]
+    data = as_sequences(schema, arrays)
+    program, last = compile_program(network), -np.inf
+    for _ in range(12):
+        found = expected_flows(program, data)
+        now = float(found.log_likelihood.sum())
+        assert now >= last - 1e-12 * abs(now)
+        last = now
+        program = program.rebound(maximise(program.network, found.flows, NO_PRIORS))
