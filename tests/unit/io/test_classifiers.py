@@ -5,7 +5,7 @@ import pytest
 
 import dspn
 from dspn.errors import ModelFileError
-from dspn.io.classifiers import is_classifier, load_classifier, save_classifier
+from dspn.io.classifiers import load_classifier, save_classifier
 from dspn.structure import Mixture
 
 SCHEMA = dspn.Schema((dspn.Variable.binary("x"),))
@@ -46,11 +46,12 @@ def test_a_classifier_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_models_and_classifiers_are_told_apart(tmp_path: Path) -> None:
     saved(tmp_path / "c.dspn")
     dspn.Model(mixture(0.5)).save(tmp_path / "m.dspn")
-    assert is_classifier(tmp_path / "c.dspn")
-    assert not is_classifier(tmp_path / "m.dspn")
-    assert not is_classifier(tmp_path / "none.dspn")
-    with pytest.raises(ModelFileError):
-        dspn.load(tmp_path / "c.dspn")
+    assert isinstance(dspn.load(tmp_path / "c.dspn"), dspn.DSPNClassifier)
+    assert isinstance(dspn.load(tmp_path / "m.dspn"), dspn.Model)
+    with pytest.raises(ModelFileError, match="it is a classifier, which has a model for each"):
+        dspn.Model.load(tmp_path / "c.dspn")
+    with pytest.raises(ModelFileError, match="no such file"):
+        dspn.load(tmp_path / "none.dspn")
     with pytest.raises(ModelFileError, match="as a classifier"):
         load_classifier(tmp_path / "m.dspn")
 
