@@ -168,7 +168,7 @@ def _check_size(header: Mapping[str, JSON], found: int) -> None:
         if name != "__metadata__":
             where = f"{_TENSORS_UNREADABLE}: the `data_offsets` of one"
             offsets = items(fields(tensor, "a tensor").get("data_offsets"), where)
-            announced = max(announced, *(whole(offset, where) for offset in offsets))
+            announced = max([announced, *(whole(offset, where) for offset in offsets)])
     if announced != found:
         raise ModelFileError(
             f"{_TENSORS_UNREADABLE}: its header announces {announced} bytes of them, but {found} "
