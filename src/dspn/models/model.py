@@ -59,7 +59,7 @@ class Model:
         self, network: DynamicNetwork | Mixture, *, provenance: Mapping[str, JSON] | None = None
     ) -> None:
         if not isinstance(network, Mixture):
-            remedy = "`dspn.structure` builds one, and `dspn.load` reads a model from a file"
+            remedy = "`dspn.structure` builds one, and `Model.load` reads a model from a file"
             require_type(network, DynamicNetwork, "network", StructureError, remedy=remedy)
             network = Mixture.of(network)
         self.mixture: Mixture = network
