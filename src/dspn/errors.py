@@ -1,4 +1,4 @@
-"""The exceptions and warnings of the library."""
+"""The exceptions and warnings of the library, and how they show what is not theirs."""
 
 from __future__ import annotations
 
@@ -33,3 +33,17 @@ class ConvergenceWarning(UserWarning):
 
 class ImpossibleEvidenceWarning(UserWarning):
     """A sequence has probability zero under the model; the slice that made it so is named."""
+
+
+def printable(text: str, most: int = 2000) -> str:
+    """The text as a terminal may have it: control characters escaped, and cut where it is longer.
+
+    So are halves of surrogate pairs, which no terminal and no file takes. Ends of lines stay.
+    """
+    cut = text if len(text) <= most else f"{text[: most - 3]}..."
+    if cut.isprintable():
+        return cut
+    return "".join(
+        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
+        for sign in cut
+    )

@@ -4,6 +4,8 @@ import errno
 import json
 import os
 import pickle
+import subprocess
+import sys
 import time
 import tracemalloc
 from collections.abc import Mapping
@@ -17,8 +19,10 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import save, save_file
 
+import dspn
+import mutated_files
 from dspn._arrays import Floats
-from dspn.errors import ModelFileError
+from dspn.errors import ModelFileError, StructureError
 from dspn.io import LoadedNetwork, load_network, save_network
 from dspn.leaves import Gaussian, Poisson
 from dspn.sequences import Schema, Variable
@@ -26,12 +30,15 @@ from dspn.structure import (
     DynamicNetwork,
     NetworkBuilder,
     Parameters,
+    Product,
+    Template,
     assemble,
     from_hmm,
     grouped_network,
     initial_network,
     mixture_top,
 )
+from mutated_files import LARGE, decided, small_files, written
 
 PROVENANCE: dict[str, Any] = {
     "seed": 2**127 + 1,
@@ -332,6 +339,9 @@ def test_name_with_a_null_is_refused() -> None:
 def test_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert "a pipe" in refusal(tmp_path / "pipe")
+    for load in (dspn.load, dspn.Model.load, dspn.HMM.load, dspn.DSPNClassifier.load):
+        with pytest.raises(ModelFileError, match="a pipe or a socket; give the name of a model"):
+            load(tmp_path / "pipe")
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="this user may read anything")
@@ -387,6 +397,102 @@ def test_newer_version_is_said_to_be_newer(file: Path) -> None:
     said = refusal(file)
     assert "format version 12, newer than version 2" in said
     assert "update dspn" in said
+
+
+@pytest.mark.parametrize("size", [2**32, 2**29])
+def test_bytes_that_no_header_announces_are_not_read(
+    small: DynamicNetwork, file: Path, size: int
+) -> None:
+    save_network(small, file)
+    os.truncate(file, size)  # a sparse file: nothing more is stored
+    tracemalloc.start()
+    said = refusal(file)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**20
+    assert f"it has {size} bytes" in said or "its header announces" in said
+
+
+def test_second_entry_of_a_name_is_refused(small: DynamicNetwork, file: Path) -> None:
+    data = saved_bytes(small, file)
+    twice = data[:9] + b'"a":1,"a":2,' + data[9:]
+    file.write_bytes((int.from_bytes(data[:8], "little") + 12).to_bytes(8, "little") + twice[8:])
+    assert "two entries of one name" in refusal(file)
+
+
+# --- much work, and anything at all --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def large_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("large")
+    for number, (size, make) in enumerate(LARGE.values()):
+        (folder / f"{number}.dspn").write_bytes(make(size))
+    return folder
+
+
+def test_files_of_a_megabyte_are_decided_within_two_seconds_and_300_mb(large_files: Path) -> None:
+    code = (
+        "import pathlib, sys, time, dspn\n"
+        "from mutated_files import peak_bytes\n"
+        "for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):\n"
+        "    begun = time.process_time()\n"
+        "    try:\n"
+        "        dspn.load(path)\n"
+        "    except dspn.ModelFileError:\n"
+        "        pass\n"
+        "    print(path.name, time.process_time() - begun)\n"
+        "print('memory', peak_bytes())\n"
+    )
+    places = [Path(dspn.__file__).parents[1], Path(mutated_files.__file__).parent]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(large_files)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    found = dict(line.split() for line in done.stdout.splitlines())
+    assert len(found) == len(LARGE) + 1
+    assert max(path.stat().st_size for path in large_files.iterdir()) < 1.1 * 2**20
+    # Memory is that of all files together, and the first also pays for the imports.
+    assert int(found.pop("memory")) < 300e6
+    assert all(float(seconds) < 2.0 for name, seconds in found.items() if name != "0.dspn")
+
+
+def test_messages_about_large_files_are_short_and_can_be_printed(large_files: Path) -> None:
+    refused = 0
+    for path in large_files.iterdir():
+        try:
+            load_network(path)
+        except ModelFileError as error:
+            refused += 1
+            assert len(str(error)) < 2500
+            assert str(error).replace("\n", "").isprintable()
+            assert error.__cause__ is None and error.__context__ is None
+    assert refused > 5
+
+
+def test_cycle_is_told_by_its_ends() -> None:
+    nodes = tuple(Product(((i + 1) % 1000,)) for i in range(1000))
+    with pytest.raises(
+        StructureError, match=r"0 -> 1 -> .* -> \.\.\. -> .* -> 999 -> 0; a"
+    ) as said:
+        Template(MIXED, nodes, (0,))
+    assert len(str(said.value)) < 200
+
+
+def test_changed_files_load_or_are_refused_by_name(tmp_path: Path) -> None:
+    """The beginning of the campaign that `python -m tests.mutated_files` is."""
+    files = small_files(tmp_path)
+    ends: set[str] = set()
+    for number in range(350):
+        if number % 100 != 99:
+            written(tmp_path / "changed.dspn", 1, number, files)
+            ends.add(decided(tmp_path / "changed.dspn")[0])
+    assert not [end for end in ends if "FAILED" in end]
+    assert {"ModelFileError", "loaded as Model"} <= ends
 
 
 # --- writing -------------------------------------------------------------------------------------

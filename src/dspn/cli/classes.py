@@ -14,15 +14,14 @@ from dspn.cli.cells import is_missing, plain
 from dspn.cli.console import note
 from dspn.cli.digits import shortened
 from dspn.cli.learning import Table, gather, show
-from dspn.cli.loading import remembered
+from dspn.cli.loading import check_texts, remembered
 from dspn.cli.request import Request
 from dspn.cli.running import parts, wanted_types
 from dspn.cli.sources import opened
 from dspn.cli.streams import Chunk
 from dspn.cli.writing import check_place, format_of, written
 from dspn.errors import DataError
-from dspn.io.classifiers import is_classifier
-from dspn.models import HMM, DSPNClassifier, load
+from dspn.models import HMM, DSPNClassifier
 
 
 @final
@@ -112,12 +111,9 @@ def predicted(request: Request) -> None:
 
 
 def _loaded(path: Path) -> DSPNClassifier:
-    if not is_classifier(path):
-        load(path)  # says what is wrong with a file that holds no model either
-        raise DataError(
-            f"{str(path)!r} holds a model, not a classifier; `dspn classify fit` makes one."
-        )
-    return DSPNClassifier.load(path)
+    found = DSPNClassifier.load(path)
+    check_texts(path, found.schema_, found.classes_.tolist())
+    return found
 
 
 def _same(found: Any, told: Any) -> bool:

@@ -5,6 +5,8 @@ from typing import Any, Final, final
 
 import typer
 
+from dspn.errors import printable
+
 DATA: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130  # as shells have it
@@ -28,7 +30,7 @@ _NUMBERED: Final = re.compile(r"sequence \d+ \(id (.+?)\)(?= at|,|;|\.| and| in)
 
 
 def sentence(error: BaseException | str) -> str:
-    """The message in one line; sequences go by their ids alone."""
+    """The message in one line that a terminal can show; sequences go by their ids alone."""
     said = str(error).strip() or type(error).__name__
-    said = re.sub(r"\s+", " ", said)
+    said = printable(re.sub(r"\s+", " ", said), 5000)
     return _NUMBERED.sub(r"sequence \1", said)

@@ -7,18 +7,19 @@ from typing import Any
 
 from dspn.cli.console import console
 from dspn.cli.sinks import plain_json
-from dspn.io.classifiers import is_classifier, load_classifier
-from dspn.models import Model, load
+from dspn.errors import printable
+from dspn.io.classifiers import LoadedClassifier, load_any
+from dspn.models import Model
 from dspn.sequences import Schema
 from dspn.structure import DynamicNetwork
-from dspn.structure.validity import network_scopes
 
 
 def inspected(path: Path) -> dict[str, Any]:
     """What the file holds; loading it is the check that it is valid."""
-    if not is_classifier(path):
-        return {"file": str(path), "type": "model", **described_model(load(path))}
-    found = load_classifier(path)
+    found = load_any(path)
+    if not isinstance(found, LoadedClassifier):
+        own = described_model(Model(found.mixture), found.provenance)
+        return {"file": str(path), "type": "model", **own}
     return {
         "file": str(path),
         "type": "classifier",
@@ -53,26 +54,18 @@ def variables(schema: Schema) -> list[dict[str, Any]]:
 
 
 def _network(network: DynamicNetwork) -> dict[str, Any]:
-    template = network.template
+    template, names = network.template, network.schema.names
     return {
         "interfaces": network.num_interfaces,
         "groups": [
-            {"interfaces": list(group), "variables": _scope(network, group)}
-            for group in network.groups
+            {"interfaces": list(group), "variables": [names[number] for number in own]}
+            for group, own in zip(network.groups, network.group_variables, strict=True)
         ],
         "nodes": len(template.nodes),
         "edges": template.num_edges,
         "top_nodes": len(network.top.nodes),
         "bottom": "tied" if network.parameters.tied else "own",
     }
-
-
-def _scope(network: DynamicNetwork, group: tuple[int, ...]) -> list[str]:
-    """The variables that the nodes of a group speak of."""
-    template = network.template
-    masks = network_scopes(template.nodes, template.order, [0] * template.num_interfaces)
-    mask = masks[template.outputs[group[0]]]
-    return [name for number, name in enumerate(network.schema.names) if mask >> number & 1]
 
 
 def printed(found: dict[str, Any], *, json: bool) -> None:
@@ -83,19 +76,19 @@ def printed(found: dict[str, Any], *, json: bool) -> None:
     out = console(stderr=False)
     if not out.is_terminal:
         out.width = 120
-    out.print(f"{found['file']}: a valid {found['type']}", markup=False)
+    out.print(f"{printable(found['file'])}: a valid {found['type']}", markup=False)
     out.print(_variables_table(found["variables"]), markup=False)
     if found["type"] == "classifier":
-        out.print(f"classes: {', '.join(map(str, found['classes']))}", markup=False)
+        out.print(f"classes: {printable(', '.join(map(str, found['classes'])))}", markup=False)
         for label, own in zip(found["classes"], found["models"], strict=True):
-            out.print(f"\nclass {label}", markup=False)
+            out.print(f"\nclass {printable(str(label))}", markup=False)
             out.print(_components_table(own["components"]), markup=False)
     else:
         out.print()
         out.print(_components_table(found["components"]), markup=False)
         out.print(f"root: {found['root']} slice", markup=False)
     for name, value in found["provenance"].items():
-        out.print(f"{name}: {json_text.dumps(value)}", markup=False)
+        out.print(f"{printable(name)}: {json_text.dumps(value)}", markup=False)
 
 
 def _table(*headings: str) -> Any:
@@ -112,7 +105,7 @@ def _variables_table(found: list[dict[str, Any]]) -> Any:
     for own in found:
         listed = ", ".join(map(str, own["categories"][:12]))
         more = f", ... ({len(own['categories'])})" if len(own["categories"]) > 12 else ""
-        table.add_row(own["name"], own["kind"], listed + more)
+        table.add_row(printable(own["name"]), own["kind"], printable(listed) + more)
     return table
 
 

@@ -17,7 +17,7 @@ from dspn.cli.request import Reading
 from dspn.cli.sources import opened
 from dspn.cli.streams import Chunk, chunks
 from dspn.cli.writing import check_place
-from dspn.errors import DataError
+from dspn.errors import DataError, printable
 from dspn.models import DSPN, Model
 from dspn.sequences import Schema, Sequences
 
@@ -92,9 +92,9 @@ def show(data: Gathered) -> None:
         values = ", ".join(map(str, own.variable.categories[:6]))
         more = ", ..." if own.variable.num_categories > 6 else ""
         shown.add_row(
-            own.variable.name,
+            printable(own.variable.name, 200),
             str(own.variable.kind),
-            f"{values}{more}",
+            f"{printable(values)}{more}",
             f"{100 * share:.1f} %" if share else "",
             own.reason,
         )

@@ -1,6 +1,7 @@
 """Model files, and what they remember of the table that they were fitted to."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,21 +12,31 @@ from dspn.errors import DataError
 
 if TYPE_CHECKING:
     from dspn.models import Model
+    from dspn.sequences import Schema
 
 TABLE: Final = "table"
 
 
 def loaded(path: Path) -> "Model":
     """The model in a file."""
-    from dspn.io.classifiers import is_classifier
-    from dspn.models import load
+    from dspn.models import Model
 
-    if is_classifier(path):
-        raise DataError(
-            f"{str(path)!r} is a classifier, which has a model for each class; it is for "
-            "`dspn classify predict` and `dspn inspect`."
-        )
-    return load(path)
+    model = Model.load(path)
+    check_texts(path, model.schema)
+    return model
+
+
+def check_texts(path: Path, schema: "Schema", classes: Iterable[Any] = ()) -> None:
+    """Raises where a name, a category or a class is text that no table can hold."""
+    named = (text for own in schema for text in (own.name, *own.categories))
+    for text in chain(named, classes):
+        try:
+            str(text).encode()
+        except UnicodeEncodeError:
+            raise DataError(
+                f"{str(path)!r} must have names and categories that a table can hold, but "
+                f"{str(text)[:60]!r} has half of a surrogate pair; give it another name."
+            ) from None
 
 
 def remembered(provenance: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
@@ -44,6 +55,7 @@ def keys_of(
     """The key columns: those given, or those of the table that the model was fitted to."""
     kept: Any = (provenance or {}).get(TABLE)
     kept = kept if isinstance(kept, dict) else {}
+    kept = {name: column for name, column in kept.items() if isinstance(column, str)}
     keys = Keys(
         kept.get("sequence") if sequence is None else sequence,
         kept.get("order") if order is None else order,

@@ -7,6 +7,7 @@ for each class. A reader of models refuses it, as it has other entries.
 """
 
 import os
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
@@ -16,14 +17,17 @@ import numpy as np
 from dspn._arrays import Floats
 from dspn.errors import ModelFileError
 from dspn.io.atomic import write_atomically
-from dspn.io.container import FORMAT_VERSION, Contents, Tensors, check_start, pack, unpack
+from dspn.io.container import FORMAT_VERSION, Contents, Tensors, pack
 from dspn.io.decode import LoadedMixture, decode
 from dspn.io.encode import encode
+from dspn.io.files import load_by
 from dspn.io.json_values import JSON, fields, items, plain, whole
 from dspn.io.paths import path_text
 from dspn.structure import Mixture
 
 _LOGITS: Final = "logits"
+# Arrays of text give every entry the room of the longest.
+_LONGEST_LABEL: Final = 1000
 _ENTRIES: Final = ("classes", "models", "provenance")
 
 Label = str | int | float | bool
@@ -82,35 +86,27 @@ def _contents(
     return Contents(tensors, metadata, FORMAT_VERSION)
 
 
-def is_classifier(path: str | bytes | os.PathLike[str]) -> bool:
-    """Whether a file says that it holds a classifier; what cannot be read does not."""
-    try:
-        return "classes" in _unpacked(path_text(path)).metadata
-    except ModelFileError:
-        return False
-
-
 def load_classifier(path: str | bytes | os.PathLike[str]) -> LoadedClassifier:
     """What `save_classifier` wrote; anything else is refused with the reason."""
-    name = path_text(path)
-    try:
-        return _decoded(_unpacked(name))
-    except ModelFileError as error:
-        reason = str(error).rstrip(".")
-        raise ModelFileError(f"cannot load {name!r} as a classifier: {reason}.") from error
+    return load_by(path, _classifier)
 
 
-def _unpacked(name: str) -> Contents:
-    try:
-        with open(name, "rb") as file:
-            start = file.read(9)
-            check_start(start, os.fstat(file.fileno()).st_size)
-            data = start + file.read()
-    except FileNotFoundError as error:
-        raise ModelFileError("there is no such file") from error
-    except OSError as error:
-        raise ModelFileError(f"it cannot be read ({error.strerror or error})") from error
-    return unpack(data)
+def load_any(path: str | bytes | os.PathLike[str]) -> LoadedMixture | LoadedClassifier:
+    """A model or a classifier, whichever a file says that it holds."""
+    return load_by(path, _model_or_classifier)
+
+
+def _model_or_classifier(contents: Contents) -> LoadedMixture | LoadedClassifier:
+    return _classifier(contents) if "classes" in contents.metadata else decode(contents)
+
+
+def _classifier(contents: Contents) -> LoadedClassifier:
+    if "classes" not in contents.metadata:
+        raise ModelFileError(
+            "it cannot be read as a classifier, it holds a model, not a classifier; `dspn classify "
+            "fit` makes one"
+        )
+    return _decoded(contents)
 
 
 def _check(metadata: Mapping[str, JSON], tensors: Tensors) -> None:
@@ -118,16 +114,28 @@ def _check(metadata: Mapping[str, JSON], tensors: Tensors) -> None:
     classes = items(metadata["classes"], "`classes`")
     models = items(metadata["models"], "`models`")
     logits = tensors.get(_LOGITS)
-    if not all(isinstance(label, str | int | float) for label in classes):
-        raise ModelFileError("the `classes` must be text, numbers or booleans")
-    if len(set(map(repr, classes))) < len(classes) or len(classes) < 2:
-        raise ModelFileError(f"there must be at least two classes that differ, found {classes}")
+    kinds = {_kind(label) for label in classes}
+    # As an array, where `a` and `a\0` are one text.
+    if len(kinds) != 1 or None in kinds or np.unique(np.array(classes)).size < max(2, len(classes)):
+        raise ModelFileError(
+            "there must be at least two classes that differ, all numbers, all booleans or all text "
+            f"of at most {_LONGEST_LABEL} characters, found {reprlib.repr(classes)}"
+        )
     if logits is None or logits.dtype != np.float64 or logits.shape != (len(classes),):
         raise ModelFileError(f"there must be a logit for each of the {len(classes)} classes")
     if not np.isfinite(logits).all():
         raise ModelFileError("the logits of the classes must be finite")
     if len(models) != len(classes):
         raise ModelFileError(f"there are {len(models)} models for {len(classes)} classes")
+
+
+def _kind(label: JSON) -> type | None:
+    """What a class is: text, a boolean or a number; None for what no class can be."""
+    if isinstance(label, str):
+        return str if len(label) <= _LONGEST_LABEL else None
+    if isinstance(label, bool):
+        return bool
+    return float if isinstance(label, int | float) else None
 
 
 def _check_variables(mixtures: Sequence[Mixture]) -> None:
@@ -138,27 +146,23 @@ def _check_variables(mixtures: Sequence[Mixture]) -> None:
 def _decoded(contents: Contents) -> LoadedClassifier:
     metadata = fields(contents.metadata, "its metadata", _ENTRIES)
     _check(metadata, contents.tensors)
-    models = [
-        _model(contents.tensors, number, fields(value, "a model"))
-        for number, value in enumerate(items(metadata["models"], "`models`"))
-    ]
-    known = sum(name.startswith("class.") for name in contents.tensors) + 1
-    if known != len(contents.tensors):
-        raise ModelFileError("it has tensors that belong to no class")
+    described = [fields(value, "a model") for value in items(metadata["models"], "`models`")]
+    own: dict[str, Tensors] = {f"class.{number}": {} for number in range(len(described))}
+    for name, array in contents.tensors.items():
+        owner = ".".join(name.split(".", 2)[:2])
+        if owner in own:
+            own[owner][name.removeprefix(f"{owner}.")] = array
+        elif name != _LOGITS:
+            raise ModelFileError(f"it has a tensor {name!r}, which belongs to no class")
+    models = tuple(map(_model, own.values(), described))
     _check_variables([model.mixture for model in models])
     classes: list[Label] = items(metadata["classes"], "`classes`")  # type: ignore[assignment]
     provenance = fields(metadata["provenance"], "`provenance`")
     logits: Floats = contents.tensors[_LOGITS]
-    return LoadedClassifier(tuple(classes), logits, tuple(models), provenance)
+    return LoadedClassifier(tuple(classes), logits, models, provenance)
 
 
-def _model(tensors: Tensors, number: int, value: dict[str, JSON]) -> LoadedMixture:
-    prefix = f"class.{number}."
-    own = {
-        name.removeprefix(prefix): array
-        for name, array in tensors.items()
-        if name.startswith(prefix)
-    }
+def _model(tensors: Tensors, value: dict[str, JSON]) -> LoadedMixture:
     version = whole(value.get("version"), "the version of a model")
     metadata = {name: item for name, item in value.items() if name != "version"}
-    return decode(Contents(own, metadata, version))
+    return decode(Contents(tensors, metadata, version))

@@ -9,24 +9,27 @@ tensor, of the header or of its padding.
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from io import BytesIO
+from typing import Any, BinaryIO, final
 
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from dspn.errors import ModelFileError
-from dspn.io.json_values import JSON, compact, fields, parse, text, whole
+from dspn.io.json_values import JSON, compact, fields, items, parse, plain, text, whole
 
 FORMAT = "dspn"
 # What files are written with says how much a reader has to know: 1 for one network, 2 for several.
 FORMAT_VERSION = 2
 MAX_HEADER_BYTES = 32 * 2**20
+MAX_FILE_BYTES = 2**30
 
 _LENGTH_BYTES = 8
 _CHECKSUM = "checksum"
 _DIGITS = 64
 _NO_CHECKSUM = "0" * _DIGITS
+_TENSORS_UNREADABLE = "its tensors cannot be read"
 # As it stands in the file: JSON within a JSON text.
 _MARK = rb"{\"checksum\":\""
 
@@ -61,16 +64,35 @@ def pack(contents: Contents) -> bytes:
             f"the description of the model takes {length} bytes, but {MAX_HEADER_BYTES} are "
             "allowed; shorten `provenance` or the names of categories"
         )
+    if len(data) > MAX_FILE_BYTES:
+        raise ModelFileError(
+            f"the model takes {len(data)} bytes, but {MAX_FILE_BYTES} are allowed; learn one with "
+            "fewer interface nodes"
+        )
     place = data.index(_MARK) + len(_MARK)
     return data[:place] + _checksum(data, place).encode() + data[place + _DIGITS :]
 
 
 def unpack(data: bytes) -> Contents:
     """What `pack` was given; raises unless every byte is as it was written."""
-    check_start(data[: _LENGTH_BYTES + 1], len(data))
-    metadata = dict(_metadata(data))
+    return read(BytesIO(data), len(data))
+
+
+def read(file: BinaryIO, size: int) -> Contents:
+    """What `pack` has written to a file of `size` bytes.
+
+    No more than the header is read before that is known to announce a file of this size.
+    """
+    start = file.read(_LENGTH_BYTES + 1)
+    _check_start(start, size)
+    length = _header_length(start)
+    header = _header(start[_LENGTH_BYTES:] + file.read(length - 1))
+    metadata = _metadata(header)
     version = _checked_version(metadata)
     stored = text(metadata.pop(_CHECKSUM, None), "the checksum")
+    _check_size(header, size - _LENGTH_BYTES - length)
+    file.seek(0)
+    data = file.read()
     place = data.find(_MARK) + len(_MARK)
     if stored != _checksum(data, place) or data[place : place + _DIGITS] != stored.encode():
         raise ModelFileError(
@@ -81,7 +103,7 @@ def unpack(data: bytes) -> Contents:
     return Contents(_tensors(data), metadata, version)
 
 
-def check_start(start: bytes, size: int) -> None:
+def _check_start(start: bytes, size: int) -> None:
     """Raises unless the first 9 bytes of a file of `size` bytes announce a header that fits."""
     if size == 0:
         raise ModelFileError("it is empty")
@@ -100,6 +122,10 @@ def check_start(start: bytes, size: int) -> None:
             f"it was cut short: it announces a header of {length} bytes, "
             f"but {size - _LENGTH_BYTES} follow"
         )
+    if size > MAX_FILE_BYTES:
+        raise ModelFileError(
+            f"it has {size} bytes, but {MAX_FILE_BYTES} are allowed; it is damaged or not a model"
+        )
 
 
 def _header_length(data: bytes) -> int:
@@ -114,21 +140,41 @@ def _checksum(data: bytes, place: int) -> str:
     return digest.hexdigest()
 
 
-def _metadata(data: bytes) -> dict[str, JSON]:
-    header = data[_LENGTH_BYTES : _LENGTH_BYTES + _header_length(data)]
+def _header(header: bytes) -> dict[str, JSON]:
     try:
-        described = parse(header.decode("utf-8"))
+        return fields(parse(header.decode("utf-8")), "its header")
     except UnicodeDecodeError as error:
         raise ModelFileError("its header is not readable text; it is damaged") from error
-    entries = fields(described, "its header").get("__metadata__")
+
+
+def _metadata(header: Mapping[str, JSON]) -> dict[str, JSON]:
+    entries = header.get("__metadata__")
     if not isinstance(entries, dict) or not isinstance(entries.get(FORMAT), str):
         raise ModelFileError(
             f"it is not a model: a safetensors file, but without the metadata entry {FORMAT!r}"
         )
-    metadata = fields(parse(entries[FORMAT]), "its metadata")
+    fields(entries, "the metadata of its header", (FORMAT,))
+    # The provenance, which may be as deep as any value, stands a few levels down.
+    metadata = fields(plain(parse(entries[FORMAT]), "its metadata", -8), "its metadata")
     if metadata.get("format") != FORMAT:
         raise ModelFileError(f"it is not a model: its metadata is not of the format {FORMAT!r}")
     return metadata
+
+
+def _check_size(header: Mapping[str, JSON], found: int) -> None:
+    """Raises unless the tensors that are announced end where the file ends."""
+    announced = 0
+    for name, tensor in header.items():
+        if name != "__metadata__":
+            where = f"{_TENSORS_UNREADABLE}: the `data_offsets` of one"
+            offsets = items(fields(tensor, "a tensor").get("data_offsets"), where)
+            announced = max([announced, *(whole(offset, where) for offset in offsets)])
+    if announced != found:
+        raise ModelFileError(
+            f"{_TENSORS_UNREADABLE}: its header announces {announced} bytes of them, but {found} "
+            "follow, so that its checksum does not match; it was cut short or changed after it "
+            "was saved"
+        )
 
 
 def _checked_version(metadata: Mapping[str, JSON]) -> int:
@@ -148,6 +194,7 @@ def _checked_version(metadata: Mapping[str, JSON]) -> int:
 def _tensors(data: bytes) -> Tensors:
     try:
         tensors: Tensors = load(data)
-    except (SafetensorError, KeyError) as error:  # KeyError: a type that NumPy does not have
-        raise ModelFileError(f"its tensors cannot be read ({error})") from error
+    # KeyError: a type that NumPy does not have; ValueError: a shape that it does not have.
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise ModelFileError(f"{_TENSORS_UNREADABLE} ({error})") from error
     return tensors

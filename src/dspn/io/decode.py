@@ -49,6 +49,11 @@ class LoadedNetwork:
 
 def decode(contents: Contents) -> LoadedMixture:
     """The inverse of `encode`; raises with the reason where the contents are no valid model."""
+    if "classes" in contents.metadata:
+        raise ModelFileError(
+            "it is a classifier, which has a model for each class; it is for `dspn.load`, `dspn "
+            "classify predict` and `dspn inspect`"
+        )
     metadata = fields(contents.metadata, "its metadata", ("components", "provenance", "schema"))
     components = items(metadata["components"], "`components`")
     _check_count(len(components), contents.version)

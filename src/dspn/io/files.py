@@ -2,16 +2,19 @@
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
-from dspn.errors import ModelFileError
+from dspn.errors import ModelFileError, printable
 from dspn.io.atomic import write_atomically
-from dspn.io.container import check_start, pack, unpack
+from dspn.io.container import Contents, pack, read
 from dspn.io.decode import LoadedMixture, LoadedNetwork, decode
 from dspn.io.encode import encode
 from dspn.io.json_values import JSON
 from dspn.io.paths import path_text
 from dspn.structure import DynamicNetwork, Mixture
+
+T = TypeVar("T")
 
 
 def save_mixture(
@@ -48,12 +51,20 @@ def load_mixture(path: str | bytes | os.PathLike[str]) -> LoadedMixture:
     Nothing of the file is executed. Every byte is under its checksum, and a file that was made to
     fit its checksum still has to pass the checks of any network.
     """
+    return load_by(path, decode)
+
+
+def load_by(path: str | bytes | os.PathLike[str], decoded: Callable[[Contents], T]) -> T:
+    """What a file holds, by a function of its contents; how every model file is opened.
+
+    An error gives the reason alone, in a text that can be printed: its causes may quote the file.
+    """
     name = path_text(path)
     try:
-        return decode(unpack(_read(name)))
+        return decoded(_read(name))
     except ModelFileError as error:
-        reason = str(error).rstrip(".")
-        raise ModelFileError(f"cannot load {name!r}: {reason}.") from error
+        reason = printable(str(error)).rstrip(".")
+    raise ModelFileError(f"cannot load {name!r}: {reason}.")
 
 
 def load_network(path: str | bytes | os.PathLike[str]) -> LoadedNetwork:
@@ -67,13 +78,11 @@ def load_network(path: str | bytes | os.PathLike[str]) -> LoadedNetwork:
     return LoadedNetwork(found.mixture.only, found.provenance)
 
 
-def _read(path: str) -> bytes:
+def _read(path: str) -> Contents:
     _check_is_file(path)
     try:
         with open(path, "rb") as file:
-            start = file.read(9)
-            check_start(start, os.fstat(file.fileno()).st_size)
-            return start + file.read()
+            return read(file, os.fstat(file.fileno()).st_size)
     except OSError as error:
         raise ModelFileError(f"it cannot be read ({error.strerror or error})") from error
     except MemoryError as error:

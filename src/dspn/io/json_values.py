@@ -2,6 +2,7 @@
 
 import json
 import math
+import reprlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
@@ -22,7 +23,9 @@ def compact(value: JSON) -> str:
 def parse(text: str) -> JSON:
     """The value of a JSON text; numbers keep their type (1, 1.0 and true are three values)."""
     try:
-        value: JSON = json.loads(text, parse_constant=_refuse_constant)
+        value: JSON = json.loads(
+            text, parse_constant=_refuse_constant, object_pairs_hook=_without_repeats
+        )
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"its header is not readable JSON ({error})") from error
     return value
@@ -30,6 +33,14 @@ def parse(text: str) -> JSON:
 
 def _refuse_constant(name: str) -> JSON:
     raise ValueError(f"{name} is no JSON value")
+
+
+def _without_repeats(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    """An object; readers differ in which of two entries of one name they take."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object has two entries of one name")
+    return found
 
 
 def plain(value: object, where: str, depth: int = 0) -> JSON:
@@ -60,10 +71,10 @@ def _key(key: object, where: str) -> str:
 
 
 def _said(value: object) -> str:
-    # Python refuses to print a whole number of very many digits.
-    said = (
-        "a very large number" if isinstance(value, int) and value.bit_length() > 64 else repr(value)
-    )
+    # Python refuses to print a whole number of very many digits, and a value of very many levels.
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "a very large number"
+    said = reprlib.repr(value)
     return said if len(said) <= 60 else f"{said[:57]}..."
 
 

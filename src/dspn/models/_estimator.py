@@ -1,27 +1,49 @@
 """What all estimators of sequences have in common: how they take data, and what they remember."""
 
 import math
+import os
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Self, final
+from typing import Any, ClassVar, Final, Self, final
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
 from dspn._version import __version__
 from dspn._warnings import warn
 from dspn.engine.flows import expected_flows
-from dspn.errors import ConvergenceWarning, EvidenceError
-from dspn.io import JSON
+from dspn.errors import ConvergenceWarning, EvidenceError, ModelFileError
+from dspn.io import JSON, LoadedMixture, load_mixture, save_mixture
+from dspn.io.paths import path_text
+from dspn.learning import (
+    AutoOptions,
+    ConditionalLikelihood,
+    EmOptions,
+    Ending,
+    GrowthOptions,
+    Likelihood,
+    PartitionOptions,
+    SearchOptions,
+    SliceSpnOptions,
+)
 from dspn.learning.diagnosis import DeadNode, dead_nodes
 from dspn.learning.fitting import EmFit, fit_em
 from dspn.learning.plan import DEFAULT_PLAN, described
 from dspn.learning.priors import Priors
 from dspn.learning.stopping import StopReason
-from dspn.models._data import checked_sample_weight, read_for_fit, read_for_query, seed_of
+from dspn.leaves import CategoricalPrior, GaussianPrior, PoissonPrior
+from dspn.models._data import (
+    checked_sample_weight,
+    read_for_fit,
+    read_for_query,
+    remember_columns,
+    seed_of,
+)
 from dspn.models._training import (
     TrainingData,
     checked_fraction,
@@ -31,7 +53,7 @@ from dspn.models._training import (
     warn_of_unseen_categories,
 )
 from dspn.models._verbs import SequenceVerbs
-from dspn.models.model import Model
+from dspn.models.model import FITTED, Model
 from dspn.sequences import Schema, Sequences
 from dspn.structure import DynamicNetwork, Mixture
 
@@ -40,6 +62,27 @@ _MOST_NAMED: Final = 5
 _NOT_RECORDED: Final = frozenset(
     ["schema", "random_state", "checkpoint", "checkpoint_every", "resume", "n_jobs", "verbose"]
 )
+# How an option that a file describes fails to be one.
+_NOT_MADE: Final = (KeyError, TypeError, ValueError, ArithmeticError)
+# What a file knows by its name alone.
+_ENDINGS: Final = {str(ending): ending for kind in (StopReason, Ending) for ending in kind}
+_OPTIONS: Final[dict[str, Callable[..., Any]]] = {
+    kind.__name__: kind
+    for kind in (
+        AutoOptions,
+        CategoricalPrior,
+        ConditionalLikelihood,
+        EmOptions,
+        GaussianPrior,
+        GrowthOptions,
+        Likelihood,
+        PartitionOptions,
+        PoissonPrior,
+        Priors,
+        SearchOptions,
+        SliceSpnOptions,
+    )
+}
 
 
 @final
@@ -99,8 +142,12 @@ class SequenceEstimator(SequenceVerbs, BaseEstimator):
     n_features_in_: int
     validation_score_: float | None
     history_: tuple[Any, ...]
-    ending_: StrEnum
+    ending_: StrEnum | None
+    feature_names_in_: NDArray[Any]
     dead_: tuple[DeadNode, ...]
+
+    # Attributes of a kind of estimator that its file keeps.
+    _KEPT: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def _check(self, schema: Schema, *, weighted: bool, validated: bool) -> None:
@@ -182,6 +229,55 @@ class SequenceEstimator(SequenceVerbs, BaseEstimator):
         }
 
     @final
+    def save(self, path: str | bytes | os.PathLike[str]) -> None:
+        """Writes model and estimator to a `*.dspn` file, which `dspn.load` reads."""
+        model = self._model()
+        kept: dict[str, JSON] = {
+            name: _plain(getattr(self, name)) for name in self._KEPT if hasattr(self, name)
+        }
+        kept["columns"] = hasattr(self, "feature_names_in_")
+        save_mixture(model.mixture, path, provenance={**model.provenance, FITTED: kept})
+
+    @final
+    @classmethod
+    def load(cls, path: str | bytes | os.PathLike[str]) -> Self:
+        """The estimator in a file: it answers as the one that was saved.
+
+        Parameters come back as far as they are numbers, text or options of this library, and
+        `random_state` as the seed that was used. `history_` and `dead_` are empty: how the model
+        was learned is not kept.
+        """
+        found = load_mixture(path)
+        if found.provenance.get("estimator") != cls.__name__:
+            raise ModelFileError(
+                f"cannot load {path_text(path)!r} as {cls.__name__}: no {cls.__name__} has learned "
+                "the model in it; use `dspn.load`."
+            )
+        return cls._from_file(found)
+
+    @final
+    @classmethod
+    def _from_file(cls, found: LoadedMixture) -> Self:
+        told: dict[str, Any] = dict(found.provenance)
+        kept = told.pop(FITTED, None)
+        own = cls(**_restored_parameters(cls, told))
+        own.schema = found.mixture.schema
+        own.model_ = Model(found.mixture, provenance=told)
+        own.history_, own.dead_ = (), ()
+        own.validation_score_ = told.get("validation_score")
+        own.ending_ = _ENDINGS.get(str(told.get("ending")))
+        if not isinstance(kept, dict):  # a file of before there was this entry
+            remember_columns(own, own.schema)
+            return own
+        own.n_features_in_ = len(own.schema)
+        if kept.get("columns"):
+            own.feature_names_in_ = np.array(own.schema.names, dtype=object)
+        for name in kept.keys() & set(cls._KEPT):
+            with suppress(*_NOT_MADE):
+                setattr(own, name, _restored(kept[name]))
+        return own
+
+    @final
     def _read(self, X: Any, lengths: Any, argument: str = "X") -> Sequences:
         return read_for_query(self, X, lengths, self._model().schema, argument)
 
@@ -221,8 +317,38 @@ def _warn_of_dead_interfaces(dead: tuple[DeadNode, ...], num_interfaces: int) ->
         )
 
 
+def _restored_parameters(kind: type[SequenceEstimator], told: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that a file tells of, as far as they can be made from what it says."""
+    found: dict[str, Any] = {}
+    usual = kind().get_params(deep=False)
+    given: Any = told.get("parameters")
+    for name in usual.keys() & set(given if isinstance(given, dict) else ()):
+        with suppress(*_NOT_MADE):
+            value = _restored(given[name])
+            # Any other text stands for an object that JSON does not have.
+            if isinstance(usual[name], str) or not isinstance(value, str):
+                found[name] = value
+    if isinstance(told.get("seed"), int):
+        found["random_state"] = told["seed"]
+    return found
+
+
+def _restored(value: Any) -> Any:
+    """The option that `_plain` wrote as JSON."""
+    if isinstance(value, list):
+        return [_restored(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {name: _restored(item) for name, item in value.items() if name != "class"}
+    if "class" in value:
+        return _OPTIONS[value["class"]](**fields)
+    return {int(name): float(item) for name, item in fields.items()}
+
+
 def _plain(value: Any) -> JSON:
     """An option as JSON."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, np.ndarray):

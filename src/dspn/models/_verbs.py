@@ -1,9 +1,8 @@
 """The questions that every fitted estimator answers."""
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -38,6 +37,14 @@ class SequenceVerbs(ABC):
     def schema_(self) -> Schema:
         """The variables of a slice."""
         return self.model_.schema
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Whatever else `model_` knows, such as `provenance` and `log_likelihood`."""
+            if name.startswith("_") or "model_" not in vars(self):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return getattr(self.model_, name)
 
     def _model(self) -> Model:
         check_is_fitted(self, "model_")
@@ -114,7 +121,3 @@ class SequenceVerbs(ABC):
     ) -> Sequences:
         """One drawn continuation of each sequence."""
         return self._model().sample_futures(self._read(X, lengths), steps, rng=rng_of(random_state))
-
-    def save(self, path: str | bytes | os.PathLike[str]) -> None:
-        """Writes the model to a `*.dspn` file, which `dspn.load` reads."""
-        self._model().save(path)

@@ -17,7 +17,7 @@ from dspn._arrays import Floats
 from dspn._checks import require_type
 from dspn._warnings import warn
 from dspn.errors import ConvergenceWarning, ImpossibleEvidenceWarning, StructureError
-from dspn.io.classifiers import load_classifier, save_classifier
+from dspn.io.classifiers import LoadedClassifier, load_classifier, save_classifier
 from dspn.learning.ascent import DEFAULT_ASCENT, AscentOptions
 from dspn.learning.discrimination import class_likelihoods, class_posteriors, discriminate
 from dspn.learning.priors import DEFAULT_PRIORS
@@ -237,7 +237,10 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         with the usual options. `feature_names_in_` are the names of the variables, unless these are
         x0, x1, ...
         """
-        found = load_classifier(path)
+        return cls._from_file(load_classifier(path))
+
+    @classmethod
+    def _from_file(cls, found: LoadedClassifier) -> Self:
         own = cls()
         own.classes_, own.class_log_prior_ = np.array(found.classes), found.logits
         own.models_ = [Model(one.mixture, provenance=dict(one.provenance)) for one in found.models]

@@ -108,6 +108,8 @@ class DSPN(SequenceEstimator):
         growth_: The score of every number of interface nodes that the paper's learner has tried.
     """
 
+    _KEPT = ("accepted_", "explanation_", "tried_")
+
     def __init__(
         self,
         *,

@@ -95,6 +95,8 @@ class HMM(SequenceEstimator):
         self.refit = refit
         self.random_state = random_state
 
+    _KEPT = ("validation_scores_",)
+
     @property
     def n_states_(self) -> int:
         """The number of states."""

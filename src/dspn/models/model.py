@@ -3,7 +3,8 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, final
+from importlib import import_module
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +24,7 @@ from dspn.inference import (
 )
 from dspn.inference.mixed import AnyProgram, compile_mixture
 from dspn.io import JSON, load_mixture, save_mixture
+from dspn.io.classifiers import LoadedClassifier, load_any
 from dspn.sequences import Schema, Sequences
 from dspn.sequences.reading import sequences_of
 from dspn.structure import (
@@ -38,6 +40,11 @@ from dspn.structure import (
 
 Data = Sequences | Iterable[ArrayLike]
 
+# Estimators that `save` a model of their own, with what they have learned besides in this entry of
+# its provenance.
+_ESTIMATORS: Final = ("DSPN", "HMM", "HMMSPN")
+FITTED: Final = "fitted"
+
 
 @final
 class Model:
@@ -52,7 +59,7 @@ class Model:
         self, network: DynamicNetwork | Mixture, *, provenance: Mapping[str, JSON] | None = None
     ) -> None:
         if not isinstance(network, Mixture):
-            remedy = "`dspn.structure` builds one, and `dspn.load` reads a model from a file"
+            remedy = "`dspn.structure` builds one, and `Model.load` reads a model from a file"
             require_type(network, DynamicNetwork, "network", StructureError, remedy=remedy)
             network = Mixture.of(network)
         self.mixture: Mixture = network
@@ -138,6 +145,19 @@ class Model:
         """Log P(observed entries) of each sequence; -inf, with a warning, where impossible."""
         return inference.log_likelihood(self.compiled, self._sequences(data))
 
+    def score_samples(self, X: Data, *, lengths: Any = None) -> Floats:
+        """`log_likelihood` by the name that estimators give it.
+
+        With `lengths` X is one array of rows, so many for each sequence.
+        """
+        if lengths is not None:
+            X = Sequences.from_concatenated(X, lengths, schema=self.schema)
+        return self.log_likelihood(X)
+
+    def score(self, X: Data, y: Any = None, *, lengths: Any = None) -> float:
+        """Mean log-likelihood of a sequence; `y` is not used."""
+        return float(self.score_samples(X, lengths=lengths).mean())
+
     def log_prob(self, query: Data, evidence: Data) -> Floats:
         """Log Pr(query | evidence) of each sequence; NaN marks what a side does not mention."""
         return inference.log_prob(
@@ -213,6 +233,13 @@ class Model:
         """Writes the model to a `*.dspn` file, whole or not at all."""
         save_mixture(self.mixture, path, provenance=self.provenance)
 
+    @classmethod
+    def load(cls, path: str | bytes | os.PathLike[str]) -> "Model":
+        """The model in a `*.dspn` file, whether it was saved by itself or by an estimator."""
+        found = load_mixture(path)
+        told = {name: item for name, item in found.provenance.items() if name != FITTED}
+        return cls(found.mixture, provenance=told)
+
 
 def _sizes(network: DynamicNetwork) -> str:
     template, groups = network.template, len(network.groups)
@@ -222,8 +249,15 @@ def _sizes(network: DynamicNetwork) -> str:
     )
 
 
-def load(path: str | bytes | os.PathLike[str]) -> Model:
-    """The model in a `*.dspn` file."""
-    found = load_mixture(path)
-    provenance: dict[str, Any] = dict(found.provenance)
-    return Model(found.mixture, provenance=provenance)
+def load(path: str | bytes | os.PathLike[str]) -> Any:
+    """What was saved to a `*.dspn` file: a `Model`, a fitted estimator or a `DSPNClassifier`.
+
+    It answers as before, bit for bit. `Model.load` gives the model of an estimator's file alone.
+    """
+    found = load_any(path)
+    if isinstance(found, LoadedClassifier):
+        return import_module("dspn.models").DSPNClassifier._from_file(found)
+    name = found.provenance.get("estimator")
+    if name in _ESTIMATORS and isinstance(found.provenance.get(FITTED), dict):
+        return getattr(import_module("dspn.models"), str(name))._from_file(found)
+    return Model(found.mixture, provenance=found.provenance)

@@ -39,7 +39,7 @@ def report_html(
     -log P / T, by default as many as make a file of about 40 MB, and says how many it leaves out.
     `steps` slices are forecast, none for 0.
     """
-    remedy = "take the `model_` of an estimator, or `dspn.load` a file"
+    remedy = "take the `model_` of an estimator, or `dspn.Model.load` a file"
     require_type(model, Model, "model", StructureError, remedy=remedy)
     data = sequences_of(data, model.schema, "data")
     ahead = whole_number(steps, "steps", DataError, least=0)

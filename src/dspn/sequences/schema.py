@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import reprlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, final
@@ -108,10 +110,11 @@ class Schema:
         if not variables:
             raise DataError("`variables` of a schema must hold at least one variable, found none.")
         names = [variable.name for variable in variables]
-        repeated = sorted({name for name in names if names.count(name) > 1})
+        repeated = sorted(name for name, times in Counter(names).items() if times > 1)
         if repeated:
             raise DataError(
-                f"`variables` of a schema must have different names, but {repeated} occur twice."
+                "`variables` of a schema must have different names, but "
+                f"{reprlib.repr(repeated)} occur twice."
             )
         object.__setattr__(self, "variables", variables)
 

@@ -1,9 +1,13 @@
 """Order and reachability in a network whose nodes name their children by index."""
 
+import reprlib
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from dspn.errors import StructureError
 from dspn.structure.nodes import Node, Product, Sum, children_of
+
+_MOST_NAMED: Final = 20
 
 
 def check_children(nodes: Sequence[Node], network: str) -> None:
@@ -25,7 +29,8 @@ def check_children(nodes: Sequence[Node], network: str) -> None:
                 )
         if len(set(node.children)) != len(node.children):
             raise StructureError(
-                f"{kind} {index} of the {network} network names a child twice: {node.children}; "
+                f"{kind} {index} of the {network} network names a child twice: "
+                f"{reprlib.repr(node.children)}; "
                 "merge the repeated edges into one."
             )
 
@@ -48,10 +53,12 @@ def topological_order(nodes: Sequence[Node], network: str) -> tuple[int, ...]:
                 path.pop()
             elif state[child] == 1:
                 on_path = [index for index, _ in path]
-                cycle = [*on_path[on_path.index(child) :], child]
+                cycle = list(map(str, [*on_path[on_path.index(child) :], child]))
+                if len(cycle) > _MOST_NAMED:
+                    cycle[_MOST_NAMED // 2 : -_MOST_NAMED // 2] = ["..."]
                 raise StructureError(
-                    f"the {network} network has a cycle through nodes "
-                    f"{' -> '.join(map(str, cycle))}; a network is acyclic."
+                    f"the {network} network has a cycle through nodes {' -> '.join(cycle)}; "
+                    "a network is acyclic."
                 )
             elif state[child] == 0:
                 state[child] = 1

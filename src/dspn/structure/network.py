@@ -56,7 +56,7 @@ class DynamicNetwork:
         found = violations(self.template, self.top)
         if found:
             listed = "\n".join(f"  - {violation}" for violation in found[:20])
-            more = f"\n  ... and {len(found) - 20} more" if len(found) > 20 else ""
+            more = "\n  ... and more" if len(found) > 20 else ""
             raise StructureError(f"the template is not valid:\n{listed}{more}")
         check_parameters(self.template, self.top, self.parameters)
 

@@ -1,5 +1,6 @@
 """Weights and leaf parameters as plain arrays, kept apart from the structure they belong to."""
 
+import reprlib
 from dataclasses import dataclass
 from typing import final
 
@@ -8,6 +9,7 @@ import numpy as np
 from dspn._arrays import Floats, Ints, read_only
 from dspn._checks import float_array, require_type
 from dspn.errors import StructureError
+from dspn.structure.nodes import children_of
 from dspn.structure.template import Template, Top
 
 WEIGHT_TOLERANCE = 1e-9
@@ -95,9 +97,10 @@ def _check_weights(part: Template | Top, weights: Floats, network: str) -> None:
     first = int(np.argmax(wrong))
     index = list(part.edge_offsets)[first]
     if improper[first]:
-        own = np.split(weights, starts[1:])[first]
+        own = weights[starts[first] : starts[first] + len(children_of(part.nodes[index]))]
         raise StructureError(
-            f"sum {index} of the {network} network has weights {own.tolist()}; "
+            f"sum {index} of the {network} network has weights "
+            f"{reprlib.repr(own.tolist())}; "
             "weights are finite and not negative."
         )
     raise StructureError(

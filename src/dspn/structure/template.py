@@ -1,5 +1,6 @@
 """The template network, repeated once per slice, and the top network that caps the stack."""
 
+import reprlib
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -51,7 +52,7 @@ def _input_nodes(nodes: tuple[Node, ...], num_inputs: int, network: str) -> tupl
     if missing:
         raise StructureError(
             f"the {network} network has {num_inputs} interfaces but no input node for position(s) "
-            f"{missing}; f must be a bijection."
+            f"{reprlib.repr(missing)}; f must be a bijection."
         )
     return tuple(found[position] for position in range(num_inputs))
 
@@ -109,7 +110,7 @@ class Template:
         if bad or len(set(self.outputs)) != len(self.outputs):
             raise StructureError(
                 f"`outputs` must name distinct nodes between 0 and {len(self.nodes) - 1}, "
-                f"but is {self.outputs}; f must be a bijection."
+                f"but is {reprlib.repr(self.outputs)}; f must be a bijection."
             )
         _check_leaves(self.schema, self.nodes)
         _ = self.order, self.inputs
@@ -176,7 +177,8 @@ class Top:
         leaves = [index for index, node in enumerate(self.nodes) if isinstance(node, Leaf)]
         if leaves:
             raise StructureError(
-                f"the top network has no variables of its own, but nodes {leaves} are leaves."
+                f"the top network has no variables of its own, but nodes "
+                f"{reprlib.repr(leaves)} are leaves."
             )
         _ = self.order, self.inputs
 

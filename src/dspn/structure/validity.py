@@ -6,15 +6,20 @@ slices below. An input interface node takes the scope of its output in the botto
 construction.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import combinations
-from typing import final
+from itertools import chain, islice
+from typing import Final, final
 
+from dspn.errors import printable
 from dspn.structure.graph import reachable
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of
 from dspn.structure.template import Template, Top
+
+# Breaches that are looked for before the rest is left alone, and names that one of them tells.
+_MOST_FOUND: Final = 100
+_MOST_NAMED: Final = 8
 
 
 class Rule(StrEnum):
@@ -40,7 +45,10 @@ class Rule(StrEnum):
 @final
 @dataclass(frozen=True)
 class Violation:
-    """One breach: the rule, the nodes and the variables concerned, and a sentence that says it."""
+    """One breach: the rule, the nodes and the variables concerned, and a sentence that says it.
+
+    The sentence names a few of the variables where they are many.
+    """
 
     rule: Rule
     nodes: tuple[int, ...]
@@ -52,7 +60,12 @@ class Violation:
 
 
 def _members(scope: int) -> list[int]:
-    return [bit for bit in range(scope.bit_length()) if scope >> bit & 1]
+    found = []
+    while scope:
+        lowest = scope & -scope
+        found.append(lowest.bit_length() - 1)
+        scope ^= lowest
+    return found
 
 
 def _names(scope: int, names: Sequence[str]) -> tuple[str, ...]:
@@ -64,7 +77,9 @@ def _names(scope: int, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _said(scope: int, names: Sequence[str]) -> str:
-    return "{" + ", ".join(_names(scope, names)) + "}"
+    found = _names(scope, names)
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return "{" + ", ".join(printable(name, 60) for name in found[:_MOST_NAMED]) + more + "}"
 
 
 def network_scopes(nodes: Sequence[Node], order: Sequence[int], inputs: Sequence[int]) -> list[int]:
@@ -143,9 +158,22 @@ def bottom_nodes(template: Template) -> tuple[Node, ...]:
 
 
 def _bottom_violations(
-    template: Template, names: Sequence[str]
-) -> tuple[list[int], list[Violation]]:
-    nodes = bottom_nodes(template)
+    template: Template, nodes: Sequence[Node], scopes: Sequence[int], names: Sequence[str]
+) -> Iterator[Violation]:
+    yield from _incomplete(nodes, scopes, names, Rule.BOTTOM_COMPLETE, "bottom")
+    yield from _entangled(nodes, scopes, names, Rule.BOTTOM_DECOMPOSABLE, "bottom")
+    for position, output in enumerate(template.outputs):
+        if not scopes[output]:
+            yield Violation(
+                Rule.BOTTOM_ROOTS,
+                (output,),
+                (),
+                f"output {output} (interface {position}) has no leaf below it, so the bottom "
+                "network has no root for it",
+            )
+
+
+def _bottom_scopes(template: Template, nodes: Sequence[Node]) -> list[int]:
     scopes = [0] * len(nodes)
     for index in template.order:
         node = nodes[index]
@@ -153,69 +181,57 @@ def _bottom_violations(
             scopes[index] = 1 << node.variable
         for child in children_of(node):
             scopes[index] |= scopes[child]
-    found = [
-        *_incomplete(nodes, scopes, names, Rule.BOTTOM_COMPLETE, "bottom"),
-        *_entangled(nodes, scopes, names, Rule.BOTTOM_DECOMPOSABLE, "bottom"),
-    ]
-    outputs = [scopes[output] for output in template.outputs]
-    for position, (output, scope) in enumerate(zip(template.outputs, outputs, strict=True)):
-        if not scope:
-            found.append(
-                Violation(
-                    Rule.BOTTOM_ROOTS,
-                    (output,),
-                    (),
-                    f"output {output} (interface {position}) has no leaf below it, so the bottom "
-                    "network has no root for it",
-                )
-            )
-    return outputs, found
+    return scopes
 
 
-def _distinct(scopes: Sequence[int]) -> dict[int, int]:
-    """The first position at which each distinct scope occurs."""
-    first: dict[int, int] = {}
-    for position, scope in enumerate(scopes):
-        first.setdefault(scope, position)
-    return first
+def _meeting(inputs: Sequence[int], outputs: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Pairs of interfaces that share anything and yet are not alike; each breaks some rule.
 
-
-def _overlaps(
-    template: Template, inputs: Sequence[int], names: Sequence[str]
-) -> Iterable[Violation]:
-    for (a, i), (b, j) in combinations(_distinct(inputs).items(), 2):
-        if a & b:
-            said = f"{_said(a & b, names)} but not {_said(a ^ b, names)}"
-            yield Violation(
-                Rule.BOTTOM_SCOPES,
-                (template.outputs[i], template.outputs[j]),
-                _names(a & b, names),
-                f"bottom outputs {template.outputs[i]} and {template.outputs[j]} share {said}",
-            )
-            yield Violation(
-                Rule.INPUT_SCOPES,
-                (template.inputs[i], template.inputs[j]),
-                _names(a & b, names),
-                f"inputs {template.inputs[i]} and {template.inputs[j]} share {said}",
-            )
+    Interfaces are alike where input and output have the same scopes, and one stands for all such.
+    Where nothing is shared the time is linear in the interfaces.
+    """
+    first: dict[tuple[int, int], int] = {}
+    for position, pair in enumerate(zip(inputs, outputs, strict=True)):
+        first.setdefault(pair, position)
+    seen_inputs = seen_outputs = 0
+    earlier: list[int] = []
+    for (own_input, own_output), j in first.items():
+        if not own_input or own_input & seen_inputs or own_output & seen_outputs:
+            for i in earlier:
+                shared = own_input & inputs[i] or own_output & outputs[i]
+                if shared or own_input == inputs[i]:
+                    yield i, j
+        seen_inputs |= own_input
+        seen_outputs |= own_output
+        earlier.append(j)
 
 
 def _unlike_pairs(
     template: Template, inputs: Sequence[int], outputs: Sequence[int], names: Sequence[str]
-) -> Iterable[Violation]:
-    """Breaches of (2) and (3), one for each two distinct pairs of input and output scope."""
-    first: dict[tuple[int, int], int] = {}
-    for position, pair in enumerate(zip(inputs, outputs, strict=True)):
-        first.setdefault(pair, position)
-    for ((in_a, out_a), i), ((in_b, out_b), j) in combinations(first.items(), 2):
-        nodes = (template.inputs[i], template.inputs[j], template.outputs[i], template.outputs[j])
+) -> Iterator[Violation]:
+    """Breaches of theorem 1 (b) and of (1), (2) and (3), by two interfaces each."""
+    for i, j in _meeting(inputs, outputs):
+        (in_a, out_a), (in_b, out_b) = (inputs[i], outputs[i]), (inputs[j], outputs[j])
+        at_inputs = (template.inputs[i], template.inputs[j])
+        at_outputs = (template.outputs[i], template.outputs[j])
+        if in_a & in_b and in_a != in_b:
+            said = f"{_said(in_a & in_b, names)} but not {_said(in_a ^ in_b, names)}"
+            for rule, who, nodes in (
+                (Rule.BOTTOM_SCOPES, "bottom outputs", at_outputs),
+                (Rule.INPUT_SCOPES, "inputs", at_inputs),
+            ):
+                yield Violation(
+                    rule,
+                    nodes,
+                    _names(in_a & in_b, names),
+                    f"{who} {nodes[0]} and {nodes[1]} share {said}",
+                )
         if (in_a == in_b) != (out_a == out_b):
             difference = in_a ^ in_b or out_a ^ out_b
-            who = "inputs" if in_a == in_b else "outputs"
-            other = "outputs" if in_a == in_b else "inputs"
+            who, other = ("inputs", "outputs") if in_a == in_b else ("outputs", "inputs")
             yield Violation(
                 Rule.SAME_SCOPE,
-                nodes,
+                at_inputs + at_outputs,
                 _names(difference, names),
                 f"interfaces {i} and {j}: the {who} have the same scope, the {other} differ in "
                 f"{_said(difference, names)}",
@@ -225,7 +241,7 @@ def _unlike_pairs(
             who, other = ("inputs", "outputs") if in_a & in_b == 0 else ("outputs", "inputs")
             yield Violation(
                 Rule.DISJOINT_SCOPE,
-                nodes,
+                at_inputs + at_outputs,
                 _names(shared, names),
                 f"interfaces {i} and {j}: the {who} have disjoint scopes, the {other} share "
                 f"{_said(shared, names)}",
@@ -295,7 +311,7 @@ def _coverage(
 
 
 def violations(template: Template, top: Top) -> tuple[Violation, ...]:
-    """Every breach of validity; an empty result means valid for every number of slices."""
+    """The breaches of validity, at most 100; none means valid for every number of slices."""
     names = template.schema.names
     n = len(names)
     if top.num_inputs != template.num_interfaces:
@@ -304,17 +320,19 @@ def violations(template: Template, top: Top) -> tuple[Violation, ...]:
             f"{template.num_interfaces} interfaces"
         )
         return (Violation(Rule.TOP_INPUTS, top.inputs, (), said),)
-    bottoms, found = _bottom_violations(template, names)
-    inputs = [scope << n for scope in bottoms]
+    bottom = bottom_nodes(template)
+    bottoms = _bottom_scopes(template, bottom)
+    inputs = [bottoms[output] << n for output in template.outputs]
     scopes = network_scopes(template.nodes, template.order, inputs)
     outputs = [scopes[output] for output in template.outputs]
-    found.extend(_overlaps(template, inputs, names))
-    found.extend(_unlike_pairs(template, inputs, outputs, names))
-    found.extend(_incomplete(template.nodes, scopes, names, Rule.COMPLETE, "template"))
-    found.extend(_entangled(template.nodes, scopes, names, Rule.DECOMPOSABLE, "template"))
     top_scopes = network_scopes(top.nodes, top.order, inputs)
-    found.extend(_incomplete(top.nodes, top_scopes, names, Rule.TOP_COMPLETE, "top"))
-    found.extend(_entangled(top.nodes, top_scopes, names, Rule.TOP_DECOMPOSABLE, "top"))
-    if not found:
-        found.extend(_coverage(template, top, inputs, outputs, names))
-    return tuple(found)
+    breaches = chain(
+        _bottom_violations(template, bottom, bottoms, names),
+        _unlike_pairs(template, inputs, outputs, names),
+        _incomplete(template.nodes, scopes, names, Rule.COMPLETE, "template"),
+        _entangled(template.nodes, scopes, names, Rule.DECOMPOSABLE, "template"),
+        _incomplete(top.nodes, top_scopes, names, Rule.TOP_COMPLETE, "top"),
+        _entangled(top.nodes, top_scopes, names, Rule.TOP_DECOMPOSABLE, "top"),
+    )
+    found = tuple(islice(breaches, _MOST_FOUND))
+    return found or tuple(_coverage(template, top, inputs, outputs, names))

@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -6,6 +7,7 @@ import pytest
 
 import dspn
 from dspn.cli.app import app, run
+from dspn.cli.console import note
 from dspn.cli.examples import EXAMPLES
 
 Run = Any
@@ -107,3 +109,55 @@ def test_experiments_are_a_command_where_they_are_there(command: Run) -> None:
     pytest.importorskip("dspn.cli.experiment")
     assert "experiment" in command("--help").out
     assert command("experiment", "--help").status == 0
+
+
+# A red name that also clears the screen, and half of a surrogate pair.
+STRANGE = "\x1b[2J\x1b[31mred\u202e", "half \ud800"
+
+
+def strange_model(path: Path) -> None:
+    schema = dspn.Schema(
+        tuple(dspn.Variable.categorical(name, ("a", *STRANGE)) for name in STRANGE)
+    )
+    emissions = {name: [[0.5, 0.25, 0.25]] for name in STRANGE}
+    model = dspn.Model.from_hmm([1.0], [[1.0]], emissions, schema=schema)
+    model.provenance[STRANGE[0]] = {STRANGE[1]: STRANGE}
+    model.save(path)
+
+
+def test_inspect_escapes_what_a_terminal_would_obey(command: Run, tmp_path: Path) -> None:
+    strange_model(tmp_path / "strange.dspn")
+    for words in (("inspect",), ("inspect", "--json"), ("validate", "--json")):
+        found = command(words[0], tmp_path / "strange.dspn", *words[1:])
+        assert found.status == 0
+        assert (found.out + found.err).replace("\n", "").isprintable()
+    assert r"\x1b[2J\x1b[31mred\u202e" in command("inspect", tmp_path / "strange.dspn").out
+
+
+def test_names_that_no_table_can_hold_end_in_a_sentence(command: Run, tmp_path: Path) -> None:
+    strange_model(tmp_path / "strange.dspn")
+    found = command("sample", tmp_path / "strange.dspn", "-n", "2", "--length", "3")
+    assert found.status == 1
+    assert r"'half \ud800' has half of a surrogate pair; give it another name" in found.err
+    assert "UnicodeEncodeError" not in found.err
+
+
+def test_errors_escape_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
+    note("error: " + " and ".join(STRANGE))
+    assert r"\x1b[2J\x1b[31mred\u202e and half \ud800" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+@pytest.mark.parametrize(
+    "words", [["inspect"], ["validate"], ["score"], ["classify", "predict"], ["watch"]]
+)
+def test_a_pipe_in_place_of_a_model_is_refused(
+    command: Run, tmp_path: Path, days: Path, words: list[str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe.dspn")
+    more = [days] if words[0] in ("score", "classify") else []
+    found = command(*words, tmp_path / "pipe.dspn", *more)
+    assert found.status == 1
+    assert "it is a device, a pipe or a socket; give the name of a model file" in (
+        found.err + found.out
+    )

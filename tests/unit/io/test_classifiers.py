@@ -5,7 +5,8 @@ import pytest
 
 import dspn
 from dspn.errors import ModelFileError
-from dspn.io.classifiers import is_classifier, load_classifier, save_classifier
+from dspn.io.classifiers import load_classifier, save_classifier
+from dspn.io.container import Contents, pack, unpack
 from dspn.structure import Mixture
 
 SCHEMA = dspn.Schema((dspn.Variable.binary("x"),))
@@ -46,11 +47,12 @@ def test_a_classifier_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_models_and_classifiers_are_told_apart(tmp_path: Path) -> None:
     saved(tmp_path / "c.dspn")
     dspn.Model(mixture(0.5)).save(tmp_path / "m.dspn")
-    assert is_classifier(tmp_path / "c.dspn")
-    assert not is_classifier(tmp_path / "m.dspn")
-    assert not is_classifier(tmp_path / "none.dspn")
-    with pytest.raises(ModelFileError):
-        dspn.load(tmp_path / "c.dspn")
+    assert isinstance(dspn.load(tmp_path / "c.dspn"), dspn.DSPNClassifier)
+    assert isinstance(dspn.load(tmp_path / "m.dspn"), dspn.Model)
+    with pytest.raises(ModelFileError, match="it is a classifier, which has a model for each"):
+        dspn.Model.load(tmp_path / "c.dspn")
+    with pytest.raises(ModelFileError, match="no such file"):
+        dspn.load(tmp_path / "none.dspn")
     with pytest.raises(ModelFileError, match="as a classifier"):
         load_classifier(tmp_path / "m.dspn")
 
@@ -75,6 +77,11 @@ def test_every_byte_is_under_the_checksum(tmp_path: Path) -> None:
     [
         (["a"], [0.0], 1, "two classes"),
         (["a", "a"], [0.0, 0.0], 2, "two classes"),
+        ([0, "0"], [0.0, 0.0], 2, "two classes that differ, all numbers"),
+        ([0, False], [0.0, 0.0], 2, "two classes that differ"),
+        ([1, 1.0], [0.0, 0.0], 2, "two classes that differ"),
+        (["a", "a\0"], [0.0, 0.0], 2, "two classes that differ"),
+        (["a", "b" * 1001], [0.0, 0.0], 2, "at most 1000 characters"),
         (["a", "b"], [0.0], 2, "logit"),
         (["a", "b"], [0.0, -np.inf], 2, "finite"),
         (["a", "b"], [0.0, 0.0], 1, "1 models"),
@@ -89,6 +96,28 @@ def test_what_is_no_classifier_is_not_written(
     with pytest.raises(ModelFileError, match=match):
         save_classifier(path, classes, np.array(logits), models)
     assert path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("name", ["class.2.weights", "class.0", "klass.0.weights", "x"])
+def test_a_tensor_of_no_class_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "c.dspn"
+    saved(path)
+    found = unpack(path.read_bytes())
+    path.write_bytes(
+        pack(Contents({**found.tensors, name: np.zeros(1)}, found.metadata, found.version))
+    )
+    with pytest.raises(ModelFileError, match=r"belongs to no class|1 are unknown"):
+        load_classifier(path)
+
+
+def test_classes_of_one_name_in_a_file_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.dspn"
+    saved(path)
+    found = unpack(path.read_bytes())
+    metadata = {**found.metadata, "classes": [0, "0"]}
+    path.write_bytes(pack(Contents(found.tensors, metadata, found.version)))
+    with pytest.raises(ModelFileError, match=r"two classes that differ, .*, found \[0, '0'\]"):
+        load_classifier(path)
 
 
 def test_models_of_other_variables_do_not_go_together(tmp_path: Path) -> None:

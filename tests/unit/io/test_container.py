@@ -123,7 +123,7 @@ def test_type_that_models_do_not_have_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "offsets", [[0, 99], [8, 0], [0, 4], [-1, 8], [0, 2**64], [2**63, 2**63 + 8], "all"]
+    "offsets", [[0, 99], [8, 0], [0, 4], [-1, 8], [0, 2**64], [2**63, 2**63 + 8], "all", []]
 )
 def test_tensor_outside_of_the_data_is_refused(offsets: object) -> None:
     inner = '{"checksum":"' + "0" * 64 + '","format":"dspn","format_version":1}'
