@@ -174,7 +174,7 @@ def _stream_name(record: Record, sequence: str | None, row: int) -> Any:
     if name in (None, "") or isinstance(name, list | dict) or not _is_utf8(str(name)):
         raise DataError(
             f"row {row} of standard input must name its stream in {sequence!r}, but has "
-            f"{', '.join(f'{key}={value}' for key, value in record.items())[:200]}."
+            f"{str(record)[:200]}."
         )
     return name
 

@@ -50,8 +50,7 @@ def readable(name: str, columns: Sequence[str] = ()) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise DataError(f"{said(name)} cannot be read: {reason}.") from None
+        raise DataError(f"{said(name)} cannot be read: {plainly(error)}.") from None
     except EOFError:
         raise DataError(f"{said(name)} cannot be read: it is cut off; copy it again.") from None
     except zlib.error as error:
@@ -102,9 +101,10 @@ def check_columns(names: Sequence[str], name: str) -> None:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names with commas between them; of very many the first."""
+    """Names with commas between them; of very many the first, of a very long one its beginning."""
     more = f", ... ({len(names):,} in all)" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+    shown = [name if len(name) < 100 else f"{name[:96]}..." for name in names[:_MOST_NAMED]]
+    return ", ".join(shown) + more
 
 
 def check_delimiter(names: list[str], name: str, delimiter: str) -> None:
@@ -121,8 +121,8 @@ def check_delimiter(names: list[str], name: str, delimiter: str) -> None:
 
 
 def plainly(error: Exception) -> str:
-    """What Arrow says, with rows counted from the first below the header."""
-    words = str(error).strip().rstrip(".")
+    """What Arrow or the system says, with rows counted from the first below the header."""
+    words = str(getattr(error, "strerror", None) or error).strip().rstrip(".")
     words = re.sub(r"CSV (parse|conversion) error: ?", "", _COLUMN.sub("", words))
     words = _ROW.sub(lambda found: f"row {int(found[1]) - 1}: ", words)
     if "straddling" in words:
