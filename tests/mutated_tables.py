@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -438,14 +439,14 @@ def _from_table(one: Case) -> str:
     """The bytes as Arrow reads them, unchecked, and as a table of Python."""
     import dspn
 
-    data = gzip.decompress(one.data) if one.name.endswith(".gz") else one.data
     try:
+        data = gzip.decompress(one.data) if one.name.endswith(".gz") else one.data
         if data[:4] == b"PAR1":
             table = pq.read_table(io.BytesIO(data), use_threads=False)
         else:
             open_table = ipc.open_file if data[:6] == b"ARROW1" else ipc.open_stream
             table = open_table(data).read_all()
-    except (pa.ArrowException, OSError, ValueError, EOFError):
+    except (pa.ArrowException, OSError, ValueError, EOFError, zlib.error):
         return "refused by Arrow"
     dspn.Sequences.from_table(table, sequence="day", order="hour")
     return "read"

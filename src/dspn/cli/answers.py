@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn._arrays import Floats
-from dspn.cli.cells import is_text, plain, with_columns
+from dspn.cli.cells import convertible, is_text, plain, with_columns
 from dspn.cli.digits import rounded
 from dspn.cli.ordering import next_values, order_goes_on
 from dspn.cli.streams import Chunk
@@ -100,7 +100,8 @@ def filled(
     for number, variable in enumerate(observed.schema):
         cells = plain(chunk.table[variable.name])
         kind = _filled_type(cells.type, variable)
-        cells = cells.cast(kind)
+        with convertible(variable.name, cells):
+            cells = cells.cast(kind)
         if gaps[:, number].any():
             codes = values[:, number]
             if variable.kind is Kind.CONTINUOUS:

@@ -243,6 +243,14 @@ def test_text_that_is_always_missing_may_be_a_column_of_numbers(command: Run, mo
     assert found.out.splitlines()[1] == "a,1,clear,20,9", found.err
 
 
+def test_a_whole_number_without_room_among_numbers_is_named(command: Run, model: Path) -> None:
+    columns = {"day": ["a"], "hour": [1], "sky": ["rain"], "celsius": [2**53 + 1], "visitors": [9]}
+    pq.write_table(pa.table(columns), "x.parquet")
+    found = command("impute", model, "x.parquet")
+    assert found.status == 1
+    assert "column 'celsius' of type int64" in found.err and str(2**53 + 1) in found.err
+
+
 def test_packed_tables_that_are_cut_off_or_damaged_are_named(
     command: Run, model: Path, days: Path
 ) -> None:
@@ -276,7 +284,7 @@ def test_wide_tables_are_read_in_linear_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    count = 30_000
+    count = 60_000
     names = [f"x{number}" for number in range(count)]
     table = pa.table({"day": ["a"], **dict.fromkeys(names, pa.array([1.5]))})
     with ipc.new_file("wide.arrow", table.schema) as writer:
@@ -286,7 +294,7 @@ def test_wide_tables_are_read_in_linear_time(
         (chunk,) = chunks(source, Keys("day"), names)
     schema = dspn.Schema(tuple(map(dspn.Variable.continuous, names)))
     found = chunk.sequences(schema).select(names[::-1])
-    assert time.process_time() - begun < 10  # 1 s, and above 30 s where a step is quadratic
+    assert time.process_time() - begun < 15  # 3 s, and above 30 s where a step is quadratic
     assert found.values.shape == (1, count)
 
 
