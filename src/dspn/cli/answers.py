@@ -1,6 +1,6 @@
 """What a model says of a chunk, as a table that keeps the keys of the chunk's own."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn._arrays import Floats
-from dspn.cli.cells import is_text, plain
+from dspn.cli.cells import convertible, is_text, plain, with_columns
 from dspn.cli.digits import rounded
 from dspn.cli.ordering import next_values, order_goes_on
 from dspn.cli.streams import Chunk
@@ -18,10 +18,9 @@ from dspn.models import Model
 from dspn.sequences import Kind, Sequences, Variable
 
 
-def free_name(name: str, taken: Iterable[str]) -> str:
+def free_name(name: str, taken: Container[str]) -> str:
     """The name, or one like it that no other column has."""
-    names = set(taken)
-    while name in names:
+    while name in taken:
         name += "_"
     return name
 
@@ -57,12 +56,13 @@ def scores(model: Model, chunk: Chunk, data: Sequences) -> Any:
 def surprises(model: Model, chunk: Chunk, data: Sequences) -> Any:
     """The surprise of every slice given its past, and of each of its entries given all others."""
     found = model.surprise(data)
-    taken = set(chunk.keys.names)
-    columns: dict[str, Any] = {}
+    columns: dict[str, Any] = dict.fromkeys(chunk.keys.names)
     for number, name in enumerate(model.schema.names):
-        own = free_name(name, taken | columns.keys())
+        own = free_name(name, columns)
         columns[own] = chunk.as_rows(np.ascontiguousarray(found.variables[:, number]))
-    columns[free_name("slice_surprise", taken | columns.keys())] = chunk.as_rows(found.slices)
+    columns[free_name("slice_surprise", columns)] = chunk.as_rows(found.slices)
+    for name in chunk.keys.names:
+        del columns[name]
     return _by_slice(chunk, columns)
 
 
@@ -94,28 +94,28 @@ def filled(
     chunk: Chunk, observed: Sequences, completed: Sequences, digits: int | None = None
 ) -> Any:
     """The table with its gaps filled; what was observed stands as it stood."""
-    table = chunk.table
+    columns = {}
     gaps = chunk.as_rows(np.isnan(observed.values))
     values = chunk.as_rows(completed.values)
     for number, variable in enumerate(observed.schema):
-        place = table.column_names.index(variable.name)
-        cells = plain(table.column(place))
+        cells = plain(chunk.table[variable.name])
         kind = _filled_type(cells.type, variable)
-        cells = cells.cast(kind)
+        with convertible(variable.name, cells):
+            cells = cells.cast(kind)
         if gaps[:, number].any():
             codes = values[:, number]
             if variable.kind is Kind.CONTINUOUS:
                 codes = rounded(codes, digits)
             own = decoded(codes, variable).cast(kind, safe=False)
             cells = pc.if_else(pa.array(gaps[:, number]), own, cells)
-        table = table.set_column(place, variable.name, cells)
-    return table
+        columns[variable.name] = cells
+    return with_columns(chunk.table, columns)
 
 
 def _filled_type(kind: Any, variable: Variable) -> Any:
     """The type of a column, or one in which what is filled in has room."""
     own = decoded(np.array([np.nan]), variable).type
-    return kind if is_text(kind) or types.is_floating(kind) else own
+    return kind if is_text(kind) or (types.is_floating(kind) and not is_text(own)) else own
 
 
 def decoded(codes: Floats, variable: Variable) -> Any:

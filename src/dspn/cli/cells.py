@@ -4,7 +4,8 @@ Rows are counted from 1, the first below the header.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, final
@@ -15,7 +16,8 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn._arrays import Bools, Floats
-from dspn.errors import DataError
+from dspn.cli.reading import plainly
+from dspn.errors import DataError, DspnError
 from dspn.sequences import Kind, Variable
 
 MISSING: Final = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
@@ -73,11 +75,50 @@ class Column:
         )
 
 
+def is_plain(kind: Any) -> bool:
+    """Whether a type holds text, numbers, truths, dates or times, or a dictionary of them."""
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return (
+        is_text(kind)
+        or types.is_string_view(kind)
+        or types.is_null(kind)
+        or (types.is_primitive(kind) and not types.is_interval(kind))
+        or types.is_decimal(kind)
+    )
+
+
+@contextmanager
+def convertible(name: str | None, cells: Any) -> Iterator[None]:
+    """What Arrow and Python cannot make of cells, in words that name their column and type."""
+    try:
+        yield
+    except DspnError:
+        raise
+    except (pa.ArrowException, ValueError, KeyError, OverflowError) as error:
+        raise DataError(
+            f"column {name!r} of type {cells.type} cannot be read: {plainly(error)}; convert it."
+        ) from None
+
+
 def plain(cells: Any) -> Any:
     """One array, without a dictionary."""
     if types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
+    if types.is_string_view(cells.type):
+        cells = cells.cast(pa.large_string())
     return cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
+
+
+def with_columns(table: Any, new: Mapping[str, Any]) -> Any:
+    """The table with other cells in some of its columns, in time linear in their number."""
+    fields = [
+        pa.field(own.name, new[own.name].type) if own.name in new else own for own in table.schema
+    ]
+    columns = [
+        new.get(own.name, column) for own, column in zip(table.schema, table.columns, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields, table.schema.metadata))
 
 
 def is_text(kind: Any) -> bool:
@@ -143,6 +184,11 @@ def reads_as_number(cell: str) -> bool:
 
 def coded(cells: Any, variable: Variable, column: Column) -> Floats:
     """The codes of a variable's cells, NaN where missing."""
+    with convertible(column.name, cells):
+        return _coded(cells, variable, column)
+
+
+def _coded(cells: Any, variable: Variable, column: Column) -> Floats:
     categories = variable.categories
     if categories and isinstance(categories[0], str):
         return _coded_text(plain(cells), variable, column)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from dspn._arrays import Floats
 from dspn.cli.answers import free_name
-from dspn.cli.cells import is_missing, plain
+from dspn.cli.cells import convertible, is_missing, plain
 from dspn.cli.console import note
 from dspn.cli.digits import shortened
 from dspn.cli.learning import Table, gather, show
@@ -37,7 +37,8 @@ class Labels:
 
 def labels_of(chunk: Chunk, name: str) -> list[Any]:
     """The class of each sequence; raises where a row has none, or a sequence has several."""
-    missing = is_missing(plain(chunk.table[name]))
+    with convertible(name, chunk.table[name]):
+        missing = is_missing(plain(chunk.table[name]))
     if missing.any():
         raise DataError(
             f"column {name!r} must have the class in every row, but row "
@@ -48,7 +49,11 @@ def labels_of(chunk: Chunk, name: str) -> list[Any]:
 
 def known_labels(chunk: Chunk, name: str) -> list[Any]:
     """The class of each sequence, None where no row has one; raises where there are several."""
-    cells = plain(chunk.table[name])
+    with convertible(name, chunk.table[name]):
+        return _known_labels(plain(chunk.table[name]), chunk, name)
+
+
+def _known_labels(cells: Any, chunk: Chunk, name: str) -> list[Any]:
     missing, grouping = is_missing(cells), chunk.grouping
     if missing.all():
         return [None] * len(grouping.ids)

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from dspn._arrays import Floats
+from dspn.cli.cells import with_columns
 
 
 def rounded(values: Floats, digits: int | None) -> Floats:
@@ -21,11 +22,12 @@ def shortened(table: Any, digits: int | None, kept: Collection[str] = ()) -> Any
     """The table with its numbers rounded, but for the columns that are kept."""
     if digits is None:
         return table
+    columns = {}
     for place, field in enumerate(table.schema):
         if field.name in kept or not pa.types.is_floating(field.type):
             continue
         cells = table.column(place).combine_chunks()
         missing = cells.is_null().to_numpy(zero_copy_only=False)
         values = rounded(np.asarray(cells.to_numpy(zero_copy_only=False)), digits)
-        table = table.set_column(place, field.name, pa.array(values, mask=missing))
-    return table
+        columns[field.name] = pa.array(values, mask=missing)
+    return with_columns(table, columns)

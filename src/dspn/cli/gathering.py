@@ -1,5 +1,6 @@
 """A whole table as sequences, with the kind of each variable found out or told."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -9,8 +10,18 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn._arrays import Floats
-from dspn.cli.cells import MISSING, Column, is_text, numbers, plain, present_text, reads_as_number
+from dspn.cli.cells import (
+    MISSING,
+    Column,
+    convertible,
+    is_text,
+    numbers,
+    plain,
+    present_text,
+    reads_as_number,
+)
 from dspn.cli.keys import Keys
+from dspn.cli.reading import listed
 from dspn.cli.sources import Source
 from dspn.cli.streams import Chunk, chunks
 from dspn.errors import DataError
@@ -18,7 +29,6 @@ from dspn.sequences import Kind, Schema, Sequences, Variable
 
 _CATEGORICAL: Final = ("categorical", "binary")
 _LARGEST_WHOLE: Final = 2**53
-_MOST_LABELS: Final = 1000
 
 
 @final
@@ -42,7 +52,7 @@ def variable_names(source: Source, keys: Keys, wanted: tuple[str, ...] | None) -
     if not names:
         raise DataError(
             f"{source.said} must have at least one column besides the keys, but its columns are "
-            f"{', '.join(source.columns)}."
+            f"{listed(source.columns)}."
         )
     return names
 
@@ -52,7 +62,11 @@ def described(
 ) -> Described:
     """A variable as its column suggests, or as `kind` says."""
     column = Column(name, chunk.first_row, missing)
-    cells = plain(chunk.table[name])
+    with convertible(name, chunk.table[name]):
+        return _described(plain(chunk.table[name]), column, kind)
+
+
+def _described(cells: Any, column: Column, kind: str | None) -> Described:
     if kind in _CATEGORICAL:
         return _as_categorical(cells, column, kind)
     if kind is not None:
@@ -69,14 +83,11 @@ def described(
 
 def _holds_numbers(texts: Any, column: Column) -> bool:
     """Whether a column of text holds numbers, or words; raises where it holds both."""
+    with suppress(pa.ArrowInvalid):
+        texts.cast(pa.float64())
+        return True
     distinct = pc.unique(texts).to_pylist()
     present = [cell for cell in distinct if cell is not None]
-    if len(present) > _MOST_LABELS:
-        try:
-            texts.cast(pa.float64())
-            return True
-        except pa.ArrowInvalid:
-            pass
     is_number = {cell: reads_as_number(cell) for cell in present}
     if len(set(is_number.values())) < 2:
         return all(is_number.values())

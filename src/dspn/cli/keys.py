@@ -12,7 +12,16 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn._arrays import Bools, Ints
-from dspn.cli.cells import Column, is_missing, is_text, numbers, plain, reads_as_number
+from dspn.cli.cells import (
+    Column,
+    convertible,
+    is_missing,
+    is_text,
+    numbers,
+    plain,
+    reads_as_number,
+)
+from dspn.cli.reading import listed
 from dspn.cli.sources import Source
 from dspn.errors import DataError
 
@@ -52,14 +61,14 @@ def near_misses(name: str, names: Sequence[str]) -> str:
 def require_columns(source: Source, wanted: Iterable[str], remedy: str = "") -> None:
     """Raises where a column is not there: names those that are nearly so called, and all others."""
     columns = source.columns
+    known = set(columns)
     for name in wanted:
-        if name in columns:
+        if name in known:
             continue
         meant = near_misses(name, columns)
         hint = f"; {remedy}" if remedy else ""
         raise DataError(
-            f"{source.said} has no column {name!r}{meant}, its columns are "
-            f"{', '.join(columns)}{hint}."
+            f"{source.said} has no column {name!r}{meant}, its columns are {listed(columns)}{hint}."
         )
 
 
@@ -84,16 +93,12 @@ class Grouping:
 
 def borders(ids: Any, keys: Keys, first_row: int) -> Ints:
     """The rows at which another sequence begins, the first row included."""
+    ids = plain(ids)
     missing = is_missing(ids)
     if missing.any():
         raise DataError(
             f"column {keys.sequence!r} must name the sequence of every row, but row "
             f"{first_row + int(np.argmax(missing))} has no value."
-        )
-    if types.is_nested(ids.type):
-        raise DataError(
-            f"column {keys.sequence!r} must name the sequence of every row by text or a number, "
-            f"but is of type {ids.type}; convert it."
         )
     changed = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
     return np.concatenate([[0], np.flatnonzero(changed) + 1]).astype(np.int64)
@@ -105,16 +110,17 @@ def grouped(ids: Any, order: Any, keys: Keys, first_row: int, *, sort: bool) -> 
     if ids is None:
         starts, named = np.zeros(1, dtype=np.int64), [0]
     else:
-        ids = plain(ids)
-        starts = borders(ids, keys, first_row)
-        named = ids.take(pa.array(starts)).to_pylist()
+        with convertible(keys.sequence, ids):
+            starts = borders(ids, keys, first_row)
+            named = plain(ids).take(pa.array(starts)).to_pylist()
     codes = np.repeat(np.arange(starts.size), np.diff(np.append(starts, count)))
     if sort and ids is not None:
         first: dict[Any, int] = {}
         runs = np.array([first.setdefault(name, len(first)) for name in named])
         codes, named = runs[codes], list(first)
         starts = starts[np.unique(runs, return_index=True)[1]]
-    rows = _sorted_rows(order, codes, named, keys, first_row)
+    with convertible(keys.order, order):
+        rows = _sorted_rows(order, codes, named, keys, first_row)
     lengths = np.bincount(codes, minlength=len(named))
     return Grouping(rows, np.concatenate([[0], np.cumsum(lengths)]), named, starts)
 
@@ -188,9 +194,12 @@ def _zoned(texts: Any, column: Column) -> Ints:
 
 def with_order_kind(keys: Keys, order: Any) -> Keys:
     """The keys, with what the first rows say of an order column of text."""
-    if keys.order is None or not is_text(plain(order).type):
+    if keys.order is None:
         return keys
-    first = plain(order)[:_LOOKED_AT]
+    with convertible(keys.order, order):
+        first = plain(order)[:_LOOKED_AT]
+    if not is_text(first.type):
+        return keys
     is_number = all(cell is None or reads_as_number(cell) for cell in first.to_pylist())
     times = next((kind for kind in (TIMES, ZONED_TIMES) if _are_times(first, kind)), None)
     return Keys(keys.sequence, keys.order, is_number, None if is_number else times)

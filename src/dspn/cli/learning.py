@@ -13,6 +13,7 @@ from dspn.cli.errors import StoppedError
 from dspn.cli.gathering import Described, described, gathered, variable_names, whole_table
 from dspn.cli.keys import Keys, near_misses
 from dspn.cli.loading import keys_of, missing_words, remembered
+from dspn.cli.reading import listed
 from dspn.cli.request import Reading
 from dspn.cli.sources import opened
 from dspn.cli.streams import Chunk, chunks
@@ -67,11 +68,12 @@ def gather(table: Table, *, quiet: bool, besides: tuple[str, ...] = ()) -> Gathe
         keys = keys_of(source, read.sequence, read.order, quiet=quiet)
         names = variable_names(source, keys, table.variables)
         names = [name for name in names if name not in besides]
-        unknown = [name for name in table.kinds if name not in names]
+        known = set(names)
+        unknown = [name for name in table.kinds if name not in known]
         if unknown:
             raise DataError(
                 f"--kind names {unknown[0]!r}{near_misses(unknown[0], names)}, but the variables "
-                f"are {', '.join(names)}."
+                f"are {listed(names)}."
             )
         chunk = whole_table(source, keys, names, sort=read.sort, extra=besides)
     found = [described(chunk, name, table.kinds.get(name), words) for name in names]

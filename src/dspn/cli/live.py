@@ -2,12 +2,13 @@
 
 import csv
 import io
+import itertools
 import json as json_text
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO, final
+from typing import Any, Final, TextIO, final
 
 import pyarrow as pa
 
@@ -17,7 +18,7 @@ from dspn.cli.console import note
 from dspn.cli.errors import ReaderGoneError
 from dspn.cli.loading import TABLE, loaded
 from dspn.cli.options import Unknown
-from dspn.cli.reading import STDIN, check_delimiter, header_cells
+from dspn.cli.reading import STDIN, check_columns, check_delimiter, header_cells
 from dspn.cli.sinks import plain_json
 from dspn.errors import DataError
 from dspn.inference import Filter
@@ -25,6 +26,7 @@ from dspn.models import Model
 from dspn.sequences import Variable
 
 Record = dict[str, Any]
+_LONGEST_LINE: Final = 16 * 2**20
 
 
 @final
@@ -89,9 +91,38 @@ def _remembered(model: Model, record: Record, *, quiet: bool) -> str | None:
     return name
 
 
-def _records(stream: TextIO, delimiter: str | None) -> Iterator[Record]:
+def _lines(stream: TextIO | None) -> Iterator[str]:
+    """Lines as soon as they are complete, whatever encoding the locale has."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(encoding="utf-8-sig", errors="surrogateescape")
+    for number in itertools.count(1):
+        line = "" if stream is None else stream.readline(_LONGEST_LINE)
+        if not line:
+            return
+        if len(line) == _LONGEST_LINE:
+            raise DataError(
+                f"line {number} of standard input must have fewer than {_LONGEST_LINE:,} "
+                "characters, but has more; is a quotation mark not closed?"
+            )
+        if not _is_utf8(line):
+            raise DataError(
+                f"line {number} of standard input must be text in UTF-8, but is not; convert it "
+                "first."
+            )
+        yield line
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _records(stream: TextIO | None, delimiter: str | None) -> Iterator[Record]:
     """Rows by column, as soon as their line is complete."""
-    lines = iter(stream.readline, "")
+    lines = _lines(stream)
     first = next((line for line in lines if line.strip()), None)
     if first is None:
         raise DataError("there is nothing on standard input; pipe a table into the command.")
@@ -101,7 +132,15 @@ def _records(stream: TextIO, delimiter: str | None) -> Iterator[Record]:
     names = header_cells(first.encode(), STDIN, delimiter or ",")
     if delimiter is None:
         check_delimiter(names, STDIN, ",")
-    for row, cells in enumerate(csv.reader(lines, delimiter=delimiter or ","), start=1):
+    check_columns(names, STDIN)
+    rows = csv.reader(lines, delimiter=delimiter or ",")
+    for row in itertools.count(1):
+        try:
+            cells = next(rows, None)
+        except csv.Error as error:
+            raise DataError(f"row {row} of standard input cannot be read: {error}.") from None
+        if cells is None:
+            return
         if not cells and len(names) > 1:
             continue
         cells = cells or [""]
@@ -121,7 +160,7 @@ def _json_records(first: str, lines: Iterator[str]) -> Iterator[Record]:
             continue
         try:
             record = json_text.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"row {row} of standard input is no JSON object: {error}.") from None
         if not isinstance(record, dict):
             raise DataError(f"row {row} of standard input must be a JSON object, found {line!r}.")
@@ -132,10 +171,10 @@ def _stream_name(record: Record, sequence: str | None, row: int) -> Any:
     if sequence is None:
         return None
     name = record.get(sequence)
-    if name in (None, "") or isinstance(name, list | dict):
+    if name in (None, "") or isinstance(name, list | dict) or not _is_utf8(str(name)):
         raise DataError(
             f"row {row} of standard input must name its stream in {sequence!r}, but has "
-            f"{', '.join(f'{key}={value}' for key, value in record.items())[:200]}."
+            f"{str(record)[:200]}."
         )
     return name
 
@@ -163,9 +202,12 @@ def _slice(record: Record, model: Model, watch: Watch, row: int) -> list[Any]:
 def _entry(cell: Any, variable: Variable, column: Column) -> Any:
     """The value of a cell as filters take it, None where it is missing."""
     try:
-        code = float(coded(pa.array([cell]), variable, column)[0])
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError):
-        raise column.wrong(0, f"a value of kind {variable.kind}", cell) from None
+        cells = None if isinstance(cell, list | dict) else pa.array([cell])
+    except (pa.ArrowException, UnicodeEncodeError, OverflowError):
+        cells = None
+    if cells is None:
+        raise column.wrong(0, f"a value of kind {variable.kind}", cell)
+    code = float(coded(cells, variable, column)[0])
     if code != code:
         return None
     return variable.categories[int(code)] if variable.categories else code

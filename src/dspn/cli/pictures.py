@@ -9,6 +9,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from dspn import plotting
+from dspn.cli.cells import convertible
 from dspn.cli.console import note
 from dspn.cli.loading import keys_of, loaded, missing_words
 from dspn.cli.options import Unknown
@@ -125,7 +126,8 @@ def _with_order(data: Sequences, chunk: Chunk) -> Sequences:
     keys = chunk.keys
     if keys.order is None:
         return data
-    values = np.array(chunk.table[keys.order].to_pylist(), dtype=object)[chunk.grouping.rows]
+    with convertible(keys.order, chunk.table[keys.order]):
+        values = np.array(chunk.table[keys.order].to_pylist(), dtype=object)[chunk.grouping.rows]
     return replace(data, table_keys=TableKeys(keys.sequence or "sequence", keys.order, values))
 
 

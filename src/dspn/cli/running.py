@@ -34,9 +34,9 @@ def parts(
     keys = keys_of(source, request.sequence, request.order, provenance, quiet=request.quiet)
     words = missing_words(request.missing)
     unseen = unseen_counter(request.unknown)
-    names = source.columns if all_columns else [*schema.names, *columns]
+    names, along = [*schema.names, *columns], source.columns if all_columns else []
     with Progress(what, quiet=request.quiet) as progress:
-        for chunk in chunks(source, keys, [*schema.names, *names], sort=request.sort):
+        for chunk in chunks(source, keys, names, sort=request.sort, along=along):
             yield chunk, chunk.sequences(schema, words, unseen)
             progress.advance(chunk.table.num_rows, source.share())
     note_unseen(unseen, quiet=request.quiet)

@@ -12,9 +12,10 @@ from typing import Any, BinaryIO, final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dspn.cli.cells import is_text
+from dspn.cli.cells import is_text, with_columns
 from dspn.cli.options import Format
-from dspn.errors import DataError
+from dspn.cli.reading import plainly
+from dspn.errors import DataError, DspnError
 
 
 class Sink(ABC):
@@ -51,13 +52,24 @@ class CsvSink(Sink):
             options = WriteOptions(include_header=False, quoting_style="none")
             write_csv(table, buffer, options)
             self._file.write(buffer.getvalue())
-        except pa.ArrowInvalid:
-            columns = [column.cast(pa.large_string()).to_pylist() for column in table.columns]
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            columns = [_as_text(own.name, table[own.name]) for own in table.schema]
             self._file.write(_lines(zip(*columns, strict=True)))
         self._file.flush()
 
     def close(self) -> None:
         """Nothing more to say."""
+
+
+def _as_text(name: str, column: Any) -> list[str | None]:
+    try:
+        found: list[str | None] = column.cast(pa.large_string()).to_pylist()
+    except pa.ArrowException as error:
+        raise DataError(
+            f"column {name!r} of type {column.type} cannot be written as CSV: {plainly(error)}; "
+            "choose another --format."
+        ) from None
+    return found
 
 
 def _lines(rows: Any) -> bytes:
@@ -67,22 +79,23 @@ def _lines(rows: Any) -> bytes:
 
 
 def _without_dictionaries(table: Any) -> Any:
-    for number, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):
-            cells = table.column(number).cast(field.type.value_type)
-            table = table.set_column(number, field.name, cells)
-    return table
+    columns = {
+        field.name: table.column(number).cast(field.type.value_type)
+        for number, field in enumerate(table.schema)
+        if pa.types.is_dictionary(field.type)
+    }
+    return with_columns(table, columns)
 
 
 def _without_nan(table: Any) -> Any:
     """NaN is a missing value, and an empty cell."""
+    columns = {}
     for number, field in enumerate(table.schema):
         if pa.types.is_floating(field.type):
             column = table.column(number)
             if pc.any(pc.is_nan(column)).as_py():
-                cleared = pc.if_else(pc.is_nan(column), None, column)
-                table = table.set_column(number, field.name, cleared)
-    return table
+                columns[field.name] = pc.if_else(pc.is_nan(column), None, column)
+    return with_columns(table, columns)
 
 
 @final
@@ -146,7 +159,14 @@ class CountingSink(Sink):
 
     def write(self, table: Any) -> None:
         """One part more."""
-        self._sink.write(table)
+        try:
+            self._sink.write(table)
+        except DspnError:
+            raise
+        except (pa.ArrowException, ValueError, KeyError, OverflowError) as error:
+            raise DataError(
+                f"the table cannot be written so: {plainly(error)}; choose another --format."
+            ) from None
         self.rows += table.num_rows
 
     def close(self) -> None:
@@ -179,11 +199,12 @@ class TypedSink(Sink):
 
     def write(self, table: Any) -> None:
         """One part more."""
-        for number, field in enumerate(table.schema):
-            if field.name in self._types and pa.types.is_large_string(field.type):
-                column = self._typed(field.name, table.column(number))
-                table = table.set_column(number, field.name, column)
-        self._sink.write(table)
+        columns = {
+            field.name: self._typed(field.name, table.column(number))
+            for number, field in enumerate(table.schema)
+            if field.name in self._types and pa.types.is_large_string(field.type)
+        }
+        self._sink.write(with_columns(table, columns))
 
     def _typed(self, name: str, column: Any) -> Any:
         told = self._types[name]

@@ -10,7 +10,17 @@ from typing import Any, BinaryIO, Final, final
 
 import pyarrow as pa
 
-from dspn.cli.reading import STDIN, check_delimiter, header_cells, readable, require_same, said
+from dspn.cli.reading import (
+    STDIN,
+    check_columns,
+    check_delimiter,
+    empty,
+    header_cells,
+    plainly,
+    readable,
+    require_same,
+    said,
+)
 from dspn.errors import DataError
 
 _BLOCK: Final = 4 * 2**20
@@ -58,9 +68,26 @@ class Source:
 
     def batches(self, wanted: list[str]) -> Batches:
         """The named columns, batch after batch; raises where the file has changed by the end."""
-        with readable(self.name):
-            yield from (batch.select(wanted) for batch in self.read(wanted) if batch.num_rows)
+        with readable(self.name, self.columns):
+            for batch in self.read(wanted):
+                found = batch.select(wanted)
+                if not self.is_text:
+                    _check_buffers(found, self.said)
+                for start in range(0, found.num_rows, _BATCH_ROWS):
+                    yield found.slice(start, _BATCH_ROWS)
         self.require_unchanged()
+
+
+def _check_buffers(batch: Any, name: str) -> None:
+    """Raises where a column is damaged; Arrow reads any bytes, and trusts them when it works."""
+    for column, cells in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            cells.validate(full=True)
+        except pa.ArrowException as error:
+            raise DataError(
+                f"column {column!r} of {name} is damaged: {plainly(error)}; write the file again."
+            ) from None
+    batch.validate()
 
 
 @contextmanager
@@ -87,7 +114,7 @@ def _filed(name: str, file: BinaryIO, delimiter: str | None) -> Source:
     kind, packed = kind_of(name)
     status = os.fstat(file.fileno())
     if not status.st_size:
-        raise DataError(f"{said(name)} is empty; a table has at least a header and a row.")
+        raise empty(name)
     with readable(name):
         source = _opened(
             kind,
@@ -97,7 +124,7 @@ def _filed(name: str, file: BinaryIO, delimiter: str | None) -> Source:
             lambda: require_same(name, status),
             delimiter,
         )
-    _check_columns(source)
+        check_columns(source.columns, name)
     return source
 
 
@@ -139,7 +166,7 @@ def _piped(name: str, stream: Any, delimiter: str | None) -> Source:
             kind = "parquet" if start.startswith(b"PAR1") else "arrow"
             whole = io.BytesIO(whole.read())
         source = _opened(kind, name, whole, lambda: None, lambda: None, delimiter)
-    _check_columns(source)
+        check_columns(source.columns, name)
     return source
 
 
@@ -240,14 +267,7 @@ def _arrow(stream: BinaryIO) -> tuple[Any, Callable[[list[str]], Batches]]:
         reader = ipc.open_stream(stream)
         return reader.schema, lambda _: iter(reader)
 
-    def read(_: list[str]) -> Batches:
-        return (
-            batch.slice(start, _BATCH_ROWS)
-            for batch in map(file.get_batch, range(file.num_record_batches))
-            for start in range(0, batch.num_rows, _BATCH_ROWS)
-        )
-
-    return file.schema, read
+    return file.schema, lambda _: map(file.get_batch, range(file.num_record_batches))
 
 
 def _csv(
@@ -287,14 +307,18 @@ def _csv(
 
 def _header(stream: BinaryIO, name: str) -> bytes:
     """The bytes of the first record, quoted line ends included."""
-    start = b""
-    while not start.strip() or start.count(b'"') % 2:
+    lines: list[bytes] = []
+    size = marks = 0
+    while not lines or (marks % 2 and size <= _LARGEST_HEADER):
         line = stream.readline(_LARGEST_HEADER)
-        if not line or len(start) > _LARGEST_HEADER:
+        if not line:
             break
-        start = line if not start.strip() else start + line
-    if not start.strip():
-        raise DataError(f"{said(name)} is empty; a table has at least a header and a row.")
+        if lines or line.strip():
+            lines.append(line)
+            size, marks = size + len(line), marks + line.count(b'"')
+    if not lines:
+        raise empty(name)
+    start = b"".join(lines)
     try:
         start.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -303,13 +327,3 @@ def _header(stream: BinaryIO, name: str) -> bytes:
             f"{error.start}); convert it first."
         ) from None
     return start
-
-
-def _check_columns(source: Source) -> None:
-    names = source.columns
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise DataError(
-            f"{source.said} must have different column names, but {repeated[0]!r} occurs "
-            f"{names.count(repeated[0])} times; rename one."
-        )

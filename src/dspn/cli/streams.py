@@ -1,6 +1,6 @@
 """Tables in chunks of whole sequences, so that memory does not grow with the file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Ints
-from dspn.cli.cells import MISSING, Column, Unseen, coded, plain
+from dspn.cli.cells import MISSING, Column, Unseen, coded, convertible, is_plain, plain
 from dspn.cli.keys import Grouping, Keys, borders, grouped, require_columns, with_order_kind
 from dspn.cli.sources import Source
 from dspn.errors import DataError
@@ -58,11 +58,28 @@ class Chunk:
 
 
 def chunks(
-    source: Source, keys: Keys, names: list[str], *, sort: bool = False, whole: bool = False
+    source: Source,
+    keys: Keys,
+    names: list[str],
+    *,
+    sort: bool = False,
+    whole: bool = False,
+    along: Iterable[str] = (),
 ) -> Iterator[Chunk]:
-    """The named columns of the table, and the keys, cut between sequences; or all as a `whole`."""
-    wanted = [name for name in source.columns if name in {*names, *keys.names}]
+    """The named columns of the table, and the keys, cut between sequences; or all as a `whole`.
+
+    Columns `along` come with them, of whatever type they are.
+    """
     require_columns(source, [*keys.names, *names])
+    asked = {*names, *keys.names}
+    for field in source.schema:
+        if field.name in asked and not is_plain(field.type):
+            raise DataError(
+                f"column {field.name!r} of {source.said} must hold numbers, text, truths or times, "
+                f"but is of type {field.type}; convert it, or leave it out."
+            )
+    asked.update(along)
+    wanted = [name for name in source.columns if name in asked]
     most = int(np.clip(_MOST_CELLS // max(len(wanted), 1), *_ROWS))
     whole = whole or sort or keys.sequence is None
     seen, row, known = _Seen(keys), 1, False
@@ -92,7 +109,8 @@ def _cut(source: Source, keys: Keys, wanted: list[str], most: int | None) -> Ite
         if enough is None or rows < enough:
             continue
         table = pa.Table.from_batches(held)
-        last = int(borders(plain(table[keys.sequence]), keys, done + 1)[-1])
+        with convertible(keys.sequence, table[keys.sequence]):
+            last = int(borders(table[keys.sequence], keys, done + 1)[-1])
         if last:
             yield table.slice(0, last)
             rest = table.slice(last).combine_chunks()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import enum
 import reprlib
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
 import numpy as np
@@ -98,6 +97,8 @@ class Schema:
     """The variables of a slice, in the order of the columns."""
 
     variables: tuple[Variable, ...]
+    names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _columns: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check that there is at least one variable and that no name is used twice."""
@@ -109,19 +110,17 @@ class Schema:
                 )
         if not variables:
             raise DataError("`variables` of a schema must hold at least one variable, found none.")
-        names = [variable.name for variable in variables]
-        repeated = sorted(name for name, times in Counter(names).items() if times > 1)
-        if repeated:
+        names = tuple(variable.name for variable in variables)
+        columns = {name: column for column, name in enumerate(names)}
+        if len(columns) < len(names):
+            repeated = sorted({name for at, name in enumerate(names) if columns[name] != at})
             raise DataError(
                 "`variables` of a schema must have different names, but "
                 f"{reprlib.repr(repeated)} occur twice."
             )
         object.__setattr__(self, "variables", variables)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the variables, in the order of the columns."""
-        return tuple(variable.name for variable in self.variables)
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "_columns", columns)
 
     @property
     def num_variables(self) -> int:
@@ -143,8 +142,8 @@ class Schema:
     def index(self, name: str) -> int:
         """Column of the variable with this name."""
         try:
-            return self.names.index(name)
-        except ValueError:
+            return self._columns[name]
+        except (KeyError, TypeError):
             raise DataError(
                 f"`name` must be a variable of the schema ({', '.join(self.names)}), "
                 f"found {name!r}."

@@ -1,15 +1,20 @@
 import gzip
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import ipc
 
 import dspn
+from dspn.cli.keys import Keys
 from dspn.cli.sources import opened
+from dspn.cli.streams import chunks
 
 Run = Any
 
@@ -142,6 +147,175 @@ def test_damaged_files_are_named(
     assert f"'{name}'" in found.out
     for word in words:
         assert word in found.out
+
+
+def text_of(offsets: list[int], data: bytes) -> Any:
+    """A column of text whose buffers nobody has checked."""
+    buffers = [None, pa.py_buffer(np.array(offsets, np.int32)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
+
+
+DAMAGED = {
+    "offset": text_of([0, 4, 2**30, 8], b"rainrain"),
+    "UTF8": text_of([0, 4, 5, 9], b"rain\xffrain"),
+    "indices": pa.DictionaryArray.from_arrays([0, 9, 1], ["clear", "rain"], safe=False),
+    "dictionary": pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 1]), text_of([0, 2**30, 8], b"rainrain"), safe=False
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+@pytest.mark.parametrize("column", ["day", "hour", "sky"])
+@pytest.mark.parametrize("make", [ipc.new_file, ipc.new_stream])
+def test_damaged_columns_are_named_before_they_are_touched(
+    command: Run, model: Path, case: str, column: str, make: Any
+) -> None:
+    good = {"day": ["a"] * 3, "hour": [1, 2, 3], "sky": ["rain"] * 3, "note": [None] * 3}
+    table = pa.table({**good, "celsius": [20.0] * 3, "visitors": [9] * 3, column: DAMAGED[case]})
+    with make("x.arrow", table.schema) as writer:
+        writer.write_table(table)
+    data = ("x.arrow", "-s", "day")
+    for words in (
+        ("score", model, *data),
+        ("impute", model, *data),
+        ("fit", *data, "-o", "m.dspn"),
+        ("classify", "fit", *data, "--label", "sky", "-o", "m.dspn"),
+        ("validate", *data),
+        ("plot", "imputed", model, "x.arrow", "-o", "x.png"),
+        ("report", model, "x.arrow", "-o", "x.html"),
+    ):
+        found = command(*words, "-q")
+        said = found.out if words[0] == "validate" else found.err
+        assert found.status == 1
+        assert len(said.splitlines()) == 1
+        assert f"column '{column}' of 'x.arrow' is damaged: " in said
+        assert case in said or case == "dictionary"
+
+
+def test_text_of_parquet_that_is_not_utf8_is_named(command: Run, model: Path) -> None:
+    columns = {"day": ["a"], "hour": [1], "celsius": [20.0], "visitors": [9]}
+    pq.write_table(pa.table({**columns, "sky": text_of([0, 4], b"rai\xff")}), "x.parquet")
+    found = command("score", model, "x.parquet")
+    assert found.status == 1
+    assert "column 'sky' of 'x.parquet' is damaged: invalid UTF8" in found.err
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.array([[1], [2]]),
+        pa.array([{"a": 1}] * 2),
+        pa.array([b"a", b"b"]),
+        pa.array([[("a", 1)]] * 2, pa.map_(pa.string(), pa.int64())),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array([[1], [2]])),
+    ],
+    ids=lambda cells: str(cells.type),
+)
+def test_columns_of_lists_and_the_like_are_named(command: Run, model: Path, cells: Any) -> None:
+    columns = {"day": ["a"] * 2, "hour": [1, 2], "sky": ["rain"] * 2}
+    numbers = {"celsius": [20.0] * 2, "visitors": [9] * 2}
+    for column in ("day", "hour", "sky", "celsius"):
+        table = pa.table({**columns, **numbers, column: cells})
+        with ipc.new_file("x.arrow", table.schema) as writer:
+            writer.write_table(table)
+        for words in (("score", model, "x.arrow"), ("fit", "x.arrow", "-s", "day", "-o", "m.dspn")):
+            found = command(*words, "-q")
+            assert found.status == 1
+            assert f"column '{column}' of 'x.arrow' must hold" in found.err
+            assert f"of type {cells.type}" in found.err
+
+
+def test_columns_that_are_no_variables_may_hold_lists(command: Run, model: Path) -> None:
+    columns = {"day": ["a"], "hour": [1], "sky": ["rain"], "celsius": [20.0], "visitors": [9]}
+    pq.write_table(pa.table({**columns, "tags": [[1, 2]]}), "x.parquet")
+    assert command("impute", model, "x.parquet", "-o", "out.parquet").status == 0
+    assert pq.read_table("out.parquet")["tags"].to_pylist() == [[1, 2]]
+    found = command("impute", model, "x.parquet", "-o", "out.csv", "-q")
+    assert found.status == 1
+    assert "column 'tags' of type list" in found.err and "--format" in found.err
+
+
+def test_text_that_is_always_missing_may_be_a_column_of_numbers(command: Run, model: Path) -> None:
+    columns = {"day": ["a"], "hour": [1], "sky": [float("nan")], "celsius": [20.0], "visitors": [9]}
+    pq.write_table(pa.table(columns), "x.parquet")
+    found = command("impute", model, "x.parquet")
+    assert found.out.splitlines()[1] == "a,1,clear,20,9", found.err
+
+
+def test_a_whole_number_without_room_among_numbers_is_named(command: Run, model: Path) -> None:
+    columns = {"day": ["a"], "hour": [1], "sky": ["rain"], "celsius": [2**53 + 1], "visitors": [9]}
+    pq.write_table(pa.table(columns), "x.parquet")
+    found = command("impute", model, "x.parquet")
+    assert found.status == 1
+    assert "column 'celsius' of type int64" in found.err and str(2**53 + 1) in found.err
+
+
+def test_packed_tables_that_are_cut_off_or_damaged_are_named(
+    command: Run, model: Path, days: Path
+) -> None:
+    data = gzip.compress(days.read_bytes() * 50, mtime=0)
+    for cut in range(11, len(data), 13):
+        Path("x.csv.gz").write_bytes(data[:cut])
+        found = command("score", model, "x.csv.gz")
+        assert found.status == 1
+        assert found.err == "error: 'x.csv.gz' cannot be read: it is cut off; copy it again.\n"
+    for place in range(10, len(data), 5):
+        struck = bytearray(data)
+        struck[place] ^= 255
+        Path("x.csv.gz").write_bytes(struck)
+        found = command("score", model, "x.csv.gz")
+        assert found.status == 1
+        assert "'x.csv.gz'" in found.err or "column" in found.err
+        assert "--debug" not in found.err
+
+
+def test_text_that_is_not_utf8_is_named_with_its_column(command: Run) -> None:
+    Path("x.csv").write_bytes(b"day,sky,celsius\na,rain,1\na,\xff,2\n")
+    found = command("validate", "x.csv", "-s", "day", "-q").out
+    assert "'x.csv'" in found and "column 'sky'" in found and "row 2" in found
+    Path("x.csv").write_bytes("day,sky\na,rain\n".encode("utf-16-le"))
+    assert "UTF-16" in command("validate", "x.csv", "-q").out
+    Path("x.csv").write_bytes(b"\xef\xbb\xbf")
+    assert "is empty" in command("validate", "x.csv", "-q").out
+
+
+def test_wide_tables_are_read_in_linear_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    count = 60_000
+    names = [f"x{number}" for number in range(count)]
+    table = pa.table({"day": ["a"], **dict.fromkeys(names, pa.array([1.5]))})
+    with ipc.new_file("wide.arrow", table.schema) as writer:
+        writer.write_table(table)
+    begun = time.process_time()
+    with opened("wide.arrow") as source:
+        (chunk,) = chunks(source, Keys("day"), names)
+    schema = dspn.Schema(tuple(map(dspn.Variable.continuous, names)))
+    found = chunk.sequences(schema).select(names[::-1])
+    assert time.process_time() - begun < 15  # 3 s, and above 30 s where a step is quadratic
+    assert found.values.shape == (1, count)
+
+
+def test_wide_tables_are_written_in_linear_time(command: Run) -> None:
+    names = [f"x{number}" for number in range(5_000)]
+    schema = dspn.Schema(tuple(map(dspn.Variable.continuous, names)))
+    emissions = {name: [[0.0, 1.0]] for name in names}
+    dspn.Model.from_hmm([1.0], [[1.0]], emissions, schema=schema).save("wide.dspn")
+    Path("wide.csv").write_text(",".join(names) + "\n" + "1.5," * 4_999 + "\n")
+    for words in (("impute", "-o", "out.parquet"), ("surprise", "--digits", "3", "-o", "out.csv")):
+        begun = time.process_time()
+        found = command(words[0], "wide.dspn", "wide.csv", "-q", *words[1:])
+        assert found.status == 0, found.err
+        assert time.process_time() - begun < 15  # 2 s, and above 30 s where a step is quadratic
+
+
+def test_a_header_that_does_not_end_is_refused_in_linear_time(command: Run) -> None:
+    Path("x.csv").write_bytes(b'"day,sky\n' + b"a,1\n" * 400_000)
+    begun = time.process_time()
+    assert command("validate", "x.csv", "-q").status == 1
+    assert time.process_time() - begun < 10
 
 
 def test_a_row_longer_than_a_block_is_named(

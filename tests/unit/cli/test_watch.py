@@ -102,9 +102,18 @@ def test_an_empty_line_of_one_column_is_a_missing_value(command: Run, model: Pat
         ('{"sky": ["rain"], "day": 1}\n', ("row 1", "'sky'")),
         (f'{{"celsius": {2**70}, "day": 1}}\n', ("row 1", "'celsius'", str(2**70))),
         ("day,wind\n1,2\n", ("variables of the model", "day, wind")),
+        ("day,sky,sky\n1,rain,rain\n", ("'sky'", "2 times")),
+        (HEADER + "a,clear," + "1" * 140_000 + ",1\n", ("row 1", "field larger")),
+        (HEADER.encode() + b"a,clear,1,1\na,\xff,1,1\n", ("line 3", "UTF-8")),
+        ('{"sky":' + "[" * 100_000 + "\n", ("row 1", "JSON")),
+        ('{"sky": "\\ud800", "day": 1}\n', ("row 1", "'sky'")),
+        ('{"sky": "rain", "day": "\\ud800"}\n', ("row 1", "'day'")),
     ],
+    ids=range(16),
 )
-def test_bad_slices_are_named(command: Run, model: Path, text: str, words: tuple[str, ...]) -> None:
+def test_bad_slices_are_named(
+    command: Run, model: Path, text: str | bytes, words: tuple[str, ...]
+) -> None:
     found = command("watch", model, "-s", "day", piped=text)
     assert found.status == 1
     assert len(found.err.splitlines()) == 1

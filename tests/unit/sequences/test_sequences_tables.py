@@ -402,3 +402,50 @@ def test_library_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(__import__("sys").modules, "polars", None)
     with pytest.raises(DataError, match="pip install polars"):
         Sequences.from_arrays([[0.5]]).to_table("polars")
+
+
+def text_of(offsets: list[int], data: bytes) -> Any:
+    buffers = [None, pa.py_buffer(np.array(offsets, np.int32)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
+
+
+DAMAGED = {
+    "offset": text_of([0, 2**30, 2], b"ab"),
+    "UTF8": text_of([0, 1, 2], b"a\xff"),
+    "indices": pa.DictionaryArray.from_arrays([0, 9], ["a", "b"], safe=False),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+@pytest.mark.parametrize("column", ["id", "time", "x"])
+@pytest.mark.parametrize("kind", ["table", "batch", "pandas"])
+def test_damaged_buffers_are_refused_before_they_are_touched(
+    case: str, column: str, kind: str
+) -> None:
+    columns = {"id": ["a", "a"], "time": [1, 2], "x": [0.5, 1.5], column: DAMAGED[case]}
+    table: Any = pa.table(columns)
+    if kind == "batch":
+        (table,) = table.to_batches()
+    if kind == "pandas":
+        arrow = {name: pd.arrays.ArrowExtensionArray(table[name]) for name in table.column_names}
+        table = pd.DataFrame({name: pd.Series(cells) for name, cells in arrow.items()})
+    with pytest.raises(DataError, match=f"column '{column}' of `table` cannot be read: .*{case}"):
+        Sequences.from_table(table, sequence="id", order="time")
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.array([[1], [2]]),
+        pa.array([{"a": 1}] * 2),
+        pa.array([b"a", b"b"]),
+        pa.array([2**62, 2**62 + 1]).view(pa.timestamp("s")),
+        pa.array([1, 2]).view(pa.timestamp("s", "Mars/Base")),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array([[1], [2]])),
+    ],
+    ids=lambda cells: str(cells.type),
+)
+def test_cells_that_are_no_values_are_refused_with_their_column(cells: Any) -> None:
+    table = pa.table({"id": ["a", "a"], "time": [1, 2], "colour": cells})
+    with pytest.raises(DataError, match="'colour'"):
+        Sequences.from_table(table, sequence="id", order="time")

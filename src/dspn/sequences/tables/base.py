@@ -62,7 +62,7 @@ class TableLibrary(ABC):
 
     @abstractmethod
     def column(self, table: Any, name: Hashable) -> Any:
-        """A column in the library's own form."""
+        """A column in the library's own form; raises where its buffers are damaged."""
 
     @abstractmethod
     def missing(self, column: Any) -> NDArray[np.bool_]:

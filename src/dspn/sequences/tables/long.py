@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn.errors import DataError
+from dspn.errors import DataError, DspnError
 from dspn.sequences._checks import Ids
 from dspn.sequences._coding import decoded_column, holds_whole_numbers
 from dspn.sequences._columns import RawBlock, Reading, read_items
@@ -40,37 +42,52 @@ def read_long_table(
 ) -> LongTable:
     """Rows sorted by sequence, in the order of first appearance, and within it by `order`."""
     library = library_of(table)
-    table = library.opened(table)
-    columns = _columns_by_name(library.column_names(table))
+    with _readable("`table`"):
+        table = library.opened(table)
+        columns = _columns_by_name(library.column_names(table))
     sequence, order = str(sequence), None if order is None else str(order)
     _check_known("sequence", [sequence], columns)
     if order is not None:
         _check_known("order", [order], columns)
     keys = [key for key in (sequence, order) if key is not None]
     names = _variable_names(columns, keys, variables, schema)
-    ids, codes = _sequence_codes(library, library.column(table, columns[sequence]), sequence)
+    with _readable(f"column {sequence!r} of `table`"):
+        ids, codes = _sequence_codes(library, library.column(table, columns[sequence]), sequence)
     if order is None:
         rows = np.argsort(codes, kind="stable")
         order_values = None
     else:
-        column = library.column(table, columns[order])
-        rows, order_values = _sorted_rows(library, column, codes, ids, (sequence, order))
+        with _readable(f"column {order!r} of `table`"):
+            column = library.column(table, columns[order])
+            rows, order_values = _sorted_rows(library, column, codes, ids, (sequence, order))
     values = np.empty((len(codes), len(names)), dtype=np.float64)
     readings = []
     for j, name in enumerate(names):
-        raw = library.raw(library.column(table, columns[name]))
-        unsorted, reading = _read(raw, name)
-        values[:, j] = unsorted[rows]
+        with _readable(f"column {name!r} of `table`"):
+            raw = library.raw(library.column(table, columns[name]))
+            unsorted, reading = _read(raw, name)
+            values[:, j] = unsorted[rows]
         readings.append(reading)
     lengths = np.bincount(codes, minlength=len(ids)).astype(np.int64)
     table_keys = TableKeys(sequence, order, order_values)
     return LongTable(RawBlock(values, tuple(readings)), names, lengths, ids, table_keys)
 
 
+@contextmanager
+def _readable(what: str) -> Iterator[None]:
+    """What the library of the table cannot read, in words that name the column."""
+    try:
+        yield
+    except DspnError:
+        raise
+    except (ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError) as error:
+        raise DataError(f"{what} cannot be read: {error}; convert it, or make it again.") from None
+
+
 def _columns_by_name(columns: list[Hashable]) -> dict[str, Hashable]:
     names = {str(column): column for column in columns}
     if len(names) < len(columns):
-        repeated = sorted({str(c) for c in columns if list(map(str, columns)).count(str(c)) > 1})
+        repeated = sorted(name for name, n in Counter(map(str, columns)).items() if n > 1)
         raise DataError(f"`table` must have different column names, but {repeated} occur twice.")
     return names
 

@@ -34,8 +34,13 @@ class PandasLibrary(TableLibrary):
         return list(table.columns)
 
     def column(self, table: Any, name: Hashable) -> Any:
-        """A column as a series."""
-        return table[name]
+        """A column as a series, after a check of its Arrow buffers where it has some."""
+        column = table[name]
+        if getattr(column.dtype, "storage", "") == "pyarrow" or hasattr(
+            column.dtype, "pyarrow_dtype"
+        ):
+            column.array.__arrow_array__().validate(full=True)
+        return column
 
     def missing(self, column: Any) -> NDArray[np.bool_]:
         """Where a column is None, NaN, NaT or NA."""

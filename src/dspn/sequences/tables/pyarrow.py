@@ -29,7 +29,8 @@ class PyarrowLibrary(TableLibrary):
     def opened(self, table: Any) -> Any:
         """The table itself; a record batch becomes a table."""
         if isinstance(table, self._pyarrow.RecordBatch):
-            return self._pyarrow.Table.from_batches([table])
+            table = self._pyarrow.Table.from_batches([table])
+        table.validate()
         return table
 
     def column_names(self, table: Any) -> list[Hashable]:
@@ -37,8 +38,10 @@ class PyarrowLibrary(TableLibrary):
         return list(table.column_names)
 
     def column(self, table: Any, name: Hashable) -> Any:
-        """A column as one chunk."""
-        return table.column(name).unify_dictionaries().combine_chunks()
+        """A column as one chunk, after a check of its buffers, which Arrow itself trusts."""
+        column = table.column(name)
+        column.validate(full=True)
+        return column.unify_dictionaries().combine_chunks()
 
     def missing(self, column: Any) -> NDArray[np.bool_]:
         """Where a column is null or NaN."""
