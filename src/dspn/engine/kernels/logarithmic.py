@@ -6,9 +6,9 @@ pass.
 """
 
 import numpy as np
-from numba import njit
 
 from dspn._arrays import Floats, Ints
+from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS
 from dspn.engine.kernels.slices import LANES, load_leaves
 from dspn.engine.kernels.upward import active_lanes, load_coefficients, number_slices
