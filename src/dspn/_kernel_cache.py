@@ -26,7 +26,7 @@ _DIGEST = sha256().digest_size
 _PACKAGE = Path(__file__).parent
 _BESIDE_SOURCE = _PACKAGE / "__pycache__"
 # What compiled code is made of: it holds the kernels that a kernel calls, and offsets in records.
-SOURCES = ("_kernel_cache.py", "sequences/_kernels.py", "engine/records.py", "engine/kernels/*.py")
+SOURCES = ("sequences/_kernels.py", "engine/records.py", "engine/kernels/*.py")
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -83,7 +83,7 @@ def _places() -> Iterator[Path]:
         yield _BESIDE_SOURCE
 
 
-def is_kept(kernel: str) -> bool:
+def is_on_disk(kernel: str) -> bool:
     """Whether a compiled form of a kernel, named with its module, lies on disk for this version."""
     for path in (each for place in _places() for each in place.glob(f"{kernel}-*.nbc")):
         with suppress(OSError), path.open("rb") as file:

@@ -3,13 +3,13 @@
 import sys
 from functools import cache
 
-from dspn._kernel_cache import folder, is_kept
+from dspn._kernel_cache import folder, is_on_disk
 
 
 @cache
 def announce_compilation() -> None:
     """Prints one line when the first evaluation of this process has to compile its kernels."""
-    if is_kept("dspn.engine.kernels.upward.upward"):
+    if is_on_disk("dspn.engine.kernels.upward.upward"):
         return
     if folder() is None:
         sentence = (
