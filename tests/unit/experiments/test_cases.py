@@ -40,3 +40,10 @@ def test_a_preparation_sees_training_and_validation_and_prepares_every_part(numb
     for name in ("train", "validation", "test"):
         expected = powers[getattr(fold, name)] + seen
         np.testing.assert_array_equal(getattr(found, name).values[:, 0], expected)
+
+
+def test_folds_are_those_of_results_that_were_kept_before() -> None:
+    schema = Schema((Variable.continuous("x"),))
+    data = RealData("zeros", Sequences.from_arrays(np.zeros((30, 1, 1)), schema=schema))
+    first = folds_for(data)[0]
+    assert (first.validation.tolist(), first.test.tolist()) == ([8, 13, 20], [2, 11, 26])
