@@ -6,13 +6,15 @@ WORKERS ?= 2
 BIN := .venv/bin
 INSTALLED := .venv/.stamp
 WARMED := .venv/.warm
+LOCK := requirements-dev.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint docs bench clean
+.PHONY: help venv lock demo test lint docs bench clean
 
 help:
 	@echo 'make venv    environment in .venv with the library and its tools; compiles the kernels once'
+	@echo 'make lock    renew $(LOCK): the newest versions that pyproject.toml allows'
 	@echo 'make demo    learn from recordings with gaps, ask, and look: text here, a page and pictures in out/demo'
 	@echo 'make test    everything that must hold: lint, pytest, documentation'
 	@echo 'make lint    ruff, mypy, import-linter'
@@ -22,14 +24,15 @@ help:
 	@echo
 	@echo 'PYTHON=python3.12 chooses the interpreter of a new .venv, WORKERS=4 the processes of pytest.'
 
-$(INSTALLED): pyproject.toml
+$(INSTALLED): pyproject.toml $(LOCK)
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
 	    $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	        echo 'dspn needs Python 3.11 or later; choose one with make PYTHON=python3.12' >&2; \
 	        exit 1; }; \
 	    $(PYTHON) -m venv .venv; }
 	@echo 'Installing dspn and its tools into .venv'
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r $(LOCK)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # Numba keeps compiled kernels next to their source and compiles again after an edit.
@@ -39,6 +42,11 @@ $(WARMED): $(INSTALLED) $(wildcard src/dspn/engine/*.py src/dspn/engine/*/*.py)
 	@touch $@
 
 venv: $(WARMED)
+
+# For every Python and system at once; uv writes no address of an index unless told to.
+lock: $(INSTALLED)
+	@$(BIN)/python -m uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
+	    --generate-hashes --no-annotate --upgrade --custom-compile-command 'make lock' -qo $(LOCK)
 
 demo: $(WARMED)
 	@$(BIN)/python -m dspn.demo

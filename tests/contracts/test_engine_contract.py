@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from dspn.engine import job as jobs
 from dspn.engine.flows import expected_flows
 from dspn.leaves import Categorical
 from dspn.structure import NetworkParameters, Parameters, initial_network
-from oracles import best_completion, interface_posteriors, log_likelihood
+from oracles import best_completion, interface_posteriors, log_likelihood, surprise_of_slice
 from strategies import random_case
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -161,6 +162,21 @@ def test_completion_agrees_with_enumeration() -> None:
         expected = np.log([best_completion(network, values) for values in arrays])
         found = Model(network).complete(data).log_prob
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@cache
+def _surprises() -> list[list[float]]:
+    return [
+        [surprise_of_slice(network, values, t) for values in arrays for t in range(len(values))]
+        for network, arrays, _ in _cases()
+    ]
+
+
+def test_surprises_agree_with_enumeration(path: str) -> None:
+    least = _tolerance(path)
+    for (network, _, data), expected in zip(_cases(), _surprises(), strict=True):
+        found = Model(network).surprise(data).slices
+        np.testing.assert_allclose(found, expected, rtol=least, atol=1e-2 * least)
 
 
 def _all_flows(network: DynamicNetwork, data: Sequences) -> list[np.ndarray]:

@@ -388,3 +388,15 @@ def test_chains_that_never_meet_are_a_mixture_however_long_the_sequence() -> Non
     for row in labels[:900]:
         steps = [stream.update(row) for stream in streams]
         np.testing.assert_allclose(steps[1].surprise, steps[0].surprise, **close)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_completion_is_that_of_the_first_of_equally_good_components(seed: int) -> None:
+    network, _, data = random_case(seed)
+    found = Model(Mixture((network, network, network), [0.25, 0.5, 0.25])).complete(data)
+    np.testing.assert_array_equal(found.component, 1)
+    found = Model(Mixture((network, network), [0.5, 0.5])).complete(data)
+    alone = Model(network).complete(data)
+    np.testing.assert_array_equal(found.component, 0)
+    np.testing.assert_array_equal(found.interfaces, alone.interfaces)
+    np.testing.assert_array_equal(found.sequences.values, alone.sequences.values)

@@ -1,13 +1,14 @@
 """A compiled check of coded values: one pass, where NumPy needs several."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from dspn._kernel_cache import njit
 
 Floats = NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def first_broken(values: Floats, lower: Floats, upper: Floats, whole: NDArray[np.bool_]) -> int:
     """Flat index of the first value outside [lower, upper) or with a forbidden fraction; -1: none.
 

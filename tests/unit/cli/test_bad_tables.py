@@ -237,3 +237,20 @@ def test_a_directory_that_may_not_be_written_is_named_before_any_work(
         assert f"permission denied in {directory!r}" in found.err
     monkeypatch.setattr("dspn.cli.writing.os.access", lambda path, _: path != "/dev")
     assert command("score", model, days, "-o", os.devnull, "--format", "csv").status == 0
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_counts_reach_up_to_the_last_whole_number_that_floats_tell_apart(
+    command: Run, model: Path, tmp_path: Path, typed: bool
+) -> None:
+    last = next(n for n in (2**k - 1 for k in range(40, 64)) if float(n + 1) == float(n + 2))
+    table = {"day": ["a"], "hour": [1], "sky": ["rain"], "celsius": [20.0]}
+    for count, status in ((0, 0), (last, 0), (last + 1, 1), (last + 2, 1)):
+        if typed:
+            pq.write_table(pa.table({**table, "visitors": [count]}), tmp_path / "t.parquet")
+            found = command("score", model, "t.parquet")
+        else:
+            found = command("score", model, "-", piped=f"{HEADER}a,1,rain,20,{count}\n")
+        assert found.status == status, found.err
+        if status:
+            assert "'visitors' must hold counts" in found.err and "row 1" in found.err

@@ -299,3 +299,36 @@ def test_impossible_sequences_are_noted_by_id(command: Run, tmp_path: Path) -> N
     assert "sequence 'b'" in found.err and len(found.err.splitlines()) == 1
     as_json = command("score", "sure.dspn", "-s", "id", "--json", piped="id,x\nb,1\n")
     assert json.loads(as_json.out)["log_likelihood"] == "-inf"
+
+
+def test_a_sequence_with_an_impossible_slice_is_infinitely_surprising(
+    command: Run, tmp_path: Path
+) -> None:
+    """Nothing is known of what follows the impossible slice, and it does not hide the total."""
+    sure = dspn.Model.from_hmm(
+        [1.0], [[1.0]], {"x": [[1.0, 0.0]]}, schema=dspn.Schema((dspn.Variable.binary("x"),))
+    )
+    sure.save(tmp_path / "sure.dspn")
+    table = "id,x\na,0\na,0\nb,0\nb,1\nb,0\n"
+    found = command("surprise", "sure.dspn", "-s", "id", "--by", "sequence", piped=table)
+    header, first, second = found.rows()
+    assert header == ["rank", "id", "total", "slices", "per_slice", "worst", "worst_surprise"]
+    assert first == ["1", "b", "inf", "3", "inf", "1", "inf"]
+    assert [*second[:2], float(second[2]), float(second[4])] == ["2", "a", 0.0, 0.0]
+
+
+def test_the_worst_slice_is_that_of_the_order_in_rows_of_any_order(
+    command: Run, model: Path
+) -> None:
+    table = "day,hour,sky,celsius,visitors\na,1,clear,20,9\nb,7,clear,20,60\nb,5,clear,20,9\n"
+    found = command("surprise", model, "-", "--by", "sequence", piped=table)
+    header, first, _ = found.rows()
+    assert first[:2] == ["1", "b"]
+    assert first[header.index("worst")] == "7"
+    total, slices, per_slice = (
+        float(first[header.index(name)]) for name in ("total", "slices", "per_slice")
+    )
+    assert per_slice == pytest.approx(total / slices, rel=1e-12)
+    score = command("score", model, "-", piped=table).rows()[2]
+    assert total == pytest.approx(-float(score[1]), rel=1e-10)
+    assert float(score[3]) == pytest.approx(-per_slice, rel=1e-10)

@@ -4,11 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_rel
 
 from dspn import Model, Schema, Variable
 from dspn.engine import compile_program
 from dspn.errors import DataError
 from dspn.learning import LIKELIHOOD, ConditionalLikelihood, Likelihood
+from dspn.learning.scores import Score
 from oracles import completions, likelihood, log_likelihood
 from strategies import as_sequences, random_case, schema_of
 
@@ -108,3 +110,40 @@ def test_class_variables_that_are_no_list_of_names_are_refused(bad: object) -> N
 def test_scores_are_values() -> None:
     assert ConditionalLikelihood(["x0"]) == ConditionalLikelihood(("x0",))  # type: ignore[arg-type]
     assert len({Likelihood(), LIKELIHOOD, ConditionalLikelihood(("x0",))}) == 2
+
+
+class Given(Score):
+    """Scores that are given in place of a program."""
+
+    def check(self, schema: Schema) -> None:
+        pass
+
+    def sequence_scores(self, program: object, data: object) -> np.ndarray:
+        return np.array(program, dtype=np.float64)
+
+
+def better(new: object, old: object, caution: float = 0.0) -> bool:
+    return Given().is_better(new, old, new, caution=caution)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_better_by_caution_is_a_paired_t_statistic_above_it(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    old = rng.normal(size=12)
+    new = old + rng.normal(0.6, 1.0, size=12)
+    statistic = float(ttest_rel(new, old).statistic)
+    assert better(new, old, statistic - 1e-6)
+    assert not better(new, old, statistic + 1e-6)
+    assert better(new, old) is (statistic > 0)
+
+
+@pytest.mark.parametrize("caution", [0.0, 1.0])
+@pytest.mark.parametrize("scores", [[-3.0], [-1.0, -2.0], [-1.0, -math.inf]])
+def test_what_scores_the_same_is_not_better(scores: list[float], caution: float) -> None:
+    assert not better(scores, scores, caution)
+
+
+def test_the_means_decide_where_there_is_no_standard_error() -> None:
+    assert better([-1.0], [-2.0], 5.0) and not better([-2.0], [-1.0])
+    assert better([-1.0, -9.0], [-1.0, -math.inf], 5.0)
+    assert not better([-1.0, -math.inf], [-1.0, -9.0])

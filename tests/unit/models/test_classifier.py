@@ -210,3 +210,30 @@ def test_a_loaded_classifier_of_unnamed_columns_knows_their_number(tmp_path: Pat
     assert again.predict(rows).shape == (24,)
     with pytest.raises(ValueError, match="expecting 2 features"):
         again.predict(rows[:, :1])
+
+
+def test_what_a_class_held_out_is_learned_from_in_the_end() -> None:
+    train, y = labelled(15, 11)
+    fitted = DSPNClassifier(HMM(2), random_state=7).fit(train, y)
+    for name, own in zip(fitted.classes_, fitted.estimators_, strict=True):
+        sequences = train[np.flatnonzero(y == name)]
+        seed = own.model_.provenance["seed"]
+        whole, part = (HMM(2, random_state=seed, refit=refit) for refit in (True, False))
+        assert own.network_.fingerprint == whole.fit(sequences).network_.fingerprint
+        assert own.network_.fingerprint != part.fit(sequences).network_.fingerprint
+
+
+def test_what_was_held_out_chooses_among_discriminative_steps_and_is_not_learned_from() -> None:
+    train, y = labelled(30, 12)
+    start = DSPNClassifier(HMM(2, refit=False), random_state=0).fit(train, y)
+    steps = AscentOptions(max_steps=3)
+    fitted = DSPNClassifier(HMM(2), mode="discriminative", ascent=steps, random_state=0)
+    fitted.fit(train, y)
+    for own, other in zip(fitted.estimators_, start.estimators_, strict=True):
+        assert own.network_.fingerprint == other.network_.fingerprint
+    # A tenth of each class was held out, so that both means make up that of all sequences.
+    own_class = np.arange(len(y)), np.searchsorted(start.classes_, y)
+    whole = start.predict_log_proba(train)[own_class].mean()
+    first = fitted.history_[0]
+    assert 0.9 * first.train + 0.1 * first.validation == pytest.approx(whole, rel=1e-9)
+    assert abs(first.train - whole) > 1e-4

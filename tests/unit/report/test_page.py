@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,17 @@ def test_the_page_is_written_whole_and_is_the_same_each_time(tmp_path: Path) -> 
     assert text == report_html(model, data, title="Weather", steps=2)
     assert text.startswith("<!doctype html>") and text.rstrip().endswith("</html>")
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_the_policy_allows_no_source_base_or_form_but_its_own() -> None:
+    model = mixed_model()
+    page = report_html(model, mixed_data(model))
+
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+
+    # These two do not fall back on `default-src`.
+    assert rules["base-uri"] == rules["form-action"] == rules["default-src"] == "'none'"
 
 
 def test_a_learned_model_is_reported() -> None:

@@ -8,7 +8,6 @@ over lanes and may reorder.
 from typing import Any
 
 OPTIONS: dict[str, Any] = {
-    "cache": True,
     "nogil": True,
     "error_model": "numpy",
     "fastmath": {"contract"},

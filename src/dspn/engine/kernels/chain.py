@@ -6,9 +6,9 @@ matrix product and one row of coefficients, and neither needs a transpose.
 """
 
 import numpy as np
-from numba import njit
 
 from dspn._arrays import Floats, Ints
+from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS
 from dspn.engine.kernels.products import largest_entry, numbers_in_vector
 from dspn.engine.kernels.sparse import advance_sparse, working_space

@@ -1,9 +1,9 @@
 """The max pass for chains, in logarithms, and the best path that it leads to."""
 
 import numpy as np
-from numba import njit
 
 from dspn._arrays import Floats, Ints
+from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS
 from dspn.engine.kernels.chain import FEW, copy_lanes
 from dspn.engine.kernels.sparse import advance_best_sparse, best_source, working_space

@@ -1,9 +1,9 @@
 """The downward pass for chains, which adds up expected flows."""
 
 import numpy as np
-from numba import njit
 
 from dspn._arrays import Floats, Ints
+from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS, REDUCING
 from dspn.engine.kernels.chain import advance, advance_dense, rescale
 from dspn.engine.kernels.products import numbers_in_vector

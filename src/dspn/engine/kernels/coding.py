@@ -1,10 +1,10 @@
 """Codes and keys of slices; a key is all codes of a slice as one number."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS
 
 

@@ -1,10 +1,10 @@
 """Choices from the root down: draws from the posterior over induced trees, or the best tree."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dspn._arrays import Floats, Ints
+from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS
 from dspn.engine.kernels.linear import compute
 from dspn.engine.kernels.logarithmic import (

@@ -1,9 +1,9 @@
 """The downward pass over a block: derivatives, posteriors and expected flows, in linear space."""
 
 import numpy as np
-from numba import njit
 
 from dspn._arrays import Floats, Ints
+from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS, REDUCING
 from dspn.engine.kernels.linear import dot, uncompute, unmix
 from dspn.engine.kernels.upward import active_lanes, add_scale, fill, number_slices, to_powers

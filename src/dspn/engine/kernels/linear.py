@@ -3,9 +3,8 @@
 Row r of V holds the values of one node for all lanes; lanes are the vector dimension of every loop.
 """
 
-from numba import njit
-
 from dspn._arrays import Floats, Ints
+from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS, REDUCING
 from dspn.engine.records import Operations
 

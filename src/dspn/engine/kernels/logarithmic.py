@@ -9,9 +9,9 @@ them: the max pass.
 """
 
 import numpy as np
-from numba import njit
 
 from dspn._arrays import Floats, Ints
+from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS
 from dspn.engine.kernels.slices import LANES, add_divisors, load_leaves
 from dspn.engine.kernels.upward import (

@@ -1,9 +1,9 @@
 """Coefficients that are products of leaves, one row of a table for each chunk of variables."""
 
 import numpy as np
-from numba import njit
 
 from dspn._arrays import Floats, Ints
+from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import MAXIMISING, OPTIONS
 from dspn.engine.kernels.tile import product_of_four, sum_of_four
 from dspn.engine.kernels.upward import rounded_off

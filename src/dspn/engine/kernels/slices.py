@@ -1,10 +1,10 @@
 """The slice part in linear space: coefficients of many slices, and flows back to their leaves."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dspn._arrays import Floats, Ints
+from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS, REDUCING
 from dspn.engine.kernels.linear import compute, dot, uncompute
 from dspn.engine.kernels.upward import rounded_off, to_powers

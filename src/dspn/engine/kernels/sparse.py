@@ -5,9 +5,9 @@ two pieces of working space hold as many lanes of every entry of the group.
 """
 
 import numpy as np
-from numba import njit
 
 from dspn._arrays import Floats, Ints
+from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS
 from dspn.engine.kernels.products import numbers_in_vector
 from dspn.engine.kernels.sparse_tile import (

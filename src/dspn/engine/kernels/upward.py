@@ -7,9 +7,9 @@ apart, which is exact.
 """
 
 import numpy as np
-from numba import njit
 
 from dspn._arrays import Floats, Ints
+from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS
 from dspn.engine.kernels.linear import compute, mix
 from dspn.engine.records import Batch, Coefficients, Operations, State
