@@ -98,7 +98,7 @@ def outlier_case(seed: int) -> tuple[list[DynamicNetwork], np.ndarray]:
         random_network(random_recipe(1000 * c + seed, kinds=kinds, root=root)) for c in range(count)
     ]
     values = hide(draw_sequence(networks[0], int(rng.integers(3, 6)), rng), rng, share=0.2)
-    values[rng.integers(len(values)), 0] = rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(3, 15)
+    values[rng.integers(len(values)), 0] = rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(1, 15)
     return networks, values
 
 
@@ -216,3 +216,25 @@ def test_em_does_not_fall_on_huge_counts(size: float) -> None:
         assert now >= last - 1e-12 * abs(now)
         last = now
         program = program.rebound(maximise(program.network, found.flows, NO_PRIORS))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_streams_come_back_from_log_space_with_all_their_scale(seed: int) -> None:
+    """An entry so far out that a stream goes to log space, not so far that it has to stay there."""
+    rng = np.random.default_rng([53, seed])
+    recipes = [
+        random_recipe(100 * seed + c, kinds=("continuous", "binary"), root=("first", "last")[c % 2])
+        for c in range(4)
+    ]
+    for pair in (recipes[::2], recipes[1::2]):
+        networks = [random_network(recipe) for recipe in pair]
+        model = Model(Mixture(networks, [0.5, 0.5]))
+        values = draw_sequence(networks[0], 8, rng)
+        values[2, 0] = 60.0
+        data = as_sequences(model.schema, [values])
+        expected = model.surprise(data).slices
+        stream = model.filter()
+        for row, surprise in zip(data.to_arrays(decode=True)[0], expected, strict=True):
+            close(stream.update(row).surprise, surprise)
+            if not math.isfinite(surprise):
+                break

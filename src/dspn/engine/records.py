@@ -107,7 +107,7 @@ class State(NamedTuple):
     `v` is the interface vector (upward: values, downward: derivatives), whose largest entry in each
     group is near 1; in log space each entry has a second number, to be added to it, in a further
     row. What the vector was divided by is told by `exponents`, which have a row for each group
-    and as many again. In linear space they are powers of two, and the further rows working space;
+    and as many again. In linear space they are powers of two, and the further rows their copy;
     in log space they are logarithms, and the further rows what the first ones have rounded off.
     `scale` (three terms, see `totals`) sums the logarithms by which the densities of the leaves of
     all slices so far were divided.

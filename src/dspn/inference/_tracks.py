@@ -244,4 +244,4 @@ def _from_logarithms(program: Program, state: State) -> State:
     rest = (state.exponents[:groups] - coarse - fine) + (state.exponents[groups:] - low)
     inputs = program.num_interfaces
     v = np.exp(state.v[:inputs] + (state.v[inputs:] + rest[program.input_group]))
-    return state._replace(v=v, exponents=np.concatenate([powers, np.zeros_like(powers)]))
+    return state._replace(v=v, exponents=np.concatenate([powers, powers]))
