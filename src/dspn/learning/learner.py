@@ -224,18 +224,19 @@ def learn(
     run = _Run(
         train, validation, plan, whole_number(seed, "seed", StructureError, least=0), jobs, clock
     )
-    file = None
-    saved = None
-    if checkpoint is not None:
-        file = CheckpointFile.of(checkpoint, plan, run.seed, train, validation, checkpoint_every)
+    if checkpoint is None:
+        if resume:
+            raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
+        return _followed(run, run.first(), None, report)
+    file = CheckpointFile.of(checkpoint, plan, run.seed, train, validation, checkpoint_every)
+    with file.held():
+        saved = None
         if resume:
             saved = file.load()
         else:
             file.require_absent()
-    elif resume:
-        raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
-    state = run.first() if saved is None else run.resumed(saved)
-    return _followed(run, state, file, report)
+        state = run.first() if saved is None else run.resumed(saved)
+        return _followed(run, state, file, report)
 
 
 def _followed(

@@ -136,12 +136,12 @@ def learn_auto(
         whole_number(num_jobs, "num_jobs", StructureError),
         Clock(time_limit),
     )
-    journal = None
-    if checkpoint is not None:
-        journal = Journal.of(checkpoint, task, resume=resume)
-    elif resume:
-        raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
-    return _followed(AutoRun(task, journal), task, refit, report, on_state)
+    if checkpoint is None:
+        if resume:
+            raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
+        return _followed(AutoRun(task), task, refit, report, on_state)
+    with Journal.held(checkpoint, task, resume=resume) as journal:
+        return _followed(AutoRun(task, journal), task, refit, report, on_state)
 
 
 def _followed(
