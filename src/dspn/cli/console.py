@@ -1,11 +1,12 @@
 """What people see on standard error: notes, and how far long work has come."""
 
+import os
 import sys
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, final
+from typing import IO, Any, Final, final
 
 from dspn.cli.errors import sentence
 
@@ -14,9 +15,20 @@ _BAR_AFTER_S: Final = 1.0
 
 
 def note(text: object, *, quiet: bool = False) -> None:
-    """One line on standard error."""
+    """One line on standard error, for as long as anybody reads it."""
     if not quiet:
-        print(sentence(str(text)), file=sys.stderr, flush=True)
+        try:
+            print(sentence(str(text)), file=sys.stderr, flush=True)
+        except OSError:
+            forget(sys.stderr)
+
+
+def forget(stream: IO[str]) -> None:
+    """Nothing more reaches a stream that cannot be written to.
+
+    What is still in its buffer would fail once more when the interpreter flushes it.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def console(*, stderr: bool = True) -> Any:

@@ -3,6 +3,7 @@
 import json as json_text
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -103,7 +104,8 @@ def show(data: Gathered) -> None:
     out = console()
     if not out.is_terminal:
         out.width = 160
-    out.print(shown, markup=False)
+    with suppress(OSError, SystemExit):  # nobody reads it, which is no reason not to learn
+        out.print(shown, markup=False)
     note(_extent(data.sequences))
     for sentence in advice(data.found, data.chunk):
         note(f"note: {sentence}")

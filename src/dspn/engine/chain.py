@@ -17,6 +17,7 @@ from dspn.engine.kernels.chain_downward import LEAST_MASS
 from dspn.engine.kernels.vectors import VECTOR, VECTOR_SINGLE
 from dspn.engine.program import Program, Weights
 from dspn.engine.records import ChainMatrix, ChainShape, ChainState, LeafTables, State
+from dspn.engine.threads import check_time
 from dspn.engine.totals import TERMS
 from dspn.engine.transitions import Transitions
 from dspn.engine.underflow import underflows
@@ -340,6 +341,7 @@ class ChainRun:
 
     def given(self, block: Block, segment: Segment) -> ChainGiven:
         """Coefficients for one segment of one block: of all distinct slices, or of its places."""
+        check_time()
         job = self.job
         if job.numbers.size:
             return self._shared[segment.bottom]

@@ -14,7 +14,7 @@ from dspn.engine.memo import Memo
 from dspn.engine.program import Program
 from dspn.engine.records import Coefficients, LeafTables
 from dspn.engine.tables import DenseTables, tabulate, with_dense
-from dspn.engine.threads import in_threads
+from dspn.engine.threads import check_time, in_threads
 from dspn.sequences import Sequences
 
 Result = TypeVar("Result")
@@ -150,6 +150,7 @@ class Job:
 
     def given(self, arithmetic: Arithmetic, block: Block, segment: Segment) -> Given:
         """Coefficients for one segment of one block: of all distinct slices, or of its places."""
+        check_time()
         if self.numbers.size:
             return self.shared_given(arithmetic, segment.bottom)
         rows = block.rows(segment.p0, segment.p1)[0].ravel()

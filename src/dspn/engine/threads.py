@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
+from typing import TypeVar, final
 
 from dspn.errors import DspnError
 
@@ -33,6 +33,29 @@ def one_thread_each() -> Iterator[None]:
         _this_thread.alone = before
 
 
+@final
+class TimeUpError(Exception):
+    """A pass was given up, see `until`."""
+
+
+@contextmanager
+def until(is_due: Callable[[], bool]) -> Iterator[None]:
+    """Passes that the calling thread begins end with `TimeUpError` once `is_due` says yes."""
+    before = getattr(_this_thread, "is_due", None)
+    _this_thread.is_due = is_due
+    try:
+        yield
+    finally:
+        _this_thread.is_due = before
+
+
+def check_time() -> None:
+    """Raises where the time of the calling thread is up."""
+    is_due = getattr(_this_thread, "is_due", None)
+    if is_due is not None and is_due():
+        raise TimeUpError
+
+
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     """Threads that stay, because starting them costs as much as a small pass."""
@@ -49,7 +72,16 @@ def in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Re
     threads = min(num_threads(), len(items))
     if threads <= 1 or getattr(_this_thread, "alone", False):
         return [work(item) for item in items]
-    return list(_pool(threads).map(work, items))
+    is_due = getattr(_this_thread, "is_due", None)
+    if is_due is None:
+        return list(_pool(threads).map(work, items))
+
+    def limited(item: Item) -> Result:
+        with until(is_due):
+            check_time()
+            return work(item)
+
+    return list(_pool(threads).map(limited, items))
 
 
 def num_threads() -> int:

@@ -6,10 +6,14 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from dspn.errors import ModelFileError
+from dspn.io.lock import is_at, try_lock
 from dspn.io.paths import path_text
+
+_PREFIX: Final = ".dspn-"
+_SUFFIX: Final = ".tmp"
 
 
 def write_atomically(path: str | bytes | os.PathLike[str], data: bytes) -> None:
@@ -50,11 +54,12 @@ def _mode_of_old_file(target: str) -> int | None:
 def replacing(target: str, mode: int | None) -> Iterator[BinaryIO]:
     """A file to write to that takes the place of `target` at the end, unless something fails.
 
-    It has the permissions `mode`, or those of any new file.
+    It has the permissions `mode`, or those of any new file. It is locked until it has its name;
+    temporary files that nobody has locked are those of processes that were killed, and go.
     """
     directory = os.path.dirname(target)
-    temporary = os.path.join(directory, f".dspn-{secrets.token_hex(8)}.tmp")
-    file = open(temporary, "xb")  # noqa: SIM115 (closed below; what fails here leaves no file)
+    _sweep(directory)
+    file, temporary = _temporary(directory)
     try:
         with file:
             if mode is not None:
@@ -62,12 +67,51 @@ def replacing(target: str, mode: int | None) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target)
+            if os.name == "posix":  # elsewhere no file gets another name while it is open
+                os.replace(temporary, target)
+        if os.name != "posix":
+            os.replace(temporary, target)
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
         raise
     _sync_directory(directory)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file has the name of one that is being written, or was when its process ended."""
+    return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
+
+
+def _temporary(directory: str) -> tuple[BinaryIO, str]:
+    """A new file, locked where the system has locks, and its name."""
+    while True:
+        path = os.path.join(directory, f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
+        file = open(path, "xb")  # noqa: SIM115 (whoever asked for it closes it)
+        if os.name != "posix":
+            return file, path
+        with suppress(OSError):
+            try_lock(file.fileno())
+        # Somebody may have swept it away before it was locked.
+        if is_at(file.fileno(), path):
+            return file, path
+        file.close()
+
+
+def _sweep(directory: str) -> None:
+    """Removes the temporary files that no process has locked."""
+    if os.name != "posix":
+        return
+    with suppress(OSError):
+        for name in filter(is_temporary, os.listdir(directory)):
+            with suppress(OSError):
+                path = os.path.join(directory, name)
+                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    if try_lock(descriptor):
+                        os.unlink(path)
+                finally:
+                    os.close(descriptor)
 
 
 def _sync_directory(directory: str) -> None:

@@ -1,21 +1,27 @@
 """Learning's state in a file: a model, and what is needed to go on from it."""
 
+import hashlib
 import os
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
 from dspn._checks import is_number
 from dspn._version import __version__
+from dspn._warnings import warn
 from dspn.errors import ModelFileError, StructureError
 from dspn.io import JSON, load_network, save_network
+from dspn.io.json_values import compact, fields, items, whole
+from dspn.io.lock import exclusive
 from dspn.io.paths import path_text
 from dspn.learning.growth import GrowthStep
 from dspn.learning.partitions import Positions
 from dspn.learning.plan import Plan
 from dspn.learning.search import SearchState
-from dspn.sequences import Sequences
+from dspn.sequences import Schema, Sequences
 from dspn.sequences.fingerprint import data_fingerprint
 from dspn.structure import DynamicNetwork
 
@@ -39,10 +45,11 @@ class Checkpoint:
 class CheckpointFile:
     """The file that the checkpoints of one run go to, one in place of the other."""
 
-    def __init__(self, path: Path, run: dict[str, JSON], every: float) -> None:
+    def __init__(self, path: Path, run: dict[str, JSON], every: float, schema: Schema) -> None:
         self.path = path
         self._run = run
         self._every = every
+        self._schema = schema
         self._last = time.monotonic()
 
     @classmethod
@@ -74,7 +81,14 @@ class CheckpointFile:
             "train": data_fingerprint(train).hex(),
             "validation": data_fingerprint(validation).hex(),
         }
-        return cls(Path(name), run, every)
+        return cls(Path(name), run, every, train.schema)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keeps the file from other runs, by a lock file beside it."""
+        digest = hashlib.sha256(compact(self._run).encode()).hexdigest()
+        with exclusive(f"{self.path}.lock", str(self.path), digest[:12]):
+            yield
 
     def require_absent(self) -> None:
         """Raises where there is a file already: what took long to learn is not overwritten."""
@@ -90,7 +104,10 @@ class CheckpointFile:
             self.save(checkpoint)
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Writes the checkpoint in place of the last one, whole or not at all."""
+        """Writes the checkpoint in place of the last one, whole or not at all.
+
+        A disk that is full does not end learning.
+        """
         entry: dict[str, JSON] = {
             "version": _VERSION,
             "run": self._run,
@@ -98,7 +115,7 @@ class CheckpointFile:
             "trail": [[s.num_interfaces, _finite(s.score), s.accepted] for s in checkpoint.trail],
             "search": None if checkpoint.search is None else _search_json(checkpoint.search),
         }
-        save_network(checkpoint.network, self.path, provenance={_ENTRY: entry})
+        keep_network(checkpoint.network, self.path, {_ENTRY: entry})
         self._last = time.monotonic()
 
     def load(self) -> Checkpoint | None:
@@ -114,49 +131,43 @@ class CheckpointFile:
             )
         try:
             return self._read(found.network, entry)
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, ModelFileError):
-                raise
+        except (OverflowError, TypeError, ValueError) as error:
             raise ModelFileError(
-                f"{str(self.path)!r} is a model, but no checkpoint to go on from: what it says of "
-                f"its learning cannot be read ({error!r}). Give another path for the checkpoint."
+                f"cannot go on from the checkpoint {str(self.path)!r}: {str(error).rstrip('.')}. "
+                "Give what it was made with, or begin anew at another path."
             ) from error
 
-    def _read(self, network: DynamicNetwork, entry: Any) -> Checkpoint:
-        if entry["version"] != _VERSION:
+    def _read(self, network: DynamicNetwork, entry: JSON) -> Checkpoint:
+        said = fields(entry, "its record")
+        if said.get("version") != _VERSION:
             raise ModelFileError(
-                f"the checkpoint {str(self.path)!r} is of version {entry['version']}, but this "
-                f"release reads version {_VERSION}; begin anew without `resume`, at another path."
+                f"it is of version {_said(said.get('version'))}, but this release "
+                f"reads version {_VERSION}"
             )
+        said = fields(entry, "its record", ("version", "run", "score", "trail", "search"))
+        run = fields(said["run"], "its run", self._run.keys())
         others = [
-            said
-            for name, own in self._run.items()
-            for said in _differences(entry["run"][name], own, name)
+            words for name, own in self._run.items() for words in _differences(run[name], own, name)
         ]
         if others:
-            raise ModelFileError(
-                f"the checkpoint {str(self.path)!r} belongs to another run: {'; '.join(others)}. "
-                "Give what it was made with, or begin anew at another path."
-            )
-        score = _number(entry["score"])
-        trail = tuple(
-            GrowthStep(int(size), _number(value), bool(accepted))
-            for size, value, accepted in entry["trail"]
-        )
-        if not trail:
-            raise ValueError("it has no size that growth has tried")
-        search = entry["search"]
-        if search is None:
+            raise ModelFileError(f"it belongs to another run: {'; '.join(others)}")
+        if network.schema != self._schema:
+            raise ModelFileError("its network has other variables")
+        score = _number(said["score"])
+        trail = tuple(_growth_step(step) for step in items(said["trail"], "its trail"))
+        if not trail or not trail[0].accepted:
+            raise ModelFileError("its trail must begin with a size that was accepted")
+        if said["search"] is None:
             return Checkpoint(network, score, trail, None)
-        state = SearchState(
-            network,
-            score,
-            int(search["seed"]),
-            int(search["tried"]),
-            int(search["accepted"]),
-            int(search["failures"]),
-            Positions.from_json(search["positions"]),
+        names = ("seed", "tried", "accepted", "failures", "positions")
+        search = fields(said["search"], "its search", names)
+        seed, tried, accepted, failures = (
+            whole(search[name], f"`{name}` of its search") for name in names[:-1]
         )
+        if seed != self._run["seed"] or min(tried, accepted, failures) < 0:
+            raise ModelFileError("its search has another seed, or numbers below zero")
+        positions = Positions.from_json(search["positions"])
+        state = SearchState(network, score, seed, tried, accepted, failures, positions)
         return Checkpoint(network, score, trail, state)
 
 
@@ -175,8 +186,33 @@ def _finite(score: float) -> float | None:
     return None if score == float("-inf") else float(score)
 
 
-def _number(value: float | None) -> float:
-    return float("-inf") if value is None else float(value)
+def _number(value: JSON) -> float:
+    if value is None:
+        return float("-inf")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ModelFileError(f"a score must be a number, but is {_said(value)}")
+    return float(value)
+
+
+def _growth_step(step: JSON) -> GrowthStep:
+    match items(step, "a step of its trail"):
+        case [size, score, bool(accepted)] if whole(size, "a size of its trail") > 0:
+            return GrowthStep(whole(size, "a size"), _number(score), accepted)
+    raise ModelFileError("a step of its trail must have a size, a score and whether it was kept")
+
+
+def keep_network(network: DynamicNetwork, path: Path, provenance: Mapping[str, JSON]) -> None:
+    """Writes a network that learning can do without: warns where the disk does not take it."""
+    try:
+        save_network(network, path, provenance=provenance)
+    except ModelFileError as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        warn(
+            f"{str(error).rstrip('.')}; learning goes on, but what was not written is learned "
+            "again after an interruption.",
+            UserWarning,
+        )
 
 
 def _differences(saved: object, own: object, name: str) -> list[str]:
@@ -195,4 +231,5 @@ def _differences(saved: object, own: object, name: str) -> list[str]:
 
 
 def _said(value: object) -> str:
-    return str(value.get("class", "other")) if isinstance(value, dict) else repr(value)
+    found = str(value.get("class", "other")) if isinstance(value, dict) else repr(value)
+    return found if len(found) <= 60 else f"{found[:57]}..."

@@ -2,10 +2,16 @@
 
 import threading
 import time
-from typing import final
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, final
 
 from dspn._checks import is_number
+from dspn.engine.threads import until
 from dspn.errors import StructureError
+from dspn.sequences import Sequences
+
+# A pass over data of fewer entries is over before it is worth ending within.
+_LARGE: Final = 100_000
 
 
 @final
@@ -27,6 +33,20 @@ class Clock:
         """Time since the clock was made."""
         return time.monotonic() - self._start
 
+    @property
+    def left(self) -> float:
+        """Seconds until the limit."""
+        return float("inf") if self.limit is None else self.limit - self.seconds
+
+    def grace(self, share: float, data: Sequences) -> "Clock":
+        """A clock that is due when such a share of the limit has passed once more from now on.
+
+        It has no limit where the data are not large: the last work on them is short.
+        """
+        if self.limit is None or not is_large(data):
+            return Clock()
+        return Clock(share * self.limit)
+
     def stop(self) -> None:
         """From now on the clock is due."""
         self._stopped.set()
@@ -34,3 +54,13 @@ class Clock:
     def is_due(self) -> bool:
         """Whether to end."""
         return self._stopped.is_set() or (self.limit is not None and self.seconds >= self.limit)
+
+
+def is_large(data: Sequences) -> bool:
+    """Whether a single pass over the data may take longer than a limit allows."""
+    return data.values.size > _LARGE
+
+
+def limited(clock: Clock, data: Sequences) -> AbstractContextManager[None]:
+    """Passes over large data end with `TimeUpError` when the clock is due, not after it."""
+    return until(clock.is_due) if is_large(data) else nullcontext()

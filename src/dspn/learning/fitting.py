@@ -9,6 +9,7 @@ import numpy as np
 from dspn._arrays import Floats
 from dspn._checks import checked_rng, require_type, whole_number
 from dspn.engine import Program, compile_program
+from dspn.engine.threads import TimeUpError
 from dspn.errors import StructureError
 from dspn.learning._learnable import checked_learnable
 from dspn.learning._stages import (
@@ -211,17 +212,23 @@ def _run(program: Program, task: _Task) -> EmFit:
     history: list[EmRecord] = []
     best: tuple[Stage, EmRecord] | None = None
     stopped: StopReason | None = None
-    for step, stage in enumerate(task.stages(program)):
-        record = task.record(step, stage)
+    stages = enumerate(task.stages(program))
+    while stopped is None:
+        try:
+            step, stage = next(stages)
+            record = task.record(step, stage)
+        except TimeUpError:
+            if best is None:
+                raise
+            stopped = StopReason.DEADLINE
+            break
         history.append(record)
         if task.on_step is not None:
             task.on_step(record)
         if best is None or is_kept(record, best[1]):
             best = (stage, record)
         stopped = stop_reason(history, best[1].step, task.options, is_due=task.is_due())
-        if stopped is not None:
-            break
-    assert best is not None and stopped is not None
+    assert best is not None
     kept, record = best
     network = kept.program.network
     score = task.final_score(kept, record)

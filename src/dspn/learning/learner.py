@@ -10,9 +10,10 @@ from typing import Final, final
 import numpy as np
 
 from dspn._checks import require_type, whole_number
+from dspn.engine.threads import TimeUpError
 from dspn.errors import DataError, StructureError
 from dspn.learning.checkpoints import Checkpoint, CheckpointFile
-from dspn.learning.clock import Clock
+from dspn.learning.clock import Clock, is_large, limited
 from dspn.learning.fitting import fit_em
 from dspn.learning.growth import (
     GrowthState,
@@ -26,10 +27,14 @@ from dspn.learning.progress import Report, Reporter
 from dspn.learning.scores import ConditionalLikelihood
 from dspn.learning.search import SearchState, SearchTask, next_round
 from dspn.sequences import Sequences
-from dspn.sequences.joining import joined
+from dspn.sequences.joining import drawn_part, joined
 from dspn.structure import DynamicNetwork, Root
 
 _STREAM: Final = 3  # of randomness, apart from those of growth and search
+# Slices of a first network where time is up before one of all data is there.
+_FEW_SLICES: Final = 5_000
+# Of the time limit: what training on all data may take after it.
+_GRACE: Final = 0.2
 
 
 class Ending(StrEnum):
@@ -164,9 +169,21 @@ class _Run:
 
     def first(self) -> _State:
         """The state of a run that begins."""
-        root = Root(self.plan.root)
-        task = replace(self.growth_task, is_due=lambda: False)
-        return _State(first_growth(task, seed=self.seed, root=root, tied=self.plan.tied), None)
+        root, tied = Root(self.plan.root), self.plan.tied
+        task = self.growth_task
+        if not is_large(self.train):
+            task = replace(task, is_due=lambda: False)
+        try:
+            with limited(self.clock, self.train):
+                return _State(first_growth(task, seed=self.seed, root=root, tied=tied), None)
+        except TimeUpError:
+            rng = np.random.default_rng([self.seed, _STREAM])
+            task = replace(
+                task,
+                train=drawn_part(self.train, _FEW_SLICES, rng),
+                validation=drawn_part(self.validation, _FEW_SLICES, rng),
+            )
+            return _State(first_growth(task, seed=self.seed, root=root, tied=tied), None)
 
     def resumed(self, saved: Checkpoint) -> _State:
         """The state that a checkpoint was made of."""
@@ -186,7 +203,19 @@ class _Run:
         same = self.train is self.validation
         everything = self.train if same else joined([self.train, self.validation])
         rng = np.random.default_rng([self.seed, _STREAM])
-        found = fit_em(state.network, everything, options=plan.refit, priors=plan.priors, rng=rng)
+        clock = self.clock.grace(_GRACE, everything)
+        try:
+            with limited(clock, everything):
+                found = fit_em(
+                    state.network,
+                    everything,
+                    options=plan.refit,
+                    priors=plan.priors,
+                    rng=rng,
+                    deadline=clock.is_due,
+                )
+        except TimeUpError:
+            return state.network
         return found.network
 
 
@@ -202,6 +231,7 @@ def learn(
     checkpoint_every: float = 60.0,
     resume: bool = False,
     report: Reporter | None = None,
+    clock: Clock | None = None,
 ) -> Learned:
     """The best template found by growth and search, scored on the validation set.
 
@@ -215,27 +245,29 @@ def learn(
         resume: Whether to go on from the checkpoint if there is one, to the same result as without
             the interruption. Without it a file that is there is refused, not overwritten.
         report: Called with every state, the first included.
+        clock: The clock of a limit that counts from earlier on, in place of `time_limit`.
     """
     require_type(plan, Plan, "plan", StructureError)
     check_sets(train, validation)
     plan.score.check(train.schema)
     jobs = whole_number(num_jobs, "num_jobs", StructureError)
-    clock = Clock(time_limit)
+    clock = Clock(time_limit) if clock is None else clock
     run = _Run(
         train, validation, plan, whole_number(seed, "seed", StructureError, least=0), jobs, clock
     )
-    file = None
-    saved = None
-    if checkpoint is not None:
-        file = CheckpointFile.of(checkpoint, plan, run.seed, train, validation, checkpoint_every)
+    if checkpoint is None:
+        if resume:
+            raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
+        return _followed(run, run.first(), None, report)
+    file = CheckpointFile.of(checkpoint, plan, run.seed, train, validation, checkpoint_every)
+    with file.held():
+        saved = None
         if resume:
             saved = file.load()
         else:
             file.require_absent()
-    elif resume:
-        raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
-    state = run.first() if saved is None else run.resumed(saved)
-    return _followed(run, state, file, report)
+        state = run.first() if saved is None else run.resumed(saved)
+        return _followed(run, state, file, report)
 
 
 def _followed(
@@ -246,16 +278,19 @@ def _followed(
     history: list[Report] = []
     state = kept = first
     try:
-        for state in chain([first], run.states(first)):
-            # Kept before anything else can be interrupted.
-            if state.can_be_saved(run.plan):
-                kept = state
-            if file is not None:
-                file.save_now_and_then(kept.checkpoint())
-            history.append(state.report(clock))
-            if report is not None:
-                report(history[-1])
+        with limited(clock, run.train):
+            for state in chain([first], run.states(first)):
+                # Kept before anything else can be interrupted.
+                if state.can_be_saved(run.plan):
+                    kept = state
+                if file is not None:
+                    file.save_now_and_then(kept.checkpoint())
+                history.append(state.report(clock))
+                if report is not None:
+                    report(history[-1])
         ending = Ending.FINISHED if state.is_over(run.plan) else Ending.TIME_LIMIT
+    except TimeUpError:
+        ending = Ending.TIME_LIMIT
     except KeyboardInterrupt:
         clock.stop()
         ending = Ending.INTERRUPTED

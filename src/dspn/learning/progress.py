@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, Final, TextIO, final
 
@@ -116,6 +116,7 @@ class _Lines:
             self._write(self.unsaid)
 
     def _write(self, report: Report) -> None:
-        print(report, file=self.stream, flush=True)
+        with suppress(OSError):  # nobody reads it any more, and learning is not over
+            print(report, file=self.stream, flush=True)
         self.last = report
         self.unsaid = None

@@ -17,7 +17,7 @@ from dspn._checks import require_type, whole_number
 from dspn.engine import compile_program
 from dspn.engine.threads import one_thread_each
 from dspn.errors import StructureError
-from dspn.learning.clock import Clock
+from dspn.learning.clock import Clock, limited
 from dspn.learning.fitting import EmFit, EmOptions, fit_em
 from dspn.learning.neighbours import Neighbour, product_nodes, propose
 from dspn.learning.partitions import Partition, PartitionOptions, Positions
@@ -209,7 +209,7 @@ def _fits(task: SearchTask, candidates: Sequence[_Candidate]) -> list[EmFit | No
         return None if due else task.trained(candidate.neighbour, candidate.rng)
 
     def work_alone(candidate: _Candidate) -> EmFit | None:
-        with one_thread_each():
+        with one_thread_each(), limited(task.clock, task.train):
             return work(candidate)
 
     jobs = min(task.num_jobs, len(candidates))

@@ -5,7 +5,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Self, final
 
@@ -17,6 +17,7 @@ from sklearn.utils import Tags
 from dspn._version import __version__
 from dspn._warnings import warn
 from dspn.engine.flows import expected_flows
+from dspn.engine.threads import TimeUpError
 from dspn.errors import ConvergenceWarning, EvidenceError, ModelFileError
 from dspn.io import JSON, LoadedMixture, load_mixture, save_mixture
 from dspn.io.paths import path_text
@@ -31,6 +32,7 @@ from dspn.learning import (
     SearchOptions,
     SliceSpnOptions,
 )
+from dspn.learning.clock import Clock, limited
 from dspn.learning.diagnosis import DeadNode, dead_nodes
 from dspn.learning.fitting import EmFit, fit_em
 from dspn.learning.plan import DEFAULT_PLAN, described
@@ -58,6 +60,7 @@ from dspn.sequences import Schema, Sequences
 from dspn.structure import DynamicNetwork, Mixture
 
 _MOST_NAMED: Final = 5
+_GRACE: Final = 0.1  # of a time limit: what a last look at the data may take after it
 # What a model file tells otherwise, or what belongs to the machine.
 _NOT_RECORDED: Final = frozenset(
     ["schema", "random_state", "checkpoint", "checkpoint_every", "resume", "n_jobs", "verbose"]
@@ -111,14 +114,33 @@ def outcome_of(fit: EmFit, data: TrainingData, priors: Priors, *, refit: bool) -
             "gaining; the model can be used, and more `max_steps` may make it better.",
             ConvergenceWarning,
         )
+    if fit.stopped is StopReason.DEADLINE:
+        warn_of_time(data, f"expectation maximisation after {fit.history[-1].step} steps")
     network = fit.network
     if refit and data.is_held_out and DEFAULT_PLAN.refit is not None and fit.score > -np.inf:
         whole, weights = data.whole()
-        network = fit_em(
-            network, whole, options=DEFAULT_PLAN.refit, priors=priors, sample_weights=weights
-        ).network
+        clock = data.clock.grace(2 * _GRACE, whole)
+        with suppress(TimeUpError), limited(clock, whole):
+            network = fit_em(
+                network,
+                whole,
+                options=DEFAULT_PLAN.refit,
+                priors=priors,
+                sample_weights=weights,
+                deadline=clock.is_due,
+            ).network
     score = None if data.validation is None else fit.score
     return Outcome(network, score, fit.history, fit.stopped)
+
+
+def warn_of_time(data: TrainingData, what: str) -> None:
+    """Says that a time limit has ended what was not worth ending yet."""
+    warn(
+        f"`time_limit={data.clock.limit:g}` ended {what}; the model can be used, and more time may "
+        f"make it better (there are {data.train.total_slices:,} slices of "
+        f"{data.train.num_variables} variables to learn from).",
+        ConvergenceWarning,
+    )
 
 
 class SequenceEstimator(SequenceVerbs, BaseEstimator):
@@ -178,6 +200,7 @@ class SequenceEstimator(SequenceVerbs, BaseEstimator):
                 set; in the end the model is trained once more with what was held out, unless
                 `refit` is off.
         """
+        clock = Clock(getattr(self, "time_limit", None))
         data = read_for_fit(self, X, lengths, self.schema)
         weights = checked_sample_weight(sample_weight, len(data))
         held = None if validation is None else self._validation(validation, data)
@@ -185,9 +208,8 @@ class SequenceEstimator(SequenceVerbs, BaseEstimator):
         if held is None and len(data) == 1 and self.validation_fraction:
             warn_of_single_sequence()
         fraction = checked_fraction(self.validation_fraction)
-        return self._fit_parts(
-            training_data(data, weights, held, fraction, seed_of(self.random_state))
-        )
+        parts = training_data(data, weights, held, fraction, seed_of(self.random_state))
+        return self._fit_parts(replace(parts, clock=clock))
 
     def _validation(self, validation: Any, data: Sequences) -> Sequences:
         held = read_for_query(self, validation, None, data.schema, "validation")
@@ -202,17 +224,22 @@ class SequenceEstimator(SequenceVerbs, BaseEstimator):
             weighted=parts.weights is not None,
             validated=parts.validation is not None,
         )
+        if parts.clock.limit is None:
+            parts = replace(parts, clock=Clock(getattr(self, "time_limit", None)))
+        known = parts.fingerprints()  # first, so that it is within a time limit and not after it
         outcome = self._learned(parts)
         self.n_features_in_ = parts.train.num_variables
         self.validation_score_ = outcome.score
         self.history_ = outcome.history
         self.ending_ = outcome.ending
-        self.model_ = Model(outcome.network, provenance=self._provenance(parts, outcome))
-        self.dead_ = _dead(self.model_, parts.train)
+        self.model_ = Model(outcome.network, provenance=self._provenance(parts, known, outcome))
+        self.dead_ = _dead(self.model_, parts)
         _warn_of_dead_interfaces(self.dead_, self.model_.mixture.num_interfaces)
         return self
 
-    def _provenance(self, data: TrainingData, outcome: Outcome) -> Mapping[str, JSON]:
+    def _provenance(
+        self, data: TrainingData, fingerprints: Mapping[str, JSON], outcome: Outcome
+    ) -> Mapping[str, JSON]:
         """Where the model comes from, to be kept with it."""
         options = self.get_params(deep=False)
         score = outcome.score
@@ -222,7 +249,7 @@ class SequenceEstimator(SequenceVerbs, BaseEstimator):
                 name: _plain(value) for name, value in options.items() if name not in _NOT_RECORDED
             },
             "seed": data.seed,
-            "data": data.fingerprints(),
+            "data": fingerprints,
             "validation_score": score if score is not None and math.isfinite(score) else None,
             "ending": str(outcome.ending),
             "dspn": __version__,
@@ -291,16 +318,18 @@ class SequenceEstimator(SequenceVerbs, BaseEstimator):
         return tags
 
 
-def _dead(model: Model, train: Sequences) -> tuple[DeadNode, ...]:
+def _dead(model: Model, data: TrainingData) -> tuple[DeadNode, ...]:
     """The nodes that nothing of the training data flows through.
 
-    A mixture has none to speak of: a component that the data do not need still has its weight.
+    A mixture has none to speak of: a component that the data do not need still has its weight. None
+    are named where a time limit leaves no time to look.
     """
     if len(model.components) > 1:
         return ()
     try:
-        flows = expected_flows(model.program, train).flows
-    except EvidenceError:  # a sequence is impossible, which every query says by itself
+        with limited(data.clock.grace(_GRACE, data.train), data.train):
+            flows = expected_flows(model.program, data.train).flows
+    except (EvidenceError, TimeUpError):  # what is impossible is said by every query
         return ()
     return dead_nodes(model.network, flows)
 

@@ -4,15 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-import numpy as np
-
 from dspn.learning.fitting import EmFit, EmOptions, best_of, restarts, scaled_families
 from dspn.learning.priors import Priors
 from dspn.learning.scores import Score
 from dspn.learning.starts.clusters import clustered_network
 from dspn.learning.starts.random import randomised
 from dspn.models._training import TrainingData
-from dspn.sequences import Sequences
+from dspn.sequences.joining import drawn_places
 from dspn.structure import DynamicNetwork, Root, initial_network
 
 DEFAULT_EM: Final = EmOptions(max_steps=200)
@@ -37,20 +35,11 @@ class FactoredOptions:
     tied: bool = True
 
 
-def _sample(data: Sequences, num_slices: int, rng: np.random.Generator) -> Sequences:
-    """Sequences drawn at random, of about as many slices together."""
-    if data.total_slices <= num_slices:
-        return data
-    order = rng.permutation(len(data))
-    count = int(np.searchsorted(np.cumsum(data.lengths[order]), num_slices)) + 1
-    return data[np.sort(order[:count])]
-
-
 def _start(data: TrainingData, size: int, number: int, options: FactoredOptions) -> DynamicNetwork:
     """A network to begin from; the first one from clusters, the others at random."""
     rng, root = data.rng(1, size, number), options.root
     if number == 0:
-        sample = _sample(data.train, _SLICES_PER_NODE * size, rng)
+        sample = data.train[drawn_places(data.train, _SLICES_PER_NODE * size, rng)]
         network = clustered_network(sample, size, priors=options.priors, rng=rng, root=root)
         network = scaled_families(network, data.train)
     else:

@@ -1,6 +1,6 @@
 """What a fit works on: sequences to learn from, sequences that choose, weights and a seed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -8,9 +8,10 @@ import numpy as np
 from dspn._arrays import Bools, Floats
 from dspn._warnings import warn
 from dspn.errors import ConvergenceWarning, DataError
+from dspn.learning.clock import Clock
 from dspn.sequences import Schema, Sequences, Variable
 from dspn.sequences.fingerprint import data_fingerprint
-from dspn.sequences.joining import joined
+from dspn.sequences.joining import drawn_places, joined
 
 _MOST_NAMED = 5
 
@@ -22,7 +23,7 @@ class TrainingData:
 
     `weights` says how often each training sequence counts, None where all count once. A validation
     set that was held out of the training data is learned from in the end, as `held_weights` say;
-    one that was given is not.
+    one that was given is not. `clock` counts from the beginning of the fit.
     """
 
     train: Sequences
@@ -31,6 +32,7 @@ class TrainingData:
     seed: int
     is_held_out: bool = False
     held_weights: Floats | None = None
+    clock: Clock = field(default_factory=Clock)
 
     @property
     def schema(self) -> Schema:
@@ -45,6 +47,18 @@ class TrainingData:
         if self.weights is None or self.held_weights is None:
             return data, None
         return data, np.concatenate([self.weights, self.held_weights])
+
+    def sampled(self, num_slices: int, clock: Clock) -> "TrainingData":
+        """Some of the sequences of either set, of about as many slices, and another clock."""
+        own = drawn_places(self.train, num_slices, self.rng(3))
+        held = self.validation
+        return replace(
+            self,
+            train=self.train[own],
+            weights=None if self.weights is None else self.weights[own],
+            validation=None if held is None else held[drawn_places(held, num_slices, self.rng(4))],
+            clock=clock,
+        )
 
     def rng(self, *part: int) -> np.random.Generator:
         """The randomness of one part of the work, whatever the others draw."""

@@ -9,24 +9,29 @@ from typing import Any, Final, final
 import numpy as np
 
 from dspn._checks import require_type, whole_number
+from dspn.engine.threads import TimeUpError
 from dspn.errors import DataError, StructureError
 from dspn.learning.auto import DEFAULT_AUTO, AutoOptions, learn_auto
-from dspn.learning.clock import Clock
+from dspn.learning.clock import Clock, limited
 from dspn.learning.fitting import EmOptions
 from dspn.learning.growth import DEFAULT_GROWTH, GrowthOptions
-from dspn.learning.learner import learn
+from dspn.learning.learner import Ending, learn
 from dspn.learning.plan import DEFAULT_PLAN, Plan
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.progress import reporter
 from dspn.learning.scores import LIKELIHOOD, Score
 from dspn.learning.search import DEFAULT_SEARCH, SearchOptions
-from dspn.models._estimator import Outcome, SequenceEstimator, outcome_of
+from dspn.models._estimator import Outcome, SequenceEstimator, outcome_of, warn_of_time
 from dspn.models._factored import DEFAULT_EM, FactoredOptions, fit_factored
 from dspn.models._training import TrainingData
 from dspn.sequences import Schema
 from dspn.structure import Root
 from dspn.structure.network import checked_root
 
+# What is learned from where time is up before a single pass over all data, and the share of the
+# time limit that this may take.
+_FEW_SLICES: Final = 5_000
+_GRACE: Final = 0.1
 _MAX_INTERFACES: Final = DEFAULT_GROWTH.max_interfaces
 
 
@@ -91,7 +96,9 @@ class DSPN(SequenceEstimator):
         validation_fraction: Share of the sequences that is held out to choose among models.
         refit: Whether what was held out is learned from in the end, where models are chosen by
             their likelihood.
-        time_limit: Seconds after which the best model so far is taken.
+        time_limit: Seconds, from the beginning of `fit`, after which the best model so far is
+            taken. One that is not worth it yet is taken with a warning; large data that leave no
+            time for a model of all are learned from in part.
         n_jobs: Models that are trained side by side; -1 for as many as there are cores.
         checkpoint: What learning goes on from after an interruption, with `resume=True`: a file
             for the paper's learner, a directory for the automatic one.
@@ -316,12 +323,14 @@ class DSPN(SequenceEstimator):
                 seed=data.seed,
                 plan=plan if data.is_held_out else replace(plan, refit=None),
                 num_jobs=_num_jobs(self.n_jobs),
-                time_limit=self.time_limit,
+                clock=data.clock,
                 checkpoint=self.checkpoint,
                 checkpoint_every=self.checkpoint_every,
                 resume=self.resume,
                 report=report,
             )
+        if found.ending == Ending.TIME_LIMIT and len(found.growth) == 1:
+            warn_of_time(data, "growth before there were two interface nodes")
         self.growth_ = found.growth
         self.tried_, self.accepted_ = found.tried, found.accepted
         return Outcome(found.network, found.score, found.history, found.ending)
@@ -339,11 +348,16 @@ class DSPN(SequenceEstimator):
                 tied=plan.tied,
                 refit=self.refit and data.is_held_out,
                 num_jobs=_num_jobs(self.n_jobs),
-                time_limit=self.time_limit,
+                clock=data.clock,
                 checkpoint=self.checkpoint,
                 resume=self.resume,
                 report=report,
             )
+        if found.ending == Ending.TIME_LIMIT and not found.history:
+            member = found.tried[0].candidate
+            nodes = "1 node" if member.size == 1 else f"{member.size} nodes"
+            done = f"{nodes} after {member.steps} steps of expectation maximisation"
+            warn_of_time(data, f"learning before the first model was trained: it has {done}")
         self.trail_, self.explanation_ = found.tried, found.explanation()
         self.tried_, self.accepted_ = len(found.tried), sum(item.gain > 0 for item in found.tried)
         if self.verbose:
@@ -355,6 +369,11 @@ class DSPN(SequenceEstimator):
         options = FactoredOptions(
             1, self.em or DEFAULT_EM, plan.priors, plan.score, Root(plan.root), plan.tied
         )
-        clock = Clock(self.time_limit)
-        fit, _ = fit_factored(data, (self.n_interfaces,), options, clock.is_due)
+        sizes = (self.n_interfaces,)
+        try:
+            with limited(data.clock, data.train):
+                fit, _ = fit_factored(data, sizes, options, data.clock.is_due)
+        except TimeUpError:  # before a single pass over all data
+            few = data.sampled(_FEW_SLICES, data.clock.grace(_GRACE, data.train))
+            fit, _ = fit_factored(few, sizes, options, few.clock.is_due)
         return outcome_of(fit, data, plan.priors, refit=plan.refit is not None)

@@ -13,7 +13,13 @@ from sklearn.preprocessing import FunctionTransformer
 
 import dspn
 from dspn import DSPN, DSPNClassifier, EmOptions, GrowthOptions, Schema, SearchOptions, Variable
-from dspn.errors import DataError, EvidenceError, ModelFileError, StructureError
+from dspn.errors import (
+    ConvergenceWarning,
+    DataError,
+    EvidenceError,
+    ModelFileError,
+    StructureError,
+)
 from dspn.learning import ConditionalLikelihood, Priors
 from dspn.learning.auto import AutoOptions, Move
 from dspn.learning.learner import Ending
@@ -137,7 +143,8 @@ def test_root_and_bottom_are_as_asked(root: str, tied: bool) -> None:
 
 
 def test_a_time_limit_ends_learning() -> None:
-    fitted = small(time_limit=1e-9).fit(DATA)
+    with pytest.warns(ConvergenceWarning, match="`time_limit=1e-09` ended learning before"):
+        fitted = small(time_limit=1e-9).fit(DATA)
     assert fitted.ending_ is Ending.TIME_LIMIT
     assert np.isfinite(fitted.score(DATA))
 

@@ -20,7 +20,8 @@ class Candidate:
     """A trained model of the variables of one block.
 
     `validation` has its log-likelihood of the block's variables in every validation sequence,
-    `steps` the steps of EM and `work` what it took.
+    `steps` the steps of EM and `work` what it took. One that is not whole was cut short by the
+    clock, or trained on a sample, and knows the likelihood of some of the sequences only.
     """
 
     number: int
@@ -30,6 +31,7 @@ class Candidate:
     validation: Floats
     steps: int
     work: float
+    is_whole: bool = True
 
     @property
     def score(self) -> float:

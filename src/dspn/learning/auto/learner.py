@@ -103,6 +103,7 @@ def learn_auto(
     resume: bool = False,
     report: Reporter | None = None,
     on_state: Callable[[AutoState], None] | None = None,
+    clock: Clock | None = None,
 ) -> AutoLearned:
     """The best mixture of layouts that the effort allows, scored on the validation set.
 
@@ -119,6 +120,7 @@ def learn_auto(
             interruption.
         report: Called with every state as people see it.
         on_state: Called with every state.
+        clock: The clock of a limit that counts from earlier on, in place of `time_limit`.
     """
     require_type(options, AutoOptions, "options", StructureError)
     require_type(tied, bool, "tied", StructureError)
@@ -134,14 +136,14 @@ def learn_auto(
         checked_root(root),
         tied,
         whole_number(num_jobs, "num_jobs", StructureError),
-        Clock(time_limit),
+        Clock(time_limit) if clock is None else clock,
     )
-    journal = None
-    if checkpoint is not None:
-        journal = Journal.of(checkpoint, task, resume=resume)
-    elif resume:
-        raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
-    return _followed(AutoRun(task, journal), task, refit, report, on_state)
+    if checkpoint is None:
+        if resume:
+            raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
+        return _followed(AutoRun(task), task, refit, report, on_state)
+    with Journal.held(checkpoint, task, resume=resume) as journal:
+        return _followed(AutoRun(task, journal), task, refit, report, on_state)
 
 
 def _followed(
@@ -170,17 +172,24 @@ def _followed(
         if state is None:
             raise
     if state is None:
+        ending = Ending.TIME_LIMIT
         state = run.least()
-    return _result(state, task, ending, refit, history)
+    return _result(state, task, ending, refit, history, run.pace)
 
 
 def _result(
-    state: AutoState, task: AutoTask, ending: Ending, refit: bool, history: list[Report]
+    state: AutoState,
+    task: AutoTask,
+    ending: Ending,
+    refit: bool,
+    history: list[Report],
+    pace: float,
 ) -> AutoLearned:
     """The model of the last state, trained on all data unless Ctrl-C has come or comes now."""
     choice = state.choice
     try:
-        mixture = finished(choice, task, refit=refit and ending is not Ending.INTERRUPTED)
+        refit = refit and ending is not Ending.INTERRUPTED
+        mixture = finished(choice, task, refit=refit, pace=pace)
     except KeyboardInterrupt:
         ending = Ending.INTERRUPTED
         mixture = finished(choice, task, refit=False)

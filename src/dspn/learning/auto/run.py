@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from math import inf
 from typing import Final, final
 
 from dspn._arrays import Floats
@@ -11,13 +12,14 @@ from dspn.learning.auto.bandit import Bandit
 from dspn.learning.auto.candidates import Block, Candidate, Pool
 from dspn.learning.auto.choice import Chooser
 from dspn.learning.auto.journal import Journal
+from dspn.learning.auto.options import AutoOptions
 from dspn.learning.auto.proposals import USUAL, first_recipe
 from dspn.learning.auto.recipes import Move, Recipe
 from dspn.learning.auto.state import AutoState, Tried
 from dspn.learning.auto.steps import Step, expected_work, next_steps
-from dspn.learning.auto.task import AutoTask
+from dspn.learning.auto.task import FEW_SLICES, AutoTask
 from dspn.learning.auto.tries import Try, attempted
-from dspn.learning.clock import Clock
+from dspn.learning.clock import Clock, is_large
 from dspn.learning.layouts import (
     Layout,
     dependence,
@@ -43,6 +45,17 @@ _USUAL_GAIN: Final = 0.002
 _USUAL_WORK: Final = 0.02
 # A gain below this share of the score is none.
 _NO_GAIN: Final = 1e-5
+# A network of all data takes so many times what one of a few took to begin, and as many steps of EM
+# besides; with fewer steps than these it is not worth while.
+_STARTS: Final = 4
+_LEAST_STEPS: Final = 8
+_USEFUL_STEPS: Final = 12
+# A sample is at most so many times as large as the one before it.
+_FASTER: Final = 8
+
+
+def _with_steps(options: AutoOptions, max_steps: int) -> AutoOptions:
+    return replace(options, em=replace(options.em, max_steps=max_steps))
 
 
 @final
@@ -54,10 +67,15 @@ class AutoRun:
         self._journal = journal
         self._chooser = Chooser(task.options)
         self._has_ended = False
+        self._unfinished: Candidate | None = None
+        self.pace = 0.0  # seconds that a step of EM takes for a slice, where they were counted
 
     def states(self) -> Iterator[AutoState]:
         """All states from the first to the last; ends early where time is up."""
         state: AutoState | None = None
+        clock = self._task.clock
+        if clock.limit is not None and is_large(self._task.train) and not self._affordable():
+            return
         for state in self._explored():
             yield state
         if state is not None:
@@ -81,7 +99,9 @@ class AutoRun:
                 except BaseException:
                     self._task.clock.stop()  # the others end at their next step
                     raise
-        done = [candidate for candidate in found if candidate is not None]
+        done = [candidate for candidate in found if candidate is not None and candidate.is_whole]
+        cut = (one for one in found if one is not None and one.number == 0 and not one.is_whole)
+        self._unfinished = next(cut, self._unfinished)
         self._has_ended = len(done) < len(tries)
         return None if self._has_ended else done
 
@@ -96,15 +116,55 @@ class AutoRun:
         if known is not None:
             return known
         found = attempted(attempt, self._task)
-        if found is not None:
+        if found is not None and found.is_whole:
             self._journal.keep(found)
         return found
 
+    def _affordable(self) -> bool:
+        """Whether the time that is left is likely to suffice for a model of all data.
+
+        A model of a few sequences tells. Where it does not suffice, that model is trained on with
+        more and more of them, up to what there is time for.
+        """
+        task, every = self._task, one_block(len(self._task.schema))[0]
+        attempt = Try(0, every, first_recipe(task, every))
+        if self._journal is not None and self._journal.recall(attempt, task) is not None:
+            return True
+        self.pace = inf
+        size, total = FEW_SLICES, task.train.total_slices
+        few = task.sampled(size, Clock())
+        found = attempted(attempt, replace(few, options=_with_steps(task.options, 1)))
+        assert found is not None
+        begun = few.clock.seconds
+        while True:
+            part = task.sampled(size, task.clock)
+            part = replace(part, options=_with_steps(task.options, _USEFUL_STEPS))
+            began = task.clock.seconds
+            trained = attempted(replace(attempt, parent=found), part)
+            self._unfinished = found = replace(trained or found, is_whole=False)
+            if trained is None:
+                return False
+            took = task.clock.seconds - began
+            self.pace = took / (found.steps + 1) / part.train.total_slices
+            left = task.clock.left
+            if _STARTS * begun + (_STARTS + _LEAST_STEPS) * self.pace * total <= left:
+                return True
+            most = int(min(total, left / (self.pace * _USEFUL_STEPS)))
+            if most < 2 * size:
+                break
+            size = min(most, _FASTER * size)
+        trained = attempted(replace(attempt, parent=found), task.sampled(size, task.clock))
+        self._unfinished = replace(trained or found, is_whole=False)
+        return False
+
     def least(self) -> AutoState:
-        """The least state: independent slices of independent variables, whatever the time."""
-        task = replace(self._task, clock=Clock())
+        """What time has cut short, or the least: independent slices of independent variables."""
+        task, found = self._task, self._unfinished
         every = one_block(len(task.schema))
-        found = attempted(Try(0, every[0], Recipe(Move.CLUSTERS, 1, USUAL)), task)
+        if found is None:
+            own = task.sampled(FEW_SLICES, Clock()) if is_large(task.train) else task
+            attempt = Try(0, every[0], Recipe(Move.CLUSTERS, 1, USUAL))
+            found = attempted(attempt, replace(own, clock=Clock()))
         assert found is not None
         pool = Pool().with_candidate(found)
         choice = self._chooser.choice(pool, (every,))

@@ -1,7 +1,7 @@
 """What the automatic learner works on: data by block, options, seed and clock."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, final
 
@@ -12,10 +12,13 @@ from dspn.learning.auto.options import WORK_UNIT, AutoOptions, usual_effort
 from dspn.learning.clock import Clock
 from dspn.learning.priors import Priors
 from dspn.sequences import Schema, Sequences
-from dspn.sequences.joining import joined
+from dspn.sequences.joining import drawn_part, drawn_places, joined
 from dspn.structure import DynamicNetwork, Root, Sum
 
 _STREAM: Final = 5  # of randomness, apart from those of growth, search and refitting
+_SAMPLE: Final = 6
+# A model of so many slices tells how long one of all would take, and serves until there is one.
+FEW_SLICES: Final = 3_000
 
 
 @final
@@ -74,6 +77,16 @@ class AutoTask:
             validation = train if same else restricted(self.validation, block)
             self._restricted[block] = BlockData(train, validation)
         return self._restricted[block]
+
+    def sampled(self, num_slices: int, clock: Clock) -> "AutoTask":
+        """The task with as many slices of either set, and another clock."""
+        train = drawn_part(self.train, num_slices, np.random.default_rng([self.seed, _SAMPLE, 0]))
+        validation = train
+        if self.validation is not self.train:
+            # Whole ones, so that scores are those of sequences.
+            rng = np.random.default_rng([self.seed, _SAMPLE, 1])
+            validation = self.validation[drawn_places(self.validation, FEW_SLICES, rng)]
+        return replace(self, train=train, validation=validation, clock=clock, _restricted={})
 
     def rng(self, number: int) -> np.random.Generator:
         """The randomness of one try."""

@@ -7,9 +7,11 @@ import numpy as np
 
 from dspn.engine import compile_program, likelihood
 from dspn.engine.flows import expected_flows
+from dspn.engine.threads import TimeUpError, until
 from dspn.learning.auto.candidates import Block, Candidate
 from dspn.learning.auto.recipes import Move, Recipe
-from dspn.learning.auto.task import AutoTask, BlockData, work_of
+from dspn.learning.auto.task import FEW_SLICES, AutoTask, BlockData, work_of
+from dspn.learning.clock import Clock, limited
 from dspn.learning.fitting import EmFit, EmOptions, fit_em
 from dspn.learning.moves import merged_interfaces, pruned, regrown, similar_interfaces
 from dspn.learning.priors import Priors
@@ -102,9 +104,20 @@ class _Trainer:
 
 
 def attempted(attempt: Try, task: AutoTask) -> Candidate | None:
-    """The candidate that a try leads to; None where time was up before it was trained."""
+    """The candidate that a try leads to; None where time was up before its training began.
+
+    One that time has cut short is not whole.
+    """
     if task.clock.is_due():
         return None
+    try:
+        with limited(task.clock, task.train):
+            return _trained(attempt, task)
+    except TimeUpError:
+        return None
+
+
+def _trained(attempt: Try, task: AutoTask) -> Candidate | None:
     data, recipe = task.data(attempt.block), attempt.recipe
     options = task.options.em
     size = recipe.amount if attempt.parent is None else attempt.parent.size
@@ -128,14 +141,21 @@ def attempted(attempt: Try, task: AutoTask) -> Candidate | None:
     steps = len(fit.history) - 1
     work += work_of(network, data.train, steps)
     if task.clock.is_due():
-        return None
-    found = trainer.thinned(fit.network, _LEAST_FLOW)
+        return _cut_short(attempt, fit, task, work) if steps else None
+    try:
+        found = trainer.thinned(fit.network, _LEAST_FLOW)
+        values = likelihood(compile_program(found), data.validation)
+    except TimeUpError:
+        return _cut_short(attempt, fit, task, work)
+    return Candidate(attempt.number, attempt.block, found, recipe, values, steps, work)
+
+
+def _cut_short(attempt: Try, fit: EmFit, task: AutoTask, work: float) -> Candidate:
+    """What was trained when time was up, scored on a few sequences."""
+    data = task.sampled(FEW_SLICES, Clock()).data(attempt.block)
+    with until(lambda: False):
+        values = likelihood(compile_program(fit.network), data.validation)
+    steps = len(fit.history) - 1
     return Candidate(
-        attempt.number,
-        attempt.block,
-        found,
-        recipe,
-        likelihood(compile_program(found), data.validation),
-        steps,
-        work,
+        attempt.number, attempt.block, fit.network, attempt.recipe, values, steps, work, False
     )

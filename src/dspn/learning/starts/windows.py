@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dspn._arrays import Ints
 from dspn._checks import checked_rng, indices, require_type, whole_number
+from dspn.engine.threads import check_time
 from dspn.errors import DataError, StructureError
 from dspn.leaves import Gaussian
 from dspn.sequences import Kind, Sequences
@@ -90,7 +91,11 @@ def nearest_centres(
         sample = np.sort(rng.choice(total, _MOST_WINDOWS, replace=False))
     centres = _centres(windows(sample), count, rng)
     runs = np.split(np.arange(total), range(_MOST_WINDOWS, total, _MOST_WINDOWS))
-    nearest = np.concatenate([_nearest(windows(rows), centres) for rows in runs])
+    found = []
+    for rows in runs:
+        check_time()
+        found.append(_nearest(windows(rows), centres))
+    nearest = np.concatenate(found)
     return np.unique(nearest, return_inverse=True)[1].astype(np.int64)
 
 

@@ -67,7 +67,7 @@ def test_no_test_data_can_be_given() -> None:
     given = {"train", "validation"}
     settings = {
         "seed", "options", "priors", "root", "tied", "refit", "num_jobs", "time_limit",
-        "checkpoint", "resume", "report", "on_state",
+        "checkpoint", "resume", "report", "on_state", "clock",
     }  # fmt: skip
     assert names == given | settings
 

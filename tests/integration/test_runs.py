@@ -1,0 +1,330 @@
+"""Runs in processes of their own: two in one checkpoint, signals, a full disk, a closed output.
+
+Run as a program, this file is the process that a test looks at.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dspn
+from dspn import EmOptions, Model, Schema, Sequences, Variable
+from dspn.errors import ModelFileError
+from dspn.io import write_atomically
+from dspn.io.atomic import replacing
+from dspn.learning.auto import AutoOptions, learn_auto
+from dspn.learning.growth import GrowthOptions
+from dspn.learning.learner import learn
+from dspn.learning.plan import Plan
+from dspn.learning.search import SearchOptions
+
+POSIX = pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
+ENVIRONMENT = {**os.environ, "PYTHONIOENCODING": "utf-8", "DSPN_NUM_THREADS": "1"}
+# A process that was started in the background may have been told to ignore Ctrl-C.
+HEEDING = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from dspn.__main__ import main
+main()
+"""
+
+SCHEMA = Schema((Variable.binary("x"), Variable.binary("y")))
+EM = EmOptions(max_steps=2)
+AUTO = AutoOptions(effort=1e3, patience=3, em=EM, refit=EM)
+PLAN = Plan(
+    growth=GrowthOptions(max_interfaces=2, num_starts=1, num_random=0, em=EM),
+    search=SearchOptions(max_neighbours=3, round_size=1, new_part=EM, whole=EM),
+)
+PATIENT = {"auto": {"options": AutoOptions(effort=1e6, patience=10**6, em=EM)}}
+PATIENT["paper"] = {
+    "plan": Plan(search=SearchOptions(max_neighbours=10**9, max_failures=10**9), growth=PLAN.growth)
+}
+
+
+def drawn(num_sequences: int, seed: int) -> Sequences:
+    planted = Model.from_hmm(
+        [0.5, 0.5],
+        [[0.9, 0.1], [0.2, 0.8]],
+        {name: [[0.9, 0.1], [0.2, 0.8]] for name in SCHEMA.names},
+        schema=SCHEMA,
+    )
+    return planted.sample(num_sequences, 5, rng=np.random.default_rng(seed))
+
+
+TRAIN, VALIDATION = drawn(24, 0), drawn(8, 1)
+
+
+def learned(learner: str, **settings: Any) -> bytes:
+    """The fingerprint of what is learned."""
+    if learner == "auto":
+        own = {"seed": 0, "options": AUTO, **settings}
+        return learn_auto(TRAIN, VALIDATION, **own).mixture.fingerprint
+    own = {"seed": 0, "plan": PLAN, "checkpoint_every": 0, **settings}
+    return learn(TRAIN, VALIDATION, **own).network.fingerprint
+
+
+# Two runs in one place.
+
+
+@pytest.mark.parametrize("learner", ["auto", "paper"])
+def test_two_runs_that_begin_in_one_place_do_not_mix(learner: str, tmp_path: Path) -> None:
+    expected = {seed: learned(learner, seed=seed) for seed in (0, 1)}
+    for number in range(3):
+        place = tmp_path / str(number)
+        together = threading.Barrier(2)
+
+        def run(seed: int, place: Path = place, together: Any = together) -> bytes | str:
+            together.wait()
+            try:
+                return learned(learner, seed=seed, checkpoint=place, resume=True)
+            except ModelFileError as error:
+                return str(error)
+
+        with ThreadPoolExecutor(2) as pool:
+            found = list(pool.map(run, (0, 1)))
+        kept = [seed for seed in (0, 1) if isinstance(found[seed], bytes)]
+        assert len(kept) == 1, found
+        assert found[kept[0]] == expected[kept[0]]
+        said = str(found[1 - kept[0]])
+        assert "in use by run" in said or "another" in said
+        assert learned(learner, seed=kept[0], checkpoint=place, resume=True) == expected[kept[0]]
+
+
+def started(*words: object) -> "subprocess.Popen[str]":
+    """This file as a program."""
+    return subprocess.Popen(
+        [sys.executable, __file__, *map(str, words)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+
+
+def until(process: "subprocess.Popen[str]", word: str) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if word in line:
+            return
+    raise AssertionError(process.stderr.read() if process.stderr is not None else "")
+
+
+@POSIX
+@pytest.mark.parametrize("learner", ["auto", "paper"])
+def test_a_checkpoint_is_of_one_process_until_that_ends(learner: str, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    settings = {**PATIENT[learner], "checkpoint": place, "resume": True}
+    with started("endless", learner, place) as process:
+        try:
+            until(process, "state")
+            said = rf"'{place}' is in use by run [0-9a-f]{{12}} in process {process.pid};"
+            with pytest.raises(ModelFileError, match=said):
+                learned(learner, **settings, time_limit=5.0)
+        finally:
+            process.kill()
+    left = place / "run.lock" if learner == "auto" else tmp_path / "run.lock"
+    assert left.exists()  # as nothing is tidied up by a process that was killed
+    learned(learner, **settings, time_limit=1e-3)
+    assert not left.exists()
+
+
+def test_a_checkpoint_that_was_changed_is_gone_on_from_or_refused_by_name() -> None:
+    """A slice of the campaign, which has other seeds and as many cases as one likes."""
+    from checkpoint_mutations import campaign
+
+    found, wrong, _ = campaign(200, seed=1)
+    assert not wrong, wrong[0]
+    assert found.total() == 200 and len({ending for _, ending in found}) == 2
+
+
+# Signals.
+
+
+def table(path: Path) -> None:
+    rng = np.random.default_rng(1)
+    rows = [f"s{one},{x:.3f},{x * x:.3f}" for one in range(30) for x in rng.standard_normal(5)]
+    path.write_text("id,x,y\n" + "\n".join(rows) + "\n")
+
+
+FIT = ("fit", "data.csv", "-s", "id", "-o", "best.dspn")
+
+
+@POSIX
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_ends_a_fit_with_the_best_model_so_far(name: str, tmp_path: Path) -> None:
+    table(tmp_path / "data.csv")
+    words = [sys.executable, "-c", HEEDING, *FIT, "--effort", "1000"]
+    with subprocess.Popen(
+        words, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            next(line for line in process.stderr if "best score" in line)
+            process.send_signal(getattr(signal, name))
+            last = process.stderr.read()
+            assert process.wait(timeout=60) == 128 + getattr(signal, name)
+        finally:
+            process.kill()
+    assert last.splitlines()[-1] == "interrupted; the best model so far is in 'best.dspn'."
+    assert "Traceback" not in last
+    assert dspn.load(tmp_path / "best.dspn").provenance["ending"] == "interrupted"
+
+
+@POSIX
+def test_a_signal_that_is_to_be_ignored_is_ignored(tmp_path: Path) -> None:
+    table(tmp_path / "data.csv")
+    nohup = f"import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n{HEEDING}"
+    words = [sys.executable, "-c", nohup, *FIT, "--effort", "0.5"]
+    with subprocess.Popen(
+        words, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            next(line for line in process.stderr if "best score" in line)
+            process.send_signal(signal.SIGHUP)
+            process.stderr.read()
+            assert process.wait(timeout=120) == 0
+        finally:
+            process.kill()
+
+
+@POSIX
+@pytest.mark.parametrize("module", ["typer", "dspn.cli.options", "numpy", "numba", "sklearn.base"])
+def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(module: str, tmp_path: Path) -> None:
+    table(tmp_path / "data.csv")
+    words = [sys.executable, "-X", "importtime", "-c", HEEDING, *FIT]
+    with subprocess.Popen(
+        words, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            next(line for line in process.stderr if f" {module}" in line)
+            process.send_signal(signal.SIGINT)
+            last = process.stderr.read()
+            assert process.wait(timeout=60) in (130, -signal.SIGINT)
+        finally:
+            process.kill()
+    assert "Traceback" not in last
+    assert not (tmp_path / "best.dspn").exists()
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("--help",), 1),
+        (("--version",), 1),
+        ((*FIT, "--learner", "em", "--interfaces", "2", "--json"), 1),
+        ((*FIT, "--learner", "em", "--interfaces", "2"), 0),
+    ],
+)
+@pytest.mark.parametrize("way", ["closed", "full"])
+def test_an_output_that_cannot_be_written_to_is_said_in_a_sentence(
+    words: tuple[str, ...], status: int, way: str, tmp_path: Path
+) -> None:
+    table(tmp_path / "data.csv")
+    to = {"closed": ">&-", "full": ">/dev/full"}[way]
+    found = subprocess.run(
+        ["sh", "-c", f'"$@" {to}', "sh", sys.executable, "-m", "dspn", *words],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert found.returncode == status, found.stderr
+    assert "Traceback" not in found.stderr and "Exception" not in found.stderr
+    if status:
+        assert ("bad file descriptor" in found.stderr) or ("no space left" in found.stderr)
+    if words[0] == "fit":
+        dspn.load(tmp_path / "best.dspn")
+
+
+@POSIX
+def test_messages_that_nobody_reads_do_not_end_a_fit(tmp_path: Path) -> None:
+    table(tmp_path / "data.csv")
+    for place, to in enumerate(("2>&-", "2>&1 | true")):
+        words = [*FIT[:-1], f"{place}.dspn", "--effort", "0.1"]
+        script = f'"$@" {to}'
+        subprocess.run(
+            ["sh", "-c", script, "sh", sys.executable, "-m", "dspn", *words],
+            cwd=tmp_path,
+            env=ENVIRONMENT,
+            check=True,
+        )
+        dspn.load(tmp_path / f"{place}.dspn")
+
+
+# Files of processes that are gone, and of those that are not.
+
+
+@POSIX
+def test_temporary_files_of_a_killed_process_are_swept_and_those_of_others_are_not(
+    tmp_path: Path,
+) -> None:
+    with started("writing", tmp_path / "live.dspn") as live:
+        until(live, "open")
+        with started("writing", tmp_path / "killed.dspn") as killed:
+            until(killed, "open")
+            killed.kill()
+        assert len(list(tmp_path.glob(".dspn-*.tmp"))) == 2
+        write_atomically(tmp_path / "new.dspn", b"new")
+        assert len(list(tmp_path.glob(".dspn-*.tmp"))) == 1
+        _, errors = live.communicate("go on\n", timeout=60)
+        assert live.returncode == 0, errors
+    assert {path.name for path in tmp_path.iterdir()} == {"live.dspn", "new.dspn"}
+    assert (tmp_path / "live.dspn").read_bytes() == b"whole"
+
+
+# A full disk.
+
+
+@POSIX
+@pytest.mark.parametrize("learner", ["auto", "paper"])
+def test_a_disk_that_is_full_at_a_checkpoint_does_not_end_learning(
+    learner: str, tmp_path: Path
+) -> None:
+    """No file of the process may be larger than a few kilobytes, as on a disk with no more."""
+    with started("full", learner, tmp_path / "run") as process:
+        said, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert said.splitlines()[-1] == learned(learner).hex()
+    assert "cannot write" in errors and "learning goes on" in errors
+    assert not list(tmp_path.rglob("*.tmp"))
+    assert learned(learner, checkpoint=tmp_path / "run", resume=True) == learned(learner)
+
+
+# As a program.
+
+
+def run_endless(learner: str, place: str) -> None:
+    settings = {**PATIENT[learner], "checkpoint": place, "resume": True}
+    learned(learner, **settings, report=lambda _: print("state", flush=True))
+
+
+def run_writing(path: str) -> None:
+    with replacing(path, None) as file:
+        file.write(b"whole")
+        print("open", flush=True)
+        sys.stdin.readline()
+
+
+def run_full(learner: str, place: str) -> None:
+    import resource
+
+    # Longer than the description of a run, shorter than a model.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_800, 1_800))
+    print(learned(learner, checkpoint=place).hex(), flush=True)
+
+
+if __name__ == "__main__":
+    _, task, *rest = sys.argv
+    {"endless": run_endless, "writing": run_writing, "full": run_full}[task](*rest)
