@@ -489,7 +489,7 @@ def _peak() -> int:
 
 def _work(seed: int) -> None:
     """Tries the cases whose numbers come on standard input, in a directory of its own."""
-    resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30,) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (32 * 2**30,) * 2)
     answers, questions = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(0))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):

@@ -55,6 +55,10 @@ def readable(name: str, columns: Sequence[str] = ()) -> Iterator[None]:
         raise DataError(f"{said(name)} cannot be read: it is cut off; copy it again.") from None
     except zlib.error as error:
         raise DataError(f"{said(name)} cannot be read: it is damaged ({error}).") from None
+    except MemoryError:
+        raise DataError(
+            f"{said(name)} cannot be read: it does not fit into memory, or is damaged."
+        ) from None
     except UnicodeDecodeError as error:
         raise DataError(
             f"{said(name)} cannot be read: the name of a column must be text in UTF-8, but has "

@@ -26,6 +26,7 @@ from dspn.errors import DataError
 _BLOCK: Final = 4 * 2**20
 _BATCH_ROWS: Final = 65_536
 _LARGEST_HEADER: Final = 16 * 2**20
+_ARROW: Final = b"ARROW1"
 _EXTENSIONS: Final = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -162,7 +163,7 @@ def _piped(name: str, stream: Any, delimiter: str | None) -> Source:
         start = stream.read(6)
         whole: BinaryIO = io.BufferedReader(_Joined(start, stream), _BLOCK)
         kind = "csv"
-        if start.startswith(b"PAR1") or start == b"ARROW1":
+        if start.startswith(b"PAR1") or start == _ARROW:
             kind = "parquet" if start.startswith(b"PAR1") else "arrow"
             whole = io.BytesIO(whole.read())
         source = _opened(kind, name, whole, lambda: None, lambda: None, delimiter)
@@ -260,13 +261,12 @@ def _parquet(stream: BinaryIO) -> tuple[Any, Callable[[list[str]], Batches]]:
 def _arrow(stream: BinaryIO) -> tuple[Any, Callable[[list[str]], Batches]]:
     import pyarrow.ipc as ipc
 
-    try:
-        file = ipc.open_file(stream)
-    except pa.ArrowInvalid:
-        stream.seek(0)
+    start = stream.read(6)
+    stream.seek(0)
+    if start != _ARROW:
         reader = ipc.open_stream(stream)
         return reader.schema, lambda _: iter(reader)
-
+    file = ipc.open_file(stream)
     return file.schema, lambda _: map(file.get_batch, range(file.num_record_batches))
 
 

@@ -128,6 +128,7 @@ def test_a_pipe_with_a_name_is_read(
         ("x.csv", b"d\xffy,sky\na,b\n", ("UTF-8", "header")),
         ("x.parquet", b"PAR1 but no more", ("cannot be read",)),
         ("x.arrow", b"nothing of that kind", ("cannot be read",)),
+        ("x.arrow", b"ARROW1\0\0 but no more", ("not an Arrow file",)),
         ("x.csv.gz", b"not packed", ("cannot be read",)),
         ("x.parquet", b"", ("empty",)),
         ("directory.csv", None, ("directory",)),
