@@ -16,8 +16,9 @@ TERMS: Final = 3
 
 # log 2 = _HIGH + _LOW. The first has 26 bits, so that its products with whole numbers are exact.
 _HIGH: Final = 46516319 / 2**26
-_ROOT_OF_HALF: Final = 0.5**0.5
 _LOW: Final = 1.2996506893889889e-08
+_COARSE: Final = 2.0**26
+_ROOT_OF_HALF: Final = 0.5**0.5
 
 
 def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
@@ -84,11 +85,15 @@ def scaled_logs(values: Floats, exponents: Ints) -> list[Floats]:
     small = mantissas < _ROOT_OF_HALF
     with np.errstate(divide="ignore"):
         logs = np.log(np.where(small, 2.0 * mantissas, mantissas))
-    return [*powers_of_two(exponents + own - small), logs]
+    *exact, low = powers_of_two(exponents + own - small)
+    return [*exact, low + logs]
 
 
 def powers_of_two(exponents: Ints) -> list[Floats]:
-    """Terms that add up to exponents * log 2; the first two are exact below 2^47."""
-    coarse = exponents >> 20 << 20
-    whole = coarse.astype(np.float64)
-    return [whole * _HIGH, (exponents - coarse) * _HIGH, (exponents * _LOW).astype(np.float64)]
+    """Terms that add up to exponents * log 2; all but the last are exact below 2^53."""
+    whole = exponents.astype(np.float64)
+    coarse = np.trunc(whole / _COARSE) * _COARSE
+    exact = [(whole - coarse) * _HIGH]
+    if coarse.any():
+        exact.insert(0, coarse * _HIGH)
+    return [*exact, whole * _LOW]

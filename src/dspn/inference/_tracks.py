@@ -221,10 +221,10 @@ def with_missing_slice(program: Program, history: Floats) -> Sequences:
 def _to_logarithms(state: State) -> State:
     """A linear state as logarithms."""
     groups = len(state.exponents) // 2
-    coarse, fine, low = powers_of_two(state.exponents[:groups].astype(np.int64))
+    *exact, low = powers_of_two(state.exponents[:groups].astype(np.int64))
     with np.errstate(divide="ignore"):
         v = np.concatenate([np.log(state.v), np.zeros_like(state.v)])
-    return state._replace(v=v, exponents=np.concatenate([coarse + fine, low]))
+    return state._replace(v=v, exponents=np.concatenate([np.sum(exact, axis=0), low]))
 
 
 def _is_linear_enough(state: State) -> bool:
@@ -240,8 +240,8 @@ def _from_logarithms(program: Program, state: State) -> State:
     groups = len(state.exponents) // 2
     whole = state.exponents[:groups] + state.exponents[groups:]
     powers = np.round(whole / _LOG_TWO).astype(np.int64)
-    coarse, fine, low = powers_of_two(powers)
-    rest = (state.exponents[:groups] - coarse - fine) + (state.exponents[groups:] - low)
+    *exact, low = powers_of_two(powers)
+    rest = (state.exponents[:groups] - np.sum(exact, axis=0)) + (state.exponents[groups:] - low)
     inputs = program.num_interfaces
     v = np.exp(state.v[:inputs] + (state.v[inputs:] + rest[program.input_group]))
     return state._replace(v=v, exponents=np.concatenate([powers, powers]))

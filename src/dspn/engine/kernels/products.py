@@ -94,11 +94,27 @@ def split_chunks(
 
 
 @njit(**OPTIONS)
-def _add_divisor(scale: Floats, u: int, divisors: Floats, row: int) -> None:
-    """Adds a pair of divisors, the second of which is what the first has rounded off."""
-    a, b = scale[0, u], divisors[0, row]
-    scale[0, u] = a + b
-    scale[1, u] += divisors[1, row] + rounded_off(a, b)
+def _place_chunks(
+    first: Ints,
+    numbers: Ints,
+    row: int,
+    width: int,
+    divisors: Floats,
+    place: Ints,
+    scale: Floats,
+    u: int,
+) -> None:
+    """Where the rows of a slice's chunks begin; scale[:, u] = the sum of their log divisors."""
+    high = low = 0.0
+    for q in range(first.size):
+        own = first[q] + numbers[row, q]
+        place[q] = own * width
+        total = high + divisors[0, own]
+        other = total - high
+        low += divisors[1, own] + ((high - (total - other)) + (divisors[0, own] - other))
+        high = total
+    scale[0, u] = high
+    scale[1, u] = low
 
 
 @njit(**OPTIONS)
@@ -117,8 +133,8 @@ def multiply_chunks(
 ) -> None:
     """out[u] = product over chunks q of tables[first[q] + numbers[rows[u], q]].
 
-    The last row of `tables` is all ones. The sum of the chunks' log divisors is added to scale[:,
-    u]. With `rescale` each group g is divided by 2^shift[g, u].
+    The last row of `tables` is all ones. scale[:, u] is the sum of the chunks' log divisors. With
+    `rescale` each group g is divided by 2^shift[g, u].
     """
     width = shape.width
     ones = (tables.shape[0] - 1) * width
@@ -127,10 +143,7 @@ def multiply_chunks(
     place = np.full(count + 4, ones)
     work = np.empty(1)
     for u in range(rows.size):
-        for q in range(count):
-            row = first[q] + numbers[rows[u], q]
-            place[q] = row * width
-            _add_divisor(scale, u, divisors, row)
+        _place_chunks(first, numbers, rows[u], width, divisors, place, scale, u)
         product_of_four(
             tables, place[0], place[1], place[2], place[3], out, u * width, packs, floor
         )
@@ -174,17 +187,14 @@ def add_chunks(
 ) -> None:
     """out[u] = sum over chunks q of tables[first[q] + numbers[rows[u], q]]: products in logarithms.
 
-    The last row of `tables` is all zeros, log 1. The sum of the chunks' log divisors is added to
-    scale[:, u].
+    The last row of `tables` is all zeros, log 1. scale[:, u] is the sum of the chunks' log
+    divisors.
     """
     width = shape.width
     count = first.size
     place = np.full(count + 4, (tables.shape[0] - 1) * width)
     for u in range(rows.size):
-        for q in range(count):
-            row = first[q] + numbers[rows[u], q]
-            place[q] = row * width
-            _add_divisor(scale, u, divisors, row)
+        _place_chunks(first, numbers, rows[u], width, divisors, place, scale, u)
         sum_of_four(tables, place[0], place[1], place[2], place[3], out, u * width, width // 8, 0.0)
         q = 4
         while q < count:

@@ -69,19 +69,23 @@ def rounded_off(a: float, b: float) -> float:
 @njit(**OPTIONS)
 def add_scale(scale: Floats, terms: Floats, numbers: Ints, n: int) -> None:
     """Adds the log divisors of the slices `numbers` to the totals of the lanes; see `totals`."""
-    for term in range(terms.shape[0]):
-        own = terms[term]
-        for lane in range(n):
-            a, b = scale[0, lane], own[numbers[lane]]
-            total = a + b
-            other = total - a
-            rest = (a - (total - other)) + (b - other)
-            scale[0, lane] = total
-            a = scale[1, lane]
-            total = a + rest
-            other = total - a
-            scale[1, lane] = total
-            scale[2, lane] += (a - (total - other)) + (rest - other)
+    first, second, third = scale[0], scale[1], scale[2]
+    for lane in range(n):
+        high, low = terms[0, numbers[lane]], terms[1, numbers[lane]]
+        a = first[lane]
+        total = a + high
+        other = total - a
+        rest = (a - (total - other)) + (high - other)
+        first[lane] = total
+        a = second[lane]
+        total = a + rest
+        other = total - a
+        left = (a - (total - other)) + (rest - other)
+        a = total
+        total = a + low
+        other = total - a
+        second[lane] = total
+        third[lane] += left + ((a - (total - other)) + (low - other))
 
 
 @njit(**OPTIONS)
