@@ -18,12 +18,12 @@ from hmmlearn.hmm import GaussianHMM
 from rich.console import Console
 
 from dspn.errors import DataError
-from dspn.experiments import Fold
-from dspn.experiments.cases import CASES, folds_for
-from dspn.experiments.contenders import CONTENDERS
-from dspn.experiments.results import Results
-from dspn.experiments.tables import markdown_table, show_table
 from dspn.sequences import Sequences
+from experiments import Fold
+from experiments.cases import CASES, folds_for
+from experiments.contenders import CONTENDERS
+from experiments.results import Results
+from experiments.tables import markdown_table, show_table
 
 DATA: Final = ("vowels-raw", "arabic-raw")
 STATES: Final = (1, 2, 4, 8, 16, 32, 64)
