@@ -1,6 +1,6 @@
 """Gaussian hidden Markov models of hmmlearn on real data: `python -m benchmarks.gaussian`.
 
-The folds are those of `dspn experiment table2`, the data raw. In every fold models of 1 to 64
+The folds are those of `python -m experiments table2`, the data raw. In every fold models of 1 to 64
 states learn from the training sequences, the validation sequences choose among them, and the test
 sequences are scored by the one that was chosen. Results are kept model by model, and a run that was
 stopped goes on where it was. Those of the DSPN are shown beside them where they are known.
@@ -148,7 +148,7 @@ class Row:
 
 
 def rows(names: Sequence[str], results: Results, ours: Results) -> Iterator[Row]:
-    """The table, from what is known; `ours` are results of `dspn experiment table2`."""
+    """The table, from what is known; `ours` are results of `python -m experiments table2`."""
     for name in names:
         best = chosen(name, results)
         theirs = {fold: -entry["test"] for fold, entry in best.items()}

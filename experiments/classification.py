@@ -1,4 +1,4 @@
-"""Classes of real sequences: `dspn experiment classes`.
+"""Classes of real sequences: `python -m experiments classes`.
 
 A hidden Markov model for each class, on the splits that the data sets came with. The number of
 states is chosen within the training part: learned from a share of it, tested on another. On the
