@@ -10,12 +10,13 @@ LOCK := requirements-dev.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv lock demo test lint docs bench clean
+.PHONY: help venv lock demo tables test lint docs bench clean
 
 help:
 	@echo 'make venv    environment in .venv with the library and its tools; compiles the kernels once'
 	@echo 'make lock    renew $(LOCK): the newest versions that pyproject.toml allows'
 	@echo 'make demo    learn from recordings with gaps, ask, and look: text here, a page and pictures in out/demo'
+	@echo 'make tables  the tables of the paper, in out/experiments: hours, or minutes with TABLES=--quick'
 	@echo 'make test    everything that must hold: lint, pytest, documentation'
 	@echo 'make lint    ruff, mypy, import-linter'
 	@echo 'make docs    documentation in docs/_build/html, warnings are errors'
@@ -51,10 +52,13 @@ lock: $(INSTALLED)
 demo: $(WARMED)
 	@$(BIN)/python -m dspn.demo
 
+tables: $(WARMED)
+	@$(BIN)/python -m experiments all $(TABLES)
+
 define lint
 $(BIN)/python -m ruff check .
 $(BIN)/python -m ruff format --check .
-$(BIN)/python -m mypy --strict src
+$(BIN)/python -m mypy --strict src experiments
 $(BIN)/lint-imports --no-cache --no-logo
 endef
 
@@ -86,5 +90,5 @@ bench: $(WARMED)
 
 clean:
 	rm -rf docs/_build docs/gallery docs/sg_execution_times.rst build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests docs -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src experiments tests docs -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f $(WARMED)

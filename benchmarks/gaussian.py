@@ -1,6 +1,6 @@
 """Gaussian hidden Markov models of hmmlearn on real data: `python -m benchmarks.gaussian`.
 
-The folds are those of `dspn experiment table2`, the data raw. In every fold models of 1 to 64
+The folds are those of `python -m experiments table2`, the data raw. In every fold models of 1 to 64
 states learn from the training sequences, the validation sequences choose among them, and the test
 sequences are scored by the one that was chosen. Results are kept model by model, and a run that was
 stopped goes on where it was. Those of the DSPN are shown beside them where they are known.
@@ -18,12 +18,12 @@ from hmmlearn.hmm import GaussianHMM
 from rich.console import Console
 
 from dspn.errors import DataError
-from dspn.experiments import Fold
-from dspn.experiments.cases import CASES, folds_for
-from dspn.experiments.contenders import CONTENDERS
-from dspn.experiments.results import Results
-from dspn.experiments.tables import markdown_table, show_table
 from dspn.sequences import Sequences
+from experiments import Fold
+from experiments.cases import CASES, folds_for
+from experiments.contenders import CONTENDERS
+from experiments.results import Results
+from experiments.tables import markdown_table, show_table
 
 DATA: Final = ("vowels-raw", "arabic-raw")
 STATES: Final = (1, 2, 4, 8, 16, 32, 64)
@@ -148,7 +148,7 @@ class Row:
 
 
 def rows(names: Sequence[str], results: Results, ours: Results) -> Iterator[Row]:
-    """The table, from what is known; `ours` are results of `dspn experiment table2`."""
+    """The table, from what is known; `ours` are results of `python -m experiments table2`."""
     for name in names:
         best = chosen(name, results)
         theirs = {fold: -entry["test"] for fold, entry in best.items()}

@@ -15,14 +15,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dspn.datasets import MEDIAN_BITS, read_japanese_vowels
-from dspn.experiments import folds_of
 from dspn.learning.em import em_step
 from dspn.learning.fitting import EmOptions, fit_em
 from dspn.learning.priors import Priors
 from dspn.learning.scores import Likelihood
 from dspn.learning.search import SearchOptions, SearchState, SearchTask, next_round
 from dspn.structure import initial_network
+from experiments import folds_of
+from experiments.datasets import MEDIAN_BITS, read_japanese_vowels
 
 _SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 _REPEATS = 5

@@ -7,7 +7,8 @@ and only there a status other than 0 is allowed. In what a command says, `...` s
 numbers with a point may differ in their fourth digit, and seconds are free. A block with the word
 `not-run` after its language is for the reader alone.
 
-`python tests/integration/docs_pages.py PAGE...` runs pages and puts what was printed into them.
+`PYTHONPATH=. python tests/integration/docs_pages.py PAGE...` runs pages and puts what was printed
+into them.
 """
 
 import contextlib

@@ -1,6 +1,5 @@
-"""The demo, the house it is about, and the Water network."""
+"""The demo, and the house it is about."""
 
-import json
 import os
 import re
 import subprocess
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 import dspn
-from dspn.datasets import WATER, water_model
 from dspn.demo._house import NEW_HOURS, SCHEMA, WARM, house, house_model, with_faults
 
 FILES = (
@@ -187,25 +185,3 @@ def test_faults_are_warm_hours_of_storms() -> None:
     shown, at = fault.plain
     assert len(shown) == 1
     assert 0 <= at < NEW_HOURS
-
-
-def test_water_structure_is_that_of_the_published_facts(data_directory: Path) -> None:
-    facts = json.loads(data_directory.joinpath("dbn", "water.json").read_text(encoding="utf-8"))
-    assert list(WATER.sizes) == facts["slice_nodes"]
-    assert dict(WATER.sizes) == facts["node_sizes"]
-    assert list(WATER.observed) == facts["observed"]
-    assert [list(edge) for edge in WATER.within] == facts["intra_slice_edges"]
-    assert [list(edge) for edge in WATER.between] == facts["inter_slice_edges"]
-
-
-def test_water_model_has_one_interface_for_each_hidden_state() -> None:
-    network = water_model(np.random.default_rng(0)).network
-    assert network.num_interfaces == 256
-    assert network.schema.names == ("obs_C_NI", "obs_CBODD", "obs_CNOD", "obs_CKNN")
-
-
-def test_water_model_is_sharper_with_a_low_concentration() -> None:
-    flat = water_model(np.random.default_rng(0)).network.parameters.template.leaves
-    sharp = water_model(np.random.default_rng(0), 0.05).network.parameters.template.leaves
-    assert np.mean([leaf.max(axis=1) for leaf in sharp]) > 0.9
-    assert np.mean([leaf.max(axis=1) for leaf in flat]) < 0.9

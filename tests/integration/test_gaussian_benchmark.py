@@ -2,7 +2,6 @@
 
 import io
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from dspn.datasets import RealData
 from dspn.errors import DataError
-from dspn.experiments import Fold, cases, folds_of
-from dspn.experiments.results import Results
 from dspn.sequences import Schema, Sequences, Variable
+from experiments import Fold, cases, folds_of
+from experiments.datasets import RealData
+from experiments.results import Results
 
-_REPOSITORY = Path(__file__).resolve().parents[2]
 XYZ = Schema(tuple(Variable.continuous(name) for name in "xyz"))
 
 
@@ -25,7 +23,6 @@ XYZ = Schema(tuple(Variable.continuous(name) for name in "xyz"))
 def gaussian(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The module, with one small data set of which a column is constant."""
     pytest.importorskip("hmmlearn")
-    monkeypatch.setattr(sys, "path", [str(_REPOSITORY), *sys.path])
     from benchmarks import gaussian as module
 
     case = replace(cases.CASES["vowels-raw"], read=lambda directory: RealData("small", drawn()))

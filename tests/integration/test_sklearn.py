@@ -34,7 +34,7 @@ from dspn import (
     Sequences,
     Variable,
 )
-from dspn.datasets import QuantileBins, median_bits
+from experiments.datasets import QuantileBins, median_bits
 
 QUICK = EmOptions(max_steps=5)
 ONE_SEQUENCE = "a table is one sequence, and a weight belongs to a sequence, not to a row"

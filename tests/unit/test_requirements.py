@@ -1,7 +1,8 @@
-"""The locked versions for development and the floors in pyproject.toml agree."""
+"""Locked versions and the floors in pyproject.toml agree; the wheel holds the library alone."""
 
 import re
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,17 @@ def test_the_lock_has_one_version_of_all_that_pyproject_asks_for(python: str, sy
         (version,) = pins.get(requirement.name, ["absent"])
         assert version != "absent", requirement
         assert requirement.specifier.contains(version), (requirement, version)
+
+
+def test_the_wheel_has_the_library_and_nothing_of_the_experiments(tmp_path: Path) -> None:
+    builders = pytest.importorskip("hatchling.builders.wheel")
+    (wheel,) = builders.WheelBuilder(str(_REPOSITORY)).build(directory=str(tmp_path))
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
+        extras = re.findall(r"^Provides-Extra: (.+)$", archive.read(metadata).decode(), re.M)
+    packages = {"/".join(name.split("/")[:2]) for name in names if name.startswith("dspn/")}
+    assert {name.split("/")[0] for name in names} == {"dspn", metadata.split("/")[0]}
+    assert "dspn/models" in packages
+    assert not packages & {"dspn/baselines", "dspn/datasets", "dspn/experiments"}
+    assert "lstm" not in extras

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from dspn._version import __version__
-from dspn.cli import classifying, describing, experiment, fitting, plotting, queries, watching
+from dspn.cli import classifying, describing, fitting, plotting, queries, watching
 from dspn.cli.console import forget, note, warnings_as_notes
 from dspn.cli.errors import (
     DATA,
@@ -73,13 +73,12 @@ for _command in (
     plotting.plot,
     plotting.report,
     watching.watch,
-    experiment.experiment,
 ):
     app.command(epilog=epilog(_command.__name__))(_command)
 app.add_typer(classifying.app, name="classify")
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], app: typer.Typer = app, name: str = "dspn") -> int:
     """Runs a command and returns its exit status: 0, 1 for data, 2 for usage, 130 for Ctrl-C.
 
     After another signal than Ctrl-C the status is 128 and the number of the signal.
@@ -90,7 +89,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         with warnings_as_notes(quiet=quiet):
             command = typer.main.get_command(app)
-            status = command.main(args=rest, prog_name="dspn", standalone_mode=False)
+            status = command.main(args=rest, prog_name=name, standalone_mode=False)
     except Exception as error:
         return _ended(error, debug=debug)
     except KeyboardInterrupt:

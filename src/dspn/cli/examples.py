@@ -47,11 +47,6 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tail -n +1 -f station.csv | dspn watch weather.dspn",
         "sensor | dspn watch weather.dspn --sequence station --json",
     ),
-    "experiment": (
-        "dspn experiment all --quick",
-        "dspn experiment table2 --data vowels --model hmm --model dspn --folds 3",
-        "dspn experiment table3 --table-only",
-    ),
     "classify fit": ("dspn classify fit walks.csv -s walk --label who -o who.dspn",),
     "classify predict": ("dspn classify predict who.dspn new.csv -o predicted.csv",),
 }

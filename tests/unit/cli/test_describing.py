@@ -105,12 +105,6 @@ def test_version_is_that_of_the_package(command: Run) -> None:
     assert command("--version").out == f"dspn {dspn.__version__}\n"
 
 
-def test_experiments_are_a_command_where_they_are_there(command: Run) -> None:
-    pytest.importorskip("dspn.cli.experiment")
-    assert "experiment" in command("--help").out
-    assert command("experiment", "--help").status == 0
-
-
 # A red name that also clears the screen, and half of a surrogate pair.
 STRANGE = "\x1b[2J\x1b[31mred\u202e", "half \ud800"
 

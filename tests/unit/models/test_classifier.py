@@ -165,7 +165,7 @@ def test_lengths_cut_rows_into_sequences() -> None:
 
 
 def test_japanese_vowels_are_classified_by_speaker(data_directory) -> None:
-    from dspn.datasets import read_japanese_vowels
+    from experiments.datasets import read_japanese_vowels
 
     data = read_japanese_vowels(data_directory)
     fitted = DSPNClassifier(HMM(5), random_state=0)

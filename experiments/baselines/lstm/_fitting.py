@@ -1,0 +1,133 @@
+"""The best of several nets, and the distribution that it stands for."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from dspn._arrays import Floats
+from dspn.errors import NumericalError
+from dspn.learning.clock import Clock
+from dspn.sequences import Schema, Sequences
+from dspn.sequences.reading import sequences_of
+from experiments.baselines.base import Ending, FittedBaseline, Task
+from experiments.baselines.lstm._encoding import Encoding
+from experiments.baselines.lstm._gaps import drawn_sums
+from experiments.baselines.lstm._net import StepNet
+from experiments.baselines.lstm._session import require_device, torch_seed, torch_threads
+from experiments.baselines.lstm._training import Trained, step_sums, train_net
+from experiments.baselines.lstm.schedule import Schedule
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FittedLstm(FittedBaseline):
+    """P(sequence) as the product of the conditionals of a trained net, over its steps.
+
+    `iterations` are passes over the training sequences, of all nets that were tried; `seed` and
+    `num_draws` are those of the draws for sequences with gaps.
+    """
+
+    net: StepNet
+    encoding: Encoding
+    schema: Schema
+    num_threads: int
+    seed: int
+    num_draws: int
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Where the net was trained, and the size that was chosen."""
+        own = list(self.net.parameters())
+        return {"device": own[0].device.type, "parameters": sum(part.numel() for part in own)}
+
+    def log_likelihood(self, data: Sequences) -> Floats:
+        """Log P(observed entries) of each sequence, (N,): exact without gaps, else estimated.
+
+        A net has no sum over what is missing, so that importance sampling takes its place: missing
+        entries are drawn one after the other from the net's own conditionals, the weight of a draw
+        is the product of the conditionals of the observed entries, and the mean weight of
+        `num_draws` draws is an unbiased estimate of P(observed entries). Its logarithm, which is
+        returned, is too low on average (Jensen's inequality), the more so the fewer the draws and
+        the more the weights differ. Slices behind the last observed entry are left out, as they
+        sum to one: a sequence that is complete up to there needs no draws.
+
+        The draws are those of `seed` and of the sequence itself: other sequences in `data` and
+        their order change an estimate by no more than rounding does, and equal sequences have
+        equal estimates. Time is that of `num_draws` passes over the sequence, step by step;
+        memory does not grow with `num_draws`.
+        """
+        read = sequences_of(data, self.schema, "data")
+        period = self.encoding.steps_per_slice
+        steps = self.encoding.steps(read).until_observed(period)
+        gaps = steps.have_gaps
+        found = np.empty(len(read))
+        with torch_threads(self.num_threads):
+            exact = step_sums(self.net, steps.select(~gaps))
+            assert exact is not None
+            found[~gaps] = exact
+            found[gaps] = drawn_sums(
+                self.net, steps.select(gaps), period, num_draws=self.num_draws, seed=self.seed
+            )
+        return found + _log_units_of(read, self.encoding.log_units)
+
+
+def _log_units_of(data: Sequences, log_units: Floats) -> Floats:
+    """What the units of the observed entries add to the log density of each sequence."""
+    num_observed = np.zeros((len(data), log_units.size))
+    owner = np.repeat(np.arange(len(data)), data.lengths)
+    np.add.at(num_observed, owner, ~np.isnan(data.values))
+    is_complete = (num_observed == data.lengths[:, np.newaxis]).all(axis=1)
+    return np.where(is_complete, data.lengths * log_units.sum(), num_observed @ log_units)
+
+
+def fit_best(
+    task: Task,
+    encoding: Encoding,
+    makers: Sequence[Callable[[], StepNet]],
+    schedule: Schedule,
+    *,
+    num_threads: int = 1,
+    device: str = "cpu",
+    num_draws: int = 100,
+) -> FittedLstm:
+    """The net with the best validation score; those that are left share the time that is left."""
+    require_device(device)
+    train, validation = encoding.steps(task.train), encoding.steps(task.validation)
+    trained: list[Trained] = []
+    with torch_threads(num_threads):
+        for number, make in enumerate(makers):
+            if trained and task.clock.is_due():
+                break
+            rng = task.rng(number)
+            with torch_seed(int(rng.integers(2**31))):
+                clock = _share(task.clock, len(makers) - number)
+                net = make().to(device)
+                trained.append(train_net(net, train, validation, schedule, rng, clock))
+    best = max(trained, key=lambda one: one.score)
+    was_cut = len(trained) < len(makers) or any(one.was_cut for one in trained)
+    if not was_cut and best.score == -np.inf:
+        raise NumericalError(
+            "no net had a finite likelihood on `validation` after any pass over `train`; give a "
+            "smaller `learning_rate`."
+        )
+    return FittedLstm(
+        seconds=task.clock.seconds,
+        # A pass that was cut short is one where there is no other, so that seconds have a divisor.
+        iterations=max(1, sum(one.num_epochs for one in trained)),
+        ending=Ending.TIME_LIMIT if was_cut else Ending.FINISHED,
+        net=best.net.requires_grad_(False),
+        encoding=encoding,
+        schema=task.schema,
+        num_threads=num_threads,
+        seed=task.seed,
+        num_draws=num_draws,
+    )
+
+
+def _share(clock: Clock, num_left: int) -> Clock:
+    """A clock for the next of several that are left."""
+    if clock.limit is None:
+        return Clock()
+    return Clock(max((clock.limit - clock.seconds) / num_left, 1e-9))

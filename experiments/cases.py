@@ -1,0 +1,111 @@
+"""Data sets as experiments use them: how they are prepared, and what a fold may cost."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+import numpy as np
+
+from dspn.sequences import Sequences
+from experiments import datasets
+from experiments.datasets import Preparation, RealData
+from experiments.folds import Fold, folds_of
+
+FOLD_SEED: Final = 0
+
+
+@final
+@dataclass(frozen=True)
+class RealCase:
+    """Recorded data with a preparation; the effort of the automatic learner and a limit for others.
+
+    `time_limit` is in seconds for a fold, for whatever model is not bound by effort.
+    """
+
+    title: str
+    read: Callable[[Path | None], RealData]
+    preparation: Preparation
+    prepared: str
+    effort: float
+    time_limit: float
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FoldData:
+    """What a fold is, prepared by what its training and validation sequences say."""
+
+    train: Sequences
+    validation: Sequences
+    test: Sequences
+
+
+@final
+@dataclass(frozen=True)
+class Spending:
+    """Where data and folds are, and what a fold may take: a share of the usual effort and time."""
+
+    folds_directory: Path
+    data_directory: Path | None = None
+    num_jobs: int = 1
+    share: float = 1.0
+    device: str = "cpu"
+
+
+def folds_for(data: RealData) -> tuple[Fold, ...]:
+    """The ten folds of a data set, the same for every model."""
+    return folds_of(len(data.sequences), rng=np.random.default_rng(FOLD_SEED))
+
+
+def prepared(case: RealCase, data: RealData, fold: Fold) -> FoldData:
+    """The fold's sequences; nothing is learned from those that are tested."""
+    seen = np.concatenate([fold.train, fold.validation])
+    preparation = case.preparation.fit(data.sequences[seen])
+    return FoldData(
+        *(
+            preparation.apply(data.sequences[part])
+            for part in (fold.train, fold.validation, fold.test)
+        )
+    )
+
+
+TABLE_CASES: Final = {
+    "ozone": RealCase(
+        "ozLevel", datasets.read_ozone, datasets.FILLED_BINS, "bins, filled", 1000, 300
+    ),
+    "pen": RealCase("PenDigits", datasets.read_pen_digits, datasets.SEVEN_BITS, "7 bits", 750, 600),
+    "arabic": RealCase(
+        "ArabicDigits",
+        datasets.read_arabic_digits,
+        datasets.MEDIAN_BITS,
+        "median bits",
+        2500,
+        600,
+    ),
+    "vowels": RealCase(
+        "JapaneseVowels",
+        datasets.read_japanese_vowels,
+        datasets.MEDIAN_BITS,
+        "median bits",
+        80,
+        300,
+    ),
+    "vicon": RealCase("Vicon", datasets.read_vicon, datasets.MEDIAN_BITS, "median bits", 500, 300),
+}
+"""The paper's data, in the order of its tables."""
+
+FURTHER_CASES: Final = {
+    "ozone-missing": RealCase(
+        "ozLevel", datasets.read_ozone, datasets.BINS, "bins, missing kept", 400, 300
+    ),
+    "vowels-raw": RealCase(
+        "JapaneseVowels", datasets.read_japanese_vowels, datasets.RAW, "raw", 80, 300
+    ),
+    "arabic-raw": RealCase(
+        "ArabicDigits", datasets.read_arabic_digits, datasets.RAW, "raw", 60, 600
+    ),
+}
+"""The same data prepared in ways that the paper's models cannot take."""
+
+CASES: Final = {**TABLE_CASES, **FURTHER_CASES}

@@ -1,0 +1,131 @@
+"""The learners of DSPNs behind the protocol of the baselines."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, final
+
+from dspn._arrays import Floats
+from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
+from dspn.learning.auto.state import AutoState
+from dspn.learning.learner import Learned, learn
+from dspn.learning.plan import DEFAULT_PLAN, Plan
+from dspn.models import Model
+from dspn.sequences import Sequences
+from experiments.baselines.base import Baseline, FittedBaseline, Task
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FittedDspn(FittedBaseline):
+    """A learned DSPN; `details` says how it came about."""
+
+    model: Model
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def log_likelihood(self, data: Sequences) -> Floats:
+        """Log P(observed entries) of each sequence, (N,)."""
+        return self.model.log_likelihood(data)
+
+
+@final
+class AutomaticDspn(Baseline[FittedDspn]):
+    """The automatic learner at some effort; an iteration is a try."""
+
+    def __init__(self, effort: float | None = None, num_jobs: int = 1) -> None:
+        self.options = AutoOptions(effort=effort)
+        self.num_jobs = num_jobs
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        return "DSPN"
+
+    def _fitted(self, task: Task) -> FittedDspn:
+        """Learned to the end of its effort, or of the time limit."""
+        curve: list[list[float]] = []
+        start = time.perf_counter()
+
+        def on_state(state: AutoState) -> None:
+            curve.append([time.perf_counter() - start, state.choice.score, state.pool.work])
+
+        found = learn_auto(
+            task.train,
+            task.validation,
+            seed=task.seed,
+            options=self.options,
+            num_jobs=self.num_jobs,
+            time_limit=task.clock.limit,
+            on_state=on_state,
+        )
+        return FittedDspn(
+            task.clock.seconds,
+            max(1, len(found.tried)),
+            found.ending,
+            Model(found.mixture),
+            {"curve": curve, **described(found)},
+        )
+
+
+def described(found: AutoLearned) -> dict[str, Any]:
+    """What was chosen, and what each move has brought: tries, successes, gain and work."""
+    moves: dict[str, list[float]] = {}
+    for item in found.tried:
+        own = moves.setdefault(item.move.value, [0, 0, 0.0, 0.0])
+        own[0] += 1
+        own[1] += item.gain > 0
+        own[2] += item.gain
+        own[3] += item.candidate.work
+    layouts = [
+        {"weight": weight, "blocks": [list(block) for block in layout]}
+        for layout, weight in zip(found.choice.layouts, found.choice.weights.tolist(), strict=True)
+    ]
+    members = [
+        member.recipe.move.value
+        for model in found.choice.models.values()
+        for member in model.members
+    ]
+    return {
+        "validation": found.score,
+        "work": found.work,
+        "moves": moves,
+        "layouts": layouts,
+        "members": members,
+        "edges": sum(network.template.num_edges for network in found.mixture),
+    }
+
+
+@final
+class SearchedDspn(Baseline[FittedDspn]):
+    """Algorithms 1 to 3 of the paper; an iteration is an interface node grown or a neighbour."""
+
+    def __init__(self, plan: Plan = DEFAULT_PLAN, num_jobs: int = 1) -> None:
+        self.plan = plan
+        self.num_jobs = num_jobs
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        return "DSPN, Algorithms 1-3"
+
+    def _fitted(self, task: Task) -> FittedDspn:
+        """Learned until the search ends, or the time limit."""
+        found = learn(
+            task.train,
+            task.validation,
+            seed=task.seed,
+            plan=self.plan,
+            num_jobs=self.num_jobs,
+            time_limit=task.clock.limit,
+        )
+        details = {
+            "validation": found.score,
+            "interfaces": found.network.num_interfaces,
+            "edges": found.network.template.num_edges,
+        }
+        return FittedDspn(
+            task.clock.seconds, _iterations(found), found.ending, Model(found.network), details
+        )
+
+
+def _iterations(found: Learned) -> int:
+    return max(1, len(found.growth) + found.tried)
