@@ -30,15 +30,20 @@ NO_EDGES = EdgeFlows(_NONE, _NONE, np.empty((0, 0)))
 class TopValues(NamedTuple):
     """Values of the top network for each lane.
 
-    `log_value`: log root, without what exponents and the divisors of leaves add to it. `total`: log
-    root with all of it, as a total. `rows`: all rows of the network, in log space as pairs (2,
-    rows, lanes). `lossy`: whether a value underflowed.
+    The root is value * 2^powers * exp(scale), of which `scale` is a total. `rows`: all rows of the
+    network, in log space as pairs (2, rows, lanes). `lossy`: whether a value underflowed.
     """
 
-    log_value: Floats
-    total: Floats
+    value: Floats
+    powers: Ints
+    scale: Floats
     rows: Floats
     lossy: bool
+
+    @property
+    def total(self) -> Floats:
+        """Log root, as a total."""
+        return plus(self.scale, *scaled_logs(self.value, self.powers))
 
 
 class Arithmetic(ABC):
@@ -326,9 +331,7 @@ class Linear(Arithmetic):
             value,
         )
         powers = state.exponents[list(program.top_groups)].sum(axis=0).astype(np.int64)
-        total = plus(state.scale, *scaled_logs(value, powers))
-        with np.errstate(divide="ignore"):
-            return TopValues(np.log(value), total, rows, lossy)
+        return TopValues(value, powers, state.scale, rows, lossy)
 
     def top_row_derivatives(self, program: Program, values: Floats) -> Floats:
         """See `downward.top_downward`."""
@@ -485,7 +488,8 @@ class Logarithmic(Arithmetic):
         high, low = rows[:, program.top.root_row]
         groups = np.array(program.top_groups)
         terms = state.exponents[np.concatenate([groups, program.num_groups + groups])]
-        return TopValues(high, plus(state.scale, *terms, low, high), rows, False)
+        ones, none = np.ones(high.size), np.zeros(high.size, dtype=np.int64)
+        return TopValues(ones, none, plus(state.scale, *terms, low, high), rows, False)
 
     def top_row_derivatives(self, program: Program, values: Floats) -> Floats:
         """See `logarithmic.log_top_downward`."""

@@ -70,13 +70,14 @@ def runs_sparse(program: Program) -> bool:
 
 
 class ChainGiven(NamedTuple):
-    """Coefficients in padded columns; `scale` and `shift` of each slice as in `Coefficients`.
+    """Coefficients in padded columns; `scale`, `large` and `shift` as in `Coefficients`.
 
     `shift` may be empty. `lossy` says whether a coefficient was lost to the range of numbers.
     """
 
     values: Floats
     scale: Floats
+    large: int
     shift: Ints
     lossy: bool
 
@@ -175,8 +176,9 @@ class Chain:
         )
         out = np.full((count, self.shape.width), padding, dtype)
         out[:, self.columns] = by_slice[:, self.loads]
-        scale, shift = given.coefficients.scale, given.coefficients.shift
-        return ChainGiven(out, scale, shift, given.lossy or _is_lost(by_slice, dtype))
+        own = given.coefficients
+        lossy = given.lossy or _is_lost(by_slice, dtype)
+        return ChainGiven(out, own.scale, own.large, own.shift, lossy)
 
     def products(
         self,
@@ -204,7 +206,7 @@ class Chain:
         chunks = (self.shape, tables.values, tables.first, numbers, rows, tables.divisors)
         if not isinstance(arithmetic, Linear):
             products.add_chunks(*chunks, out, scale)
-            return ChainGiven(out, scale, _NO_SHIFT, False)
+            return ChainGiven(out, scale, job.is_large(scale), _NO_SHIFT, False)
         rescale = tables.smallest < (_SMALL if dtype is DOUBLE else _SMALL_SINGLE)
         shift = _NO_SHIFT
         if rescale:
@@ -212,7 +214,7 @@ class Chain:
         lossy = underflows(
             products.multiply_chunks, *chunks, out, scale, shift, arithmetic.floor, rescale
         )
-        return ChainGiven(out, scale, shift, lossy or tables.lossy)
+        return ChainGiven(out, scale, job.is_large(scale), shift, lossy or tables.lossy)
 
     def _chunk_tables(self, job: Job, arithmetic: Arithmetic, bottom: bool) -> _ChunkTables:
         """Products of the leaves of each chunk for all its joint codes; padding has density 0."""
@@ -394,6 +396,7 @@ class ChainRun:
                 matrix,
                 given.values,
                 given.scale,
+                given.large,
                 given.shift,
                 batch,
                 segment.p0,
@@ -411,6 +414,7 @@ class ChainRun:
                 matrix,
                 given.values,
                 given.scale,
+                given.large,
                 batch,
                 segment.p0,
                 segment.p1,

@@ -53,8 +53,7 @@ class ChainAscent:
             self._given = run.given(block, segment)
             self.lossy = run.upward(block, segment, self._given, state, self._only) or self.lossy
         self.least = state.exponents[run.job.program.num_groups :].min(axis=0)
-        self.last = run.to_state(state, block.width)
-        self.top = run.arithmetic.top(run.job.program, self.last)
+        self.top = run.arithmetic.top(run.job.program, run.to_state(state, block.width))
         self.lossy = self.lossy or self.top.lossy
 
     @property

@@ -237,7 +237,7 @@ class _Worker:
         if not self.job.program.every_group_is_read:
             doubtful[:] = True
         elif ascent.lossy:
-            doubtful = doubtful_lanes(self.climb, block, ascent.top, ascent.last)
+            doubtful = doubtful_lanes(self.climb, block, ascent.top)
         if careful and not doubtful.all():
             doubtful |= ~(self._add(shard, totals, ascent, dry=True) >= LEAST_MASS)
         if doubtful.any():

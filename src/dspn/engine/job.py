@@ -1,6 +1,7 @@
 """A program and a batch, with the tables that all blocks share."""
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Final, NamedTuple, TypeVar, final
 
 import numpy as np
@@ -12,7 +13,7 @@ from dspn.engine.blocks import LANES, Block, Segment, blocks, segments
 from dspn.engine.coding import Codes, Coding, coding_of, encode
 from dspn.engine.memo import Memo
 from dspn.engine.program import Program
-from dspn.engine.records import Coefficients, LeafTables
+from dspn.engine.records import LARGE_SCALE, LONG_SEQUENCE, Coefficients, LeafTables
 from dspn.engine.tables import DenseTables, tabulate, with_dense
 from dspn.engine.threads import check_time, in_threads
 from dspn.sequences import Sequences
@@ -43,6 +44,7 @@ def _blank(program: Program, count: int, *, by_slice: bool, arithmetic: Arithmet
         rows if by_slice else 1,
         0 if by_slice else 1,
         np.zeros((2, count)),
+        1,
         np.zeros((program.num_groups, count), dtype=np.int64),
     )
 
@@ -128,7 +130,7 @@ class Job:
             out = _blank(self.program, rows.size, by_slice=True, arithmetic=arithmetic)
             codes = self.coding.codes
             lost = arithmetic.slice_values(self.program, bottom, tables, codes, rows, out)
-            return Given(out, lossy or lost)
+            return Given(out._replace(large=self.is_large(out.scale)), lossy or lost)
 
         return self._kept(("coefficients", arithmetic, bottom), make)
 
@@ -159,7 +161,16 @@ class Job:
         lost = arithmetic.slice_values(
             self.program, segment.bottom, tables.tables, self.coding.codes, rows, out
         )
-        return Given(out, tables.lossy or lost)
+        return Given(out._replace(large=self.is_large(out.scale)), tables.lossy or lost)
+
+    def is_large(self, scale: Floats) -> int:
+        """Whether sums of some slices' log divisors may round something off; see `Coefficients`."""
+        largest = float(np.abs(scale[0]).max(initial=0.0))
+        return int(largest >= LARGE_SCALE or self._is_long)
+
+    @cached_property
+    def _is_long(self) -> bool:
+        return int(self.data.lengths.max()) >= LONG_SEQUENCE
 
     @property
     def has_missing(self) -> Bools:

@@ -47,6 +47,7 @@ BOUND: Final = Linear(1e-300)
 AGREEMENT: Final = 1e-12
 # A sum of logarithms below this may lack 1e-10 of what was added to it.
 _LEAST_IN_ONE_FLOAT: Final = -1e6
+_NONE: Final = np.empty(0)
 _NO_STORE: Final = np.empty((0, 0, 0))
 
 
@@ -112,34 +113,33 @@ def _climb(job: Job, arithmetic: Arithmetic, block: Block) -> tuple[State, bool]
     return state, lossy
 
 
-def doubtful_lanes(climb: Climber, block: Block, top: TopValues, state: State) -> Bools:
+def doubtful_lanes(climb: Climber, block: Block, top: TopValues) -> Bools:
     """Lanes whose likelihood may lack what underflowed, as a floor under every value raises it.
 
-    `top` and `state` are those of the pass in doubt.
+    `top` is that of the pass in doubt.
     """
-    program = climb.job.program
-    highest, _ = climb(BOUND, block)
-    groups = list(program.top_groups)
-    powers = (highest.exponents[groups] - state.exponents[groups]).sum(axis=0)
-    with np.errstate(invalid="ignore"):
-        excess = BOUND.top(program, highest).log_value - top.log_value + powers * LOG_TWO
+    highest = BOUND.top(climb.job.program, climb(BOUND, block)[0])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        excess = np.log(highest.value) - np.log(top.value)
+        excess += (highest.powers - top.powers) * LOG_TWO
         return np.asarray(~(excess <= AGREEMENT))
 
 
-def _block_likelihood(climb: Climber, block: Block) -> Floats:
-    """Log-likelihoods of a block's lanes, as totals; those in doubt come from log space."""
+def _block_likelihood(climb: Climber, block: Block) -> TopValues:
+    """The root's values for a block's lanes; those in doubt come from log space."""
     program, arithmetic, exact = climb.job.program, Linear(), Logarithmic()
     state, lossy = climb(arithmetic, block)
     top = arithmetic.top(program, state)
     if not (lossy or top.lossy):
-        return top.total
+        return top
     if program.single:
         return _block_likelihood(climb.double, block)
-    doubtful = doubtful_lanes(climb, block, top, state)
+    doubtful = doubtful_lanes(climb, block, top)
     if doubtful.any():
-        state, _ = climb(exact, block.only(doubtful))
-        top.total[:, doubtful] = exact.top(program, state).total
-    return top.total
+        again = exact.top(program, climb(exact, block.only(doubtful))[0])
+        top.value[doubtful], top.powers[doubtful] = again.value, again.powers
+        top.scale[:, doubtful] = again.scale
+    return top
 
 
 def likelihood_totals(program: Program, data: Sequences) -> Floats:
@@ -150,13 +150,18 @@ def likelihood_totals(program: Program, data: Sequences) -> Floats:
     job = Job(program, data)
     climb = Climber(job)
     climb.prepare(Linear())
-    found = np.empty((TERMS, data.num_sequences))
+    count = data.num_sequences
+    found = TopValues(
+        np.empty(count), np.empty(count, dtype=np.int64), np.empty((TERMS, count)), _NONE, False
+    )
 
     def work(block: Block) -> None:
-        found[:, block.members] = _block_likelihood(climb, block)
+        own = _block_likelihood(climb, block)
+        found.value[block.members], found.powers[block.members] = own.value, own.powers
+        found.scale[:, block.members] = own.scale
 
     job.over_blocks(work, lanes=climb.lanes)
-    return found
+    return found.total
 
 
 def likelihood(program: Program, data: Sequences) -> Floats:
@@ -239,7 +244,6 @@ class Ascent:
                 job.program, self._given.coefficients, self.batch, segment, state, self._only
             )
             self.lossy = self.lossy or lost or self._given.lossy
-        self.last = state
         self.top = arithmetic.top(job.program, state)
         self.lossy = self.lossy or self.top.lossy
 
@@ -277,7 +281,7 @@ def _block_flows(
     ascent = Ascent(job, arithmetic, block)
     doubtful = np.zeros(block.width, dtype=np.bool_)
     if arithmetic.is_linear and ascent.lossy:
-        doubtful |= doubtful_lanes(Climber(job), block, ascent.top, ascent.last)
+        doubtful |= doubtful_lanes(Climber(job), block, ascent.top)
     state = arithmetic.top_derivatives(job.program, ascent.top.rows)
     for segment, given, store in ascent.from_the_top():
         flows = arithmetic.new_flows(
@@ -507,7 +511,7 @@ def drawn_choices(
         ascent = Ascent(job, linear, block)
         values = _block_descent(job, ascent, descent.LINEAR_DRAW, seeds, out)
         if ascent.lossy:
-            doubtful = doubtful_lanes(Climber(job), block, ascent.top, ascent.last)
+            doubtful = doubtful_lanes(Climber(job), block, ascent.top)
             if doubtful.any():
                 again = Ascent(job, exact, block.only(doubtful))
                 values[doubtful] = _block_descent(job, again, descent.LOG_DRAW, seeds, out)

@@ -12,6 +12,11 @@ PRODUCT: Final = 0
 SUM: Final = 1
 
 
+# Log divisors of a slice below this, and sequences of fewer slices, have sums that are exact.
+LARGE_SCALE: Final = 4096.0
+LONG_SEQUENCE: Final = 1 << 20
+
+
 class Operations(NamedTuple):
     """One part of a network as data; every array is int64.
 
@@ -72,8 +77,8 @@ class Coefficients(NamedTuple):
 
     Coefficient c of slice s is `values[c * row_step + s * slice_step]`; in log space `low`, in the
     same places, is to be added to it. In linear space it was divided by 2^shift[g, s] for its group
-    g. `scale[0, s]` sums the logarithms by which the densities of the slice's leaves were divided,
-    and `scale[1, s]` is what the sum has rounded off.
+    g. `scale[0, s] + scale[1, s]` is the logarithm by which the densities of the slice's leaves
+    were divided; `large` is 1 where sums of the first numbers may round something off.
     `by_place` is 1 when slices are numbered by their place in a segment, so that neighbouring lanes
     are neighbours here.
     """
@@ -84,6 +89,7 @@ class Coefficients(NamedTuple):
     slice_step: int
     by_place: int
     scale: Floats
+    large: int
     shift: Ints
 
 

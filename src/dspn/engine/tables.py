@@ -11,6 +11,7 @@ from dspn.engine.records import LeafTables
 from dspn.engine.totals import two_sum
 from dspn.leaves import Categorical, Family
 
+_DEEP: Final = -1024.0  # differences of larger logarithms lose less than 1e-13 to rounding
 _LOST_BELOW: Final = -690.0  # exp of less than this leaves the range of normal numbers
 
 
@@ -18,16 +19,18 @@ def _divided(log_values: Floats, starts: Ints, *, linear: bool) -> tuple[Floats,
     """Densities over the largest of each row and bank, the log divisors, and a loss.
 
     Banks are columns side by side, each from its start on. The densities are logarithms unless
-    `linear`; their divisors are then rounded so that no difference to them is. The last result says
-    whether an entry was lost to the range of numbers.
+    `linear`; the divisors of deep ones are rounded so that no difference to them is. The last
+    result says whether an entry was lost to the range of numbers.
     """
     peak = np.maximum.reduceat(log_values, starts, axis=1)
     peak[peak == -np.inf] = 0.0
     sizes = np.diff(np.append(starts, log_values.shape[1]))
     if not linear:
-        sized = np.where(np.isfinite(log_values), np.abs(log_values), 0.0)
-        step = np.spacing(np.maximum.reduceat(sized, starts, axis=1))
-        peak = np.rint(peak / step) * step
+        deep = (log_values < _DEEP).any(axis=1)
+        if deep.any():
+            sized = np.where(np.isfinite(log_values[deep]), np.abs(log_values[deep]), 0.0)
+            step = np.spacing(np.maximum.reduceat(sized, starts, axis=1))
+            peak[deep] = np.rint(peak[deep] / step) * step
         return log_values - np.repeat(peak, sizes, axis=1), peak, False
     relative = log_values - np.repeat(peak, sizes, axis=1)
     lost = bool(((relative < _LOST_BELOW) & (relative > -np.inf)).any())

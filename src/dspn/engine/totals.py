@@ -1,8 +1,8 @@
 """Logarithms as sums of three floats, so that one huge term does not swallow the others.
 
 An outlier can make a log-likelihood -1e20, of which one float holds multiples of 16,384 only. A
-total is an array (TERMS, ...) whose terms add up to the number; later terms hold what the earlier
-ones have rounded off, so that differences of totals are right to the last digit. Log 0 has -inf
+total is an array (TERMS, ...) whose terms add up to the number; some hold what others have rounded
+off, so that differences of totals are right to the last digit. Log 0 has -inf
 for its first term and 0 for the others.
 """
 
@@ -37,15 +37,17 @@ def total_of(log_values: Floats) -> Floats:
 
 def plus(total: Floats, *logs: Floats | float) -> Floats:
     """A total with more logarithms added; to add another total, give its terms."""
-    terms = list(total)
+    first, second, third = total
     with np.errstate(invalid="ignore"):
         for log in logs:
-            rest = np.asarray(log)
-            for i in range(TERMS - 1):
-                terms[i], rest = two_sum(terms[i], rest)
-            terms[-1] = terms[-1] + rest
-        out = np.stack(terms)
-    out[1:, ~np.isfinite(out[0])] = 0.0
+            first, rest = two_sum(first, np.asarray(log))
+            second, rest = two_sum(second, rest)
+            third = third + rest
+    out = np.empty((TERMS, *first.shape))
+    out[0], out[1], out[2] = first, second, third
+    finite = np.isfinite(first)
+    if not finite.all():
+        out[1:, ~finite] = 0.0
     return out
 
 
@@ -66,6 +68,8 @@ def log_shares(totals: Floats, axis: int = -1) -> tuple[Floats, Floats]:
     Shares of nothing but log 0 are all -inf. The axis is counted without that of the terms.
     """
     axis %= totals.ndim - 1
+    if totals.shape[axis + 1] == 1:
+        return np.where(totals[0] > -np.inf, 0.0, -np.inf), totals.squeeze(axis + 1)
     best = np.expand_dims(rounded(totals).argmax(axis=axis), axis)
     reference = np.take_along_axis(totals, best[None], axis=axis + 1)
     logs = difference(totals, np.where(reference > -np.inf, reference, 0.0))

@@ -129,6 +129,8 @@ class Filter:
 
     def _weighted(self, logs: list[Floats]) -> tuple[Floats, Floats]:
         """Log shares of the components, and the log of their weighted sum, from their totals."""
+        if len(logs) == 1:  # of weight 1
+            return np.zeros(1), logs[0]
         return log_shares(plus(np.stack(logs, axis=1), self._log_weights))
 
     def _require_past(self, log_unseen: Floats) -> None:

@@ -6,14 +6,19 @@ import pytest
 from dspn import HMM, Model, Schema, Sequences, Variable
 from dspn.errors import ConvergenceWarning
 from dspn.models._estimator import _dead, _warn_of_dead_interfaces
+from dspn.models._training import TrainingData
 
 SCHEMA = Schema((Variable.binary("x"),))
+
+
+def _training(data: Sequences) -> TrainingData:
+    return TrainingData(data, None, None, seed=0)
 
 
 def test_an_unused_interface_node_is_named() -> None:
     rows = [[0.4, 0.6], [0.5, 0.5]]
     model = Model.from_hmm([1.0, 0.0], np.eye(2), {"x": rows}, schema=SCHEMA)
-    dead = _dead(model, model.sample(5, 4, rng=np.random.default_rng(0)))
+    dead = _dead(model, _training(model.sample(5, 4, rng=np.random.default_rng(0))))
     assert any(node.is_interface and node.what == "interface 1" for node in dead)
     with pytest.warns(ConvergenceWarning, match=r"1 of 2 interface nodes .* \(interface 1 \(node"):
         _warn_of_dead_interfaces(dead, 2)
@@ -21,7 +26,7 @@ def test_an_unused_interface_node_is_named() -> None:
 
 def test_impossible_training_data_leave_the_question_open() -> None:
     model = Model.from_hmm([1.0], [[1.0]], {"x": [[1.0, 0.0]]}, schema=SCHEMA)
-    assert _dead(model, Sequences.from_codes([[1.0]], [0, 1], SCHEMA)) == ()
+    assert _dead(model, _training(Sequences.from_codes([[1.0]], [0, 1], SCHEMA))) == ()
 
 
 def test_a_fitted_estimator_says_which_nodes_are_dead() -> None:

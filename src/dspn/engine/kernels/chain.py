@@ -143,6 +143,7 @@ def chain_upward(
     matrix: ChainMatrix,
     coefficients: Floats,
     scale: Floats,
+    large: int,
     shift: Ints,
     batch: Batch,
     p0: int,
@@ -183,7 +184,7 @@ def chain_upward(
         number_slices(batch, position, p0, numbers, n)
         advance(shape, matrix, v, out, coefficients, numbers, n, floor, space)
         _clear(out, n, min(padded, n + numbers_in_vector(v) - 1))
-        add_scale(state.scale, scale, numbers, n)
+        add_scale(state.scale, scale, large, numbers, n)
         if shift.size:
             for group in range(shift.shape[0]):
                 for lane in range(n):

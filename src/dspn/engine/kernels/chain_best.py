@@ -6,6 +6,7 @@ from dspn._arrays import Floats, Ints
 from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS
 from dspn.engine.kernels.chain import FEW, copy_lanes
+from dspn.engine.kernels.products import largest_entry
 from dspn.engine.kernels.sparse import advance_best_sparse, best_source, working_space
 from dspn.engine.kernels.tile import best_eight_lanes, best_entry, best_one_lane
 from dspn.engine.kernels.upward import active_lanes, add_scale, number_slices
@@ -82,9 +83,7 @@ def _divide(shape: ChainShape, v: Floats, exponents: Floats, n: int) -> None:
     for lane in range(n):
         for group in range(num_groups):
             row = v[lane, shape.column[group] : shape.column[group + 1]]
-            peak = row[0]
-            for i in range(1, row.size):
-                peak = max(peak, row[i])
+            peak = largest_entry(row)
             if peak > -np.inf:
                 for i in range(row.size):
                     row[i] -= peak
@@ -98,6 +97,7 @@ def chain_best_upward(
     matrix: ChainMatrix,
     coefficients: Floats,
     scale: Floats,
+    large: int,
     batch: Batch,
     p0: int,
     p1: int,
@@ -133,7 +133,7 @@ def chain_best_upward(
                     out[lane, i] = row[i]
         else:
             _advance_best(shape, matrix, v, out, coefficients, numbers, n, space)
-        add_scale(state.scale, scale, numbers, n)
+        add_scale(state.scale, scale, large, numbers, n)
         _divide(shape, out, state.exponents, n)
         if keep:
             v = out

@@ -242,7 +242,7 @@ def downward(
         if flows.mix.size and position > 0:
             _add_mix_flows(ops, V, D, flows, n)
         unmix(ops, mix_weight, D, n)
-        add_scale(state.scale, given.scale, numbers, n)
+        add_scale(state.scale, given.scale, given.large, numbers, n)
         _hand_down(ops, D, given, numbers, state, peak, shift, n, floor)
 
 

@@ -242,7 +242,7 @@ def log_upward(
         number_slices(batch, position, p0, numbers, n)
         load_log_coefficients(ops, given, numbers, V, n)
         log_compute(ops, op_weight, mix_weight, V, work, n, maximise, position == 0)
-        add_scale(state.scale, given.scale, numbers, n)
+        add_scale(state.scale, given.scale, given.large, numbers, n)
         before[:, :n] = state.exponents[:, :n]
         for group in range(num_groups):
             first, last = ops.group_start[group], ops.group_start[group + 1]
@@ -527,7 +527,7 @@ def log_downward(
             _write_seeds(ops, V, D, out, at, n)
         if flows.op.size or flows.mix.size:
             _add_edge_flows(ops, V, D, weight, flows, n, position == 0)
-        add_scale(state.scale, given.scale, numbers, n)
+        add_scale(state.scale, given.scale, given.large, numbers, n)
         _hand_down(ops, D, state, work, n)
 
 

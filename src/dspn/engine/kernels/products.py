@@ -6,13 +6,13 @@ from dspn._arrays import Floats, Ints
 from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import MAXIMISING, OPTIONS
 from dspn.engine.kernels.tile import product_of_four, sum_of_four
-from dspn.engine.kernels.upward import rounded_off
+from dspn.engine.kernels.upward import rounded_off, split_scale
 from dspn.engine.records import ChainShape
 
 
 @njit(**MAXIMISING)
 def largest_entry(row: Floats) -> float:
-    """The largest of some non-negative numbers."""
+    """The largest of some numbers, none of which is NaN."""
     peak: float = row[0]
     for i in range(1, row.size):
         peak = max(peak, row[i])
@@ -113,8 +113,7 @@ def _place_chunks(
         other = total - high
         low += divisors[1, own] + ((high - (total - other)) + (divisors[0, own] - other))
         high = total
-    scale[0, u] = high
-    scale[1, u] = low
+    split_scale(scale, u, high, low)
 
 
 @njit(**OPTIONS)

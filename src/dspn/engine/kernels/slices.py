@@ -7,7 +7,7 @@ from dspn._arrays import Floats, Ints
 from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS, REDUCING
 from dspn.engine.kernels.linear import compute, dot, uncompute
-from dspn.engine.kernels.upward import rounded_off, to_powers
+from dspn.engine.kernels.upward import rounded_off, split_scale, to_powers
 from dspn.engine.records import Coefficients, EdgeFlows, LeafFlows, LeafTables, Operations
 
 LANES = 128
@@ -44,27 +44,19 @@ def load_leaves(
 def add_divisors(
     tables: LeafTables, codes: Ints, rows: Ints, first: int, scale: Floats, n: int
 ) -> None:
-    """scale[:, s] = sum of the logarithms by which the densities of slice s were divided.
-
-    The second row holds what the first has rounded off.
-    """
+    """scale[:, s] = sum of the logarithms by which the densities of slice s were divided."""
     for lane in range(n):
-        scale[0, first + lane] = 0.0
-        scale[1, first + lane] = 0.0
-    for factor in range(tables.divisor_start.size):
-        start = tables.divisor_start[factor]
-        for lane in range(n):
-            a, b = (
-                scale[0, first + lane],
-                tables.divisors[start + codes[rows[first + lane], factor]],
-            )
-            scale[0, first + lane] = a + b
-            scale[1, first + lane] += rounded_off(a, b)
-    for term in range(tables.dense_divisor.shape[0]):
-        for lane in range(n):
-            a, b = scale[0, first + lane], tables.dense_divisor[term, first + lane]
-            scale[0, first + lane] = a + b
-            scale[1, first + lane] += rounded_off(a, b)
+        high, low = 0.0, 0.0
+        for factor in range(tables.divisor_start.size):
+            code = codes[rows[first + lane], factor]
+            divisor = tables.divisors[tables.divisor_start[factor] + code]
+            low += rounded_off(high, divisor)
+            high += divisor
+        for term in range(tables.dense_divisor.shape[0]):
+            divisor = tables.dense_divisor[term, first + lane]
+            low += rounded_off(high, divisor)
+            high += divisor
+        split_scale(scale, first + lane, high, low)
 
 
 @njit(**OPTIONS)

@@ -12,7 +12,7 @@ from dspn._arrays import Floats, Ints
 from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS
 from dspn.engine.kernels.linear import compute, mix
-from dspn.engine.records import Batch, Coefficients, Operations, State
+from dspn.engine.records import LARGE_SCALE, Batch, Coefficients, Operations, State
 
 
 @njit(**OPTIONS)
@@ -67,25 +67,38 @@ def rounded_off(a: float, b: float) -> float:
 
 
 @njit(**OPTIONS)
-def add_scale(scale: Floats, terms: Floats, numbers: Ints, n: int) -> None:
-    """Adds the log divisors of the slices `numbers` to the totals of the lanes; see `totals`."""
-    first, second, third = scale[0], scale[1], scale[2]
+def split_scale(scale: Floats, u: int, high: float, low: float) -> None:
+    """scale[:, u] = high + low, of which the first number is cut so that sums of many are exact.
+
+    Unless it is huge, it is a multiple of 2^-20.
+    """
+    first = high
+    if abs(high) < LARGE_SCALE:
+        first = np.rint(high * 1048576.0) / 1048576.0
+    scale[0, u] = first
+    scale[1, u] = (high - first) + low
+
+
+@njit(**OPTIONS)
+def add_scale(scale: Floats, terms: Floats, large: int, numbers: Ints, n: int) -> None:
+    """Adds the log divisors of the slices `numbers` to the totals of the lanes; see `totals`.
+
+    Where none is `large`, the sums of their first numbers round nothing off; the careful way gives
+    the same bits then.
+    """
+    whole, rest, fine = scale[0], scale[1], scale[2]
+    if not large:
+        for lane in range(n):
+            whole[lane] += terms[0, numbers[lane]]
+            fine[lane] += terms[1, numbers[lane]]
+        return
     for lane in range(n):
-        high, low = terms[0, numbers[lane]], terms[1, numbers[lane]]
-        a = first[lane]
-        total = a + high
-        other = total - a
-        rest = (a - (total - other)) + (high - other)
-        first[lane] = total
-        a = second[lane]
-        total = a + rest
-        other = total - a
-        left = (a - (total - other)) + (rest - other)
-        a = total
-        total = a + low
-        other = total - a
-        second[lane] = total
-        third[lane] += left + ((a - (total - other)) + (low - other))
+        term = terms[0, numbers[lane]]
+        off = rounded_off(whole[lane], term)
+        whole[lane] += term
+        left = rounded_off(rest[lane], off)
+        rest[lane] += off
+        fine[lane] += terms[1, numbers[lane]] + left
 
 
 @njit(**OPTIONS)
@@ -238,7 +251,7 @@ def upward(
             _scale_mixed(ops, given, numbers, V, n, floor)
         else:
             fill(ops, op_weight, mix_weight, given, numbers, V, n, floor)
-        add_scale(state.scale, given.scale, numbers, n)
+        add_scale(state.scale, given.scale, given.large, numbers, n)
         _hand_up(ops, V, rows, given, numbers, state, peak, shift, n)
 
 
