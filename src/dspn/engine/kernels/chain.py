@@ -13,7 +13,7 @@ from dspn.engine.kernels._options import OPTIONS
 from dspn.engine.kernels.products import largest_entry, numbers_in_vector
 from dspn.engine.kernels.sparse import advance_sparse, working_space
 from dspn.engine.kernels.tile import eight_lanes, one_lane
-from dspn.engine.kernels.upward import active_lanes, add_scale, number_slices
+from dspn.engine.kernels.upward import active_lanes, add_scale, needs_care, number_slices
 from dspn.engine.records import Batch, ChainMatrix, ChainShape, ChainState
 
 FEW = 4  # a rest of fewer lanes than this is run lane by lane, a larger one as a full tile
@@ -167,6 +167,7 @@ def chain_upward(
     numbers = np.zeros(padded, dtype=np.int64)
     work = np.empty(1)
     space = working_space(shape, v)
+    careful = needs_care(state.scale, large)
     n = active_lanes(batch.lengths, p0)
     if keep:
         copy_lanes(state.v, v, 0, n)
@@ -184,7 +185,7 @@ def chain_upward(
         number_slices(batch, position, p0, numbers, n)
         advance(shape, matrix, v, out, coefficients, numbers, n, floor, space)
         _clear(out, n, min(padded, n + numbers_in_vector(v) - 1))
-        add_scale(state.scale, scale, large, numbers, n)
+        add_scale(state.scale, scale, careful, numbers, n)
         if shift.size:
             for group in range(shift.shape[0]):
                 for lane in range(n):

@@ -9,7 +9,7 @@ from dspn.engine.kernels.chain import FEW, copy_lanes
 from dspn.engine.kernels.products import largest_entry
 from dspn.engine.kernels.sparse import advance_best_sparse, best_source, working_space
 from dspn.engine.kernels.tile import best_eight_lanes, best_entry, best_one_lane
-from dspn.engine.kernels.upward import active_lanes, add_scale, number_slices
+from dspn.engine.kernels.upward import active_lanes, add_scale, needs_care, number_slices
 from dspn.engine.records import Batch, ChainMatrix, ChainShape, ChainState
 
 
@@ -115,6 +115,7 @@ def chain_best_upward(
     out = store[1] if keep else np.zeros((padded, width))
     numbers = np.zeros(padded, dtype=np.int64)
     space = working_space(shape, v)
+    careful = needs_care(state.scale, large)
     n = active_lanes(batch.lengths, p0)
     if keep:
         copy_lanes(state.v, v, 0, n)
@@ -133,7 +134,7 @@ def chain_best_upward(
                     out[lane, i] = row[i]
         else:
             _advance_best(shape, matrix, v, out, coefficients, numbers, n, space)
-        add_scale(state.scale, scale, large, numbers, n)
+        add_scale(state.scale, scale, careful, numbers, n)
         _divide(shape, out, state.exponents, n)
         if keep:
             v = out

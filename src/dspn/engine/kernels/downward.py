@@ -6,7 +6,14 @@ from dspn._arrays import Floats, Ints
 from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS, REDUCING
 from dspn.engine.kernels.linear import dot, uncompute, unmix
-from dspn.engine.kernels.upward import active_lanes, add_scale, fill, number_slices, to_powers
+from dspn.engine.kernels.upward import (
+    active_lanes,
+    add_scale,
+    fill,
+    needs_care,
+    number_slices,
+    to_powers,
+)
 from dspn.engine.records import Batch, Coefficients, EdgeFlows, Flows, Operations, State
 
 
@@ -211,6 +218,7 @@ def downward(
     peak = np.empty(width)
     shift = np.empty(width, dtype=np.int64)
     # Seeds and flows are relative to the root's value; exponents then no longer tell the scale.
+    careful = needs_care(state.scale, given.large)
     normalise = out.seed.size or flows.mix.size or flows.op.size or flows.coefficient.size
     for position in range(p1 - 1, p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
@@ -242,7 +250,7 @@ def downward(
         if flows.mix.size and position > 0:
             _add_mix_flows(ops, V, D, flows, n)
         unmix(ops, mix_weight, D, n)
-        add_scale(state.scale, given.scale, given.large, numbers, n)
+        add_scale(state.scale, given.scale, careful, numbers, n)
         _hand_down(ops, D, given, numbers, state, peak, shift, n, floor)
 
 

@@ -17,6 +17,7 @@ from dspn.engine.kernels.slices import LANES, add_divisors, load_leaves
 from dspn.engine.kernels.upward import (
     active_lanes,
     add_scale,
+    needs_care,
     number_slices,
     rounded_off,
     store_state,
@@ -232,6 +233,7 @@ def log_upward(
     work = np.empty((3, width))
     numbers = np.empty(width, dtype=np.int64)
     before = np.empty_like(state.exponents)
+    careful = needs_care(state.scale, given.large)
     for position in range(p0, p1):
         n = active_lanes(batch.lengths, position)
         if n == 0:
@@ -242,7 +244,7 @@ def log_upward(
         number_slices(batch, position, p0, numbers, n)
         load_log_coefficients(ops, given, numbers, V, n)
         log_compute(ops, op_weight, mix_weight, V, work, n, maximise, position == 0)
-        add_scale(state.scale, given.scale, given.large, numbers, n)
+        add_scale(state.scale, given.scale, careful, numbers, n)
         before[:, :n] = state.exponents[:, :n]
         for group in range(num_groups):
             first, last = ops.group_start[group], ops.group_start[group + 1]
@@ -505,6 +507,7 @@ def log_downward(
     flow = np.empty((2, ops.num_inputs, width))
     work = np.empty((3, width))
     numbers = np.empty(width, dtype=np.int64)
+    careful = needs_care(state.scale, given.large)
     normalise = out.seed.size > 0 or flows.mix.size > 0 or flows.op.size > 0
     for position in range(p1 - 1, p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
@@ -527,7 +530,7 @@ def log_downward(
             _write_seeds(ops, V, D, out, at, n)
         if flows.op.size or flows.mix.size:
             _add_edge_flows(ops, V, D, weight, flows, n, position == 0)
-        add_scale(state.scale, given.scale, given.large, numbers, n)
+        add_scale(state.scale, given.scale, careful, numbers, n)
         _hand_down(ops, D, state, work, n)
 
 

@@ -12,7 +12,7 @@ from dspn._arrays import Floats, Ints
 from dspn._kernel_cache import njit
 from dspn.engine.kernels._options import OPTIONS
 from dspn.engine.kernels.linear import compute, mix
-from dspn.engine.records import LARGE_SCALE, Batch, Coefficients, Operations, State
+from dspn.engine.records import LARGE_SCALE, LONG_SEQUENCE, Batch, Coefficients, Operations, State
 
 
 @njit(**OPTIONS)
@@ -80,14 +80,23 @@ def split_scale(scale: Floats, u: int, high: float, low: float) -> None:
 
 
 @njit(**OPTIONS)
-def add_scale(scale: Floats, terms: Floats, large: int, numbers: Ints, n: int) -> None:
+def needs_care(scale: Floats, large: int) -> bool:
+    """Whether sums may round something off, as terms to come or what a lane has are large."""
+    for lane in range(scale.shape[1]):
+        if abs(scale[0, lane]) >= LARGE_SCALE * LONG_SEQUENCE:
+            return True
+    return large > 0
+
+
+@njit(**OPTIONS)
+def add_scale(scale: Floats, terms: Floats, careful: bool, numbers: Ints, n: int) -> None:
     """Adds the log divisors of the slices `numbers` to the totals of the lanes; see `totals`.
 
-    Where none is `large`, the sums of their first numbers round nothing off; the careful way gives
-    the same bits then.
+    Where nothing `needs_care`, the sums of their first numbers round nothing off; the careful way
+    gives the same bits then.
     """
     whole, rest, fine = scale[0], scale[1], scale[2]
-    if not large:
+    if not careful:
         for lane in range(n):
             whole[lane] += terms[0, numbers[lane]]
             fine[lane] += terms[1, numbers[lane]]
@@ -236,6 +245,7 @@ def upward(
     # In a diagonal mix part the products are taken in place, in the rows of the dense matrices.
     first = ops.num_inputs + ops.num_loads
     rows = np.arange(first, first + ops.num_inputs) if ops.diagonal else ops.output_row
+    careful = needs_care(state.scale, given.large)
     for position in range(p0, p1):
         n = active_lanes(batch.lengths, position)
         if n == 0:
@@ -251,7 +261,7 @@ def upward(
             _scale_mixed(ops, given, numbers, V, n, floor)
         else:
             fill(ops, op_weight, mix_weight, given, numbers, V, n, floor)
-        add_scale(state.scale, given.scale, given.large, numbers, n)
+        add_scale(state.scale, given.scale, careful, numbers, n)
         _hand_up(ops, V, rows, given, numbers, state, peak, shift, n)
 
 
