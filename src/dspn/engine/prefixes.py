@@ -20,7 +20,7 @@ from dspn.engine.blocks import Segment, slices_as_lanes
 from dspn.engine.job import Job
 from dspn.engine.program import Program
 from dspn.engine.records import Flows, State
-from dspn.engine.totals import TERMS, log_shares, plus, scaled_logs, total_of
+from dspn.engine.totals import TERMS, log_shares, ordered_sum, plus, scaled_logs, total_of
 from dspn.errors import StructureError
 from dspn.sequences import Sequences
 from dspn.structure.nodes import Input, Product, Sum
@@ -194,9 +194,9 @@ def paired(program: Program, arithmetic: Arithmetic, forms: State, values: State
     for group in range(program.num_groups):
         own = np.arange(starts[group], starts[group + 1])
         if arithmetic.is_linear:
-            product = np.prod([state.v[own] for state in states], axis=0).sum(axis=0)
+            product = forms.v[own] if values is None else forms.v[own] * values.v[own]
             powers = np.sum([state.exponents[group] for state in states], axis=0)
-            logs += scaled_logs(product, powers.astype(np.int64))
+            logs += scaled_logs(ordered_sum(product, 0), powers.astype(np.int64))
         else:
             rows = own, program.num_interfaces + own
             factors = [state.v[row] for state in states for row in rows]

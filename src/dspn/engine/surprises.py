@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
+from dspn._arrays import Bools, Floats, Ints
 from dspn.engine.arithmetic import Arithmetic, Linear, Logarithmic
 from dspn.engine.blocks import Block
 from dspn.engine.job import Job
@@ -147,19 +147,21 @@ def prefixes(program: Program, data: Sequences) -> Prefixes:
     else:
         run = partial(_from_below, job, Job(program, missing_slice(program)))
 
-    def put(block: Block, arithmetic: Arithmetic) -> bool:
-        lossy = False
+    def put(block: Block, arithmetic: Arithmetic) -> tuple[bool, Bools]:
+        """Whether a value may have been lost, and the lanes in which something is impossible."""
+        lossy, impossible = False, np.zeros(block.width, dtype=np.bool_)
         for part in run(block, arithmetic):
             out.log_seen[:, part.rows] = part.log_seen
             out.log_unseen[:, part.rows] = part.log_unseen
             lossy = lossy or part.lossy
-        return lossy
+            impossible[part.lanes[np.isneginf(part.log_seen[0] + part.log_unseen[0])]] = True
+        return lossy, impossible
 
     def work(block: Block) -> None:
-        if not put(block, Linear()):
-            return
-        doubtful = np.zeros(block.width, dtype=np.bool_)
-        for part in run(block, BOUND):
+        # What is impossible cannot be told from what was lost. Such lanes are always doubtful, so
+        # that they do not depend on what the others of their block have lost.
+        lossy, doubtful = put(block, Linear())
+        for part in run(block, BOUND) if lossy else ():
             seen = difference(part.log_seen, out.log_seen[:, part.rows])
             unseen = difference(part.log_unseen, out.log_unseen[:, part.rows])
             doubtful[part.lanes[~(np.maximum(seen, unseen) <= AGREEMENT)]] = True

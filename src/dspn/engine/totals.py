@@ -62,6 +62,11 @@ def difference(a: Floats, b: Floats) -> Floats:
         return np.asarray((a[0] - b[0]) + ((a[1] - b[1]) + (a[2] - b[2])))
 
 
+def ordered_sum(values: Floats, axis: int) -> Floats:
+    """The sum along an axis, in an order that does not depend on the other axes' sizes."""
+    return np.asarray(np.ascontiguousarray(np.moveaxis(values, axis, -1)).sum(axis=-1))
+
+
 def log_shares(totals: Floats, axis: int = -1) -> tuple[Floats, Floats]:
     """The log of exp(totals) / sum exp(totals) along an axis, and the log of the sum as a total.
 
@@ -78,7 +83,7 @@ def log_shares(totals: Floats, axis: int = -1) -> tuple[Floats, Floats]:
     peak[peak == -np.inf] = 0.0
     logs = logs - peak
     with np.errstate(divide="ignore"):
-        log_sum = np.log(np.exp(logs).sum(axis=axis, keepdims=True))
+        log_sum = np.log(np.expand_dims(ordered_sum(np.exp(logs), axis), axis))
     whole = plus(reference, peak, log_sum).squeeze(axis + 1)
     return logs - np.where(log_sum > -np.inf, log_sum, 0.0), whole
 
