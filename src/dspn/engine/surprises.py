@@ -69,9 +69,8 @@ def _from_below(job: Job, missing: Job, block: Block, arithmetic: Arithmetic) ->
         at, lanes = np.nonzero(active)
         found, rows = store[at, :, lanes], every[active]
         below = _states(arithmetic, found[:, :inputs], found[:, inputs:after], found[:, after:])
-        bottom = segment.p0 == 0 and segment.p1 == 1
-        seen = step_up(job, arithmetic, rows, below, bottom=bottom)
-        unseen = step_up(missing, arithmetic, np.zeros_like(rows), below, bottom=bottom)
+        seen = step_up(job, arithmetic, rows, below, bottom=segment.bottom)
+        unseen = step_up(missing, arithmetic, np.zeros_like(rows), below, bottom=segment.bottom)
         now, before = (arithmetic.top(program, step.state) for step in (seen, unseen))
         lossy = any((lost, given.lossy, seen.lossy, unseen.lossy, now.lossy, before.lossy))
         yield _Part(rows, lanes, now.total, before.total, lossy)

@@ -22,7 +22,7 @@ _ROOT_OF_HALF: Final = 0.5**0.5
 
 
 def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """A + b as a float, and what that float lacks."""
+    """The float nearest to a + b, and what it lacks."""
     total = a + b
     other = total - a
     return total, (a - (total - other)) + (b - other)
