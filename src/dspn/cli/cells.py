@@ -17,8 +17,8 @@ from pyarrow import types
 
 from dspn._arrays import Bools, Floats
 from dspn.cli.reading import plainly
+from dspn.data import Kind, Variable
 from dspn.errors import DataError, DspnError
-from dspn.sequences import Kind, Variable
 
 MISSING: Final = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
 _LARGEST_WHOLE: Final = 2.0**53

@@ -24,8 +24,8 @@ from dspn.cli.keys import Keys
 from dspn.cli.reading import listed
 from dspn.cli.sources import Source
 from dspn.cli.streams import Chunk, chunks
+from dspn.data import Kind, Schema, Sequences, Variable
 from dspn.errors import DataError
-from dspn.sequences import Kind, Schema, Sequences, Variable
 
 _CATEGORICAL: Final = ("categorical", "binary")
 _LARGEST_WHOLE: Final = 2**53

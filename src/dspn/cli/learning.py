@@ -19,9 +19,9 @@ from dspn.cli.request import Reading
 from dspn.cli.sources import opened
 from dspn.cli.streams import Chunk, chunks
 from dspn.cli.writing import check_place
+from dspn.data import Schema, Sequences
 from dspn.errors import DataError, printable
 from dspn.models import DSPN, Model
-from dspn.sequences import Schema, Sequences
 
 
 @final

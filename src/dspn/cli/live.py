@@ -20,10 +20,10 @@ from dspn.cli.loading import TABLE, loaded
 from dspn.cli.options import Unknown
 from dspn.cli.reading import STDIN, check_columns, check_delimiter, header_cells
 from dspn.cli.sinks import plain_json
+from dspn.data import Variable
 from dspn.errors import DataError
 from dspn.inference import Filter
 from dspn.models import Model
-from dspn.sequences import Variable
 
 Record = dict[str, Any]
 _LONGEST_LINE: Final = 16 * 2**20

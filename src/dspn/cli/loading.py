@@ -11,8 +11,8 @@ from dspn.cli.sources import Source
 from dspn.errors import DataError
 
 if TYPE_CHECKING:
+    from dspn.data import Schema
     from dspn.models import Model
-    from dspn.sequences import Schema
 
 TABLE: Final = "table"
 

@@ -18,11 +18,11 @@ from dspn.cli.running import note_unseen, unseen_counter
 from dspn.cli.sources import opened
 from dspn.cli.streams import Chunk, chunks
 from dspn.cli.writing import check_place
+from dspn.data import Sequences
+from dspn.data.keys import TableKeys
 from dspn.errors import DataError
 from dspn.io import write_atomically
 from dspn.models import Model
-from dspn.sequences import Sequences
-from dspn.sequences.keys import TableKeys
 
 # Slices that are unrolled or forecast where no number is given.
 _STEPS: Final = 3

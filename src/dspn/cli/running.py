@@ -14,8 +14,8 @@ from dspn.cli.request import Request
 from dspn.cli.sources import Source, opened
 from dspn.cli.streams import Chunk, chunks
 from dspn.cli.writing import check_place, format_of, written
+from dspn.data import Kind, Schema, Sequences
 from dspn.models import Model
-from dspn.sequences import Kind, Schema, Sequences
 
 Answer = Callable[[Model, Chunk, Sequences], Any]
 

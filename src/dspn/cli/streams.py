@@ -12,8 +12,8 @@ from dspn._arrays import Bools, Ints
 from dspn.cli.cells import MISSING, Column, Unseen, coded, convertible, is_plain, plain
 from dspn.cli.keys import Grouping, Keys, borders, grouped, require_columns, with_order_kind
 from dspn.cli.sources import Source
+from dspn.data import Schema, Sequences
 from dspn.errors import DataError
-from dspn.sequences import Schema, Sequences
 
 # Cells and rows of a chunk: enough to keep the engine busy, and a few dozen megabytes.
 _MOST_CELLS: Final = 2_000_000

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn.data import Sequences
 from dspn.errors import DataError, EvidenceError
-from dspn.sequences import Sequences
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork, Root
 

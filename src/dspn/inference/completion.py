@@ -7,10 +7,10 @@ from typing import final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
+from dspn.data import Sequences
 from dspn.engine.base import Program, bottom_rows
 from dspn.inference.likelihood import require_possible
 from dspn.leaves import Family
-from dspn.sequences import Sequences
 from dspn.structure.network import DynamicNetwork
 
 

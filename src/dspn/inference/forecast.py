@@ -8,11 +8,11 @@ import numpy as np
 
 from dspn._arrays import Bools
 from dspn._checks import whole_number
+from dspn.data import Sequences
 from dspn.engine.base import Program
 from dspn.errors import DataError
 from dspn.inference.marginals import Marginals, checked_levels, marginals_at
 from dspn.inference.sampling import sample_given
-from dspn.sequences import Sequences
 
 
 @final

@@ -7,9 +7,9 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._warnings import warn
+from dspn.data import Kind, Sequences
 from dspn.engine.base import Program, difference, log_shares, rounded
 from dspn.errors import EvidenceError, ImpossibleEvidenceWarning
-from dspn.sequences import Kind, Sequences
 
 _MOST_NAMED: Final = 5
 

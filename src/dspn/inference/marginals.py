@@ -9,11 +9,11 @@ import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import float_array
+from dspn.data import Kind, Schema, Sequences, Variable
 from dspn.engine.base import Program, Want, bottom_rows, rounded
 from dspn.errors import EvidenceError
 from dspn.inference.likelihood import bounded_runs, require_possible
 from dspn.leaves import Family
-from dspn.sequences import Kind, Schema, Sequences, Variable
 
 # Weights of leaves that are held at a time: 128 MiB.
 _MOST_WEIGHTS: Final = 1 << 24

@@ -6,11 +6,11 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, whole_number, whole_numbers
+from dspn.data import Sequences
 from dspn.engine.base import Program
 from dspn.errors import DataError, EvidenceError
 from dspn.inference.completion import fill_in
 from dspn.inference.likelihood import component_posteriors, require_possible
-from dspn.sequences import Sequences
 
 
 def sample_given(program: Program, data: Sequences, *, rng: np.random.Generator) -> Sequences:

@@ -6,6 +6,7 @@ from typing import Final, final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
+from dspn.data import Sequences
 from dspn.engine.base import (
     TERMS,
     NetworkProgram,
@@ -16,7 +17,6 @@ from dspn.engine.base import (
     plus,
 )
 from dspn.inference.likelihood import bounded_runs
-from dspn.sequences import Sequences
 
 _MOST_SLICES: Final = 1 << 18
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import sequence_weights
+from dspn.data import Sequences
 from dspn.engine import Expectation, ExpectedFlows, NetworkFlows, Program
 from dspn.errors import DataError, EvidenceError
 from dspn.learning.em import maximise
 from dspn.learning.priors import Priors
-from dspn.sequences import Sequences
 
 
 @final

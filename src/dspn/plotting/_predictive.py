@@ -7,10 +7,10 @@ from typing import Final, final
 import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn.data import Kind, Sequences, Variable
 from dspn.engine import Program
 from dspn.inference.likelihood import bounded_runs, require_possible
 from dspn.inference.marginals import leaf_mixtures
-from dspn.sequences import Kind, Sequences, Variable
 
 _MOST_SLICES: Final = 1 << 16
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats
+from dspn.data import Sequences
 from dspn.engine.base import (
     Choices,
     Engine,
@@ -24,7 +25,6 @@ from dspn.engine.base import (
 from dspn.engine.cpu import flows, passes, stream
 from dspn.engine.cpu.layout import Paths
 from dspn.engine.cpu.program import Compiled
-from dspn.sequences import Sequences
 from dspn.structure.marginal import marginal, speaking_groups
 from dspn.structure.network import DynamicNetwork
 

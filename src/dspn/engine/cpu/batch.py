@@ -12,6 +12,7 @@ import numpy as np
 
 from dspn import _kernel_cache as kernel_cache
 from dspn._arrays import Bools, Floats, Ints
+from dspn.data import Sequences
 from dspn.engine.base import check_time, is_one_thread, time_limit, until
 from dspn.engine.cpu.arithmetic import Arithmetic
 from dspn.engine.cpu.program import Compiled, Memo
@@ -26,7 +27,6 @@ from dspn.engine.cpu.records import (
 )
 from dspn.engine.cpu.tables import Coding, DenseTables, coding_of, encode, tabulate, with_dense
 from dspn.errors import DspnError
-from dspn.sequences import Sequences
 from dspn.structure.network import Root
 
 Item = TypeVar("Item")

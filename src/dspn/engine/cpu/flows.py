@@ -11,6 +11,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
+from dspn.data import Sequences
 from dspn.engine.base import ExpectedFlows, NetworkFlows, difference, plus, total_of
 from dspn.engine.cpu.arithmetic import LINEAR, LOGARITHMIC, NO_EDGES, Arithmetic
 from dspn.engine.cpu.batch import Job, LaneBlock, in_threads
@@ -22,7 +23,6 @@ from dspn.engine.cpu.program import Compiled, Memo
 from dspn.engine.cpu.records import ChainFlows, EdgeFlows, LeafTables, Segment
 from dspn.engine.cpu.tables import alike_banks
 from dspn.errors import EvidenceError
-from dspn.sequences import Sequences
 
 _SHARDS: Final = 4
 _NONE: Final = np.empty(0)

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn.data import Sequences
 from dspn.engine.base import TERMS, Choices, Posteriors, Want, rounded
 from dspn.engine.cpu.arithmetic import (
     BEST,
@@ -45,7 +46,6 @@ from dspn.engine.cpu.kernels.chain_best import chain_best_descend
 from dspn.engine.cpu.kernels.chain_downward import LEAST_MASS, chain_posteriors
 from dspn.engine.cpu.program import Compiled, Memo
 from dspn.engine.cpu.records import Chosen, Segment, State
-from dspn.sequences import Sequences
 
 AGREEMENT: Final = 1e-12
 # A sum of logarithms below this may lack 1e-10 of what was added to it.

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeVar, final
 import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn.data import Sequences
 from dspn.engine.base import (
     TERMS,
     Advance,
@@ -44,7 +45,6 @@ from dspn.engine.cpu.passes import AGREEMENT
 from dspn.engine.cpu.program import Compiled
 from dspn.engine.cpu.records import Flows, Segment, State
 from dspn.errors import StructureError
-from dspn.sequences import Sequences
 from dspn.structure.network import Root
 from dspn.structure.nodes import Input, Product, Sum
 

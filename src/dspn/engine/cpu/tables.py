@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn.data import Kind, Sequences
 from dspn.engine.base import two_sum
 from dspn.engine.cpu.kernels.coding import (
     category_codes,
@@ -20,7 +21,6 @@ from dspn.engine.cpu.kernels.coding import (
 from dspn.engine.cpu.program import Compiled
 from dspn.engine.cpu.records import Codes, LeafTables
 from dspn.leaves import Categorical, Family
-from dspn.sequences import Kind, Sequences
 
 _MOST_COUNTS: Final = 4096  # more distinct counts than this are evaluated slice by slice
 _LARGEST_KEY: Final = 2**62

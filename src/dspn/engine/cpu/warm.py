@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.engine.base import Want
 from dspn.engine.cpu import CpuEngine
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import DynamicNetwork, Root, from_hmm, grouped_network
 from dspn.structure.build import mixture_top
 from dspn.structure.builder import NetworkBuilder, assemble

@@ -12,6 +12,7 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, indices, require_type
+from dspn.data import Sequences
 from dspn.engine import Program
 from dspn.errors import StructureError
 from dspn.inference import interface_posteriors
@@ -22,7 +23,6 @@ from dspn.learning.starts._doubling import (
     doubled_weights,
 )
 from dspn.leaves import Family
-from dspn.sequences import Sequences
 from dspn.structure import (
     DynamicNetwork,
     NetworkParameters,

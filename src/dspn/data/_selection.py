@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._checks import whole_number
+from dspn.data._checks import Ragged, offsets_of, sequence_in_words
 from dspn.errors import DataError
-from dspn.sequences._checks import Ragged, offsets_of, sequence_in_words
 
 Rows = slice | NDArray[np.int64]
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dspn.data import Schema, Sequences, Variable
+from dspn.data.reading import SliceReader, sequences_of
 from dspn.errors import DataError
-from dspn.sequences import Schema, Sequences, Variable
-from dspn.sequences.reading import SliceReader, sequences_of
 
 NAN = float("nan")
 NUMBERS = Schema((Variable.binary("bit"), Variable.continuous("level"), Variable.count("calls")))

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn.sequences.schema import Category
+from dspn.data.schema import Category
 
 
 @final

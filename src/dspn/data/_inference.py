@@ -17,9 +17,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn.sequences._checks import in_words
-from dspn.sequences._columns import RawBlock, Reading
-from dspn.sequences.schema import LARGEST_WHOLE, Category, Schema, Variable
+from dspn.data._checks import in_words
+from dspn.data._columns import RawBlock, Reading
+from dspn.data.schema import LARGEST_WHOLE, Category, Schema, Variable
 
 MOST_CATEGORIES = 20
 """Whole-number columns with more distinct values than this are counts."""

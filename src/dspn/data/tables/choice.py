@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from dspn.data.tables.base import TableLibrary
+from dspn.data.tables.pandas import PandasLibrary
+from dspn.data.tables.polars import PolarsLibrary
+from dspn.data.tables.pyarrow import PyarrowLibrary
 from dspn.errors import DataError
-from dspn.sequences.tables.base import TableLibrary
-from dspn.sequences.tables.pandas import PandasLibrary
-from dspn.sequences.tables.polars import PolarsLibrary
-from dspn.sequences.tables.pyarrow import PyarrowLibrary
 
 _LIBRARIES: dict[str, type[PandasLibrary | PolarsLibrary | PyarrowLibrary]] = {
     "pandas": PandasLibrary,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dspn._arrays import Ints
+from dspn.data.batch import Sequences
 from dspn.errors import DataError
-from dspn.sequences.batch import Sequences
 
 _SIDE_BY_SIDE = 64
 

@@ -11,14 +11,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dspn.data._checks import Ids
+from dspn.data._coding import decoded_column, holds_whole_numbers
+from dspn.data._columns import RawBlock, Reading, read_items
+from dspn.data.keys import TableKeys
+from dspn.data.schema import Schema, Variable
+from dspn.data.tables.base import NewColumn, RawColumn, TableLibrary, object_array
+from dspn.data.tables.choice import library_named, library_of
 from dspn.errors import DataError, DspnError
-from dspn.sequences._checks import Ids
-from dspn.sequences._coding import decoded_column, holds_whole_numbers
-from dspn.sequences._columns import RawBlock, Reading, read_items
-from dspn.sequences.keys import TableKeys
-from dspn.sequences.schema import Schema, Variable
-from dspn.sequences.tables.base import NewColumn, RawColumn, TableLibrary, object_array
-from dspn.sequences.tables.choice import library_named, library_of
 
 
 @final

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._checks import float_array, whole_numbers
+from dspn.data._kernels import first_broken
+from dspn.data.schema import LARGEST_WHOLE, Kind, Schema, Variable
 from dspn.errors import DataError
-from dspn.sequences._kernels import first_broken
-from dspn.sequences.schema import LARGEST_WHOLE, Kind, Schema, Variable
 
 Ids = tuple[Hashable, ...]
 

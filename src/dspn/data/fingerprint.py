@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from dspn.sequences.batch import Sequences
+from dspn.data.batch import Sequences
 
 _ROWS = 1 << 14  # that are copied at a time
 

@@ -10,8 +10,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dspn.data.schema import Category
 from dspn.errors import DataError
-from dspn.sequences.schema import Category
 
 _MISSING_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
 

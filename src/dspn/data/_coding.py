@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._checks import require_type
+from dspn.data._checks import Ragged, check_values, shortened
+from dspn.data._columns import RawBlock, Reading
+from dspn.data._inference import inferred_schema
+from dspn.data.schema import Kind, Schema, Variable
 from dspn.errors import DataError
-from dspn.sequences._checks import Ragged, check_values, shortened
-from dspn.sequences._columns import RawBlock, Reading
-from dspn.sequences._inference import inferred_schema
-from dspn.sequences.schema import Kind, Schema, Variable
 
 Coded = tuple[NDArray[np.float64], Schema, tuple[str, ...]]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.errors import DataError
-from dspn.sequences import Schema, Sequences, Variable
 
 INF = float("inf")
 COLOURS = Schema((Variable.categorical("colour", ["red", "blue"]),))

@@ -7,13 +7,13 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from dspn.data._checks import Ragged, check_values, in_words
+from dspn.data._coding import coded, codes_are_values
+from dspn.data._columns import raw_block
+from dspn.data._packing import readable_array, stacked
+from dspn.data.batch import Sequences
+from dspn.data.schema import Schema
 from dspn.errors import DataError
-from dspn.sequences._checks import Ragged, check_values, in_words
-from dspn.sequences._coding import coded, codes_are_values
-from dspn.sequences._columns import raw_block
-from dspn.sequences._packing import readable_array, stacked
-from dspn.sequences.batch import Sequences
-from dspn.sequences.schema import Schema
 
 _ONE_SLICE: Final = np.array([0, 1], dtype=np.int64)
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dspn.data._checks import checked_ids, checked_lengths, sequence_in_words
 from dspn.errors import DataError
-from dspn.sequences._checks import checked_ids, checked_lengths, sequence_in_words
 
 _NUMERIC = "biuf"
 _OBJECT = "OUT"

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dspn._checks import require_type, whole_number
-from dspn.errors import DataError
-from dspn.sequences._checks import (
+from dspn.data._checks import (
     Ids,
     Ragged,
     check_values,
@@ -22,13 +21,14 @@ from dspn.sequences._checks import (
     in_words,
     offsets_of,
 )
-from dspn.sequences._coding import coded, column_names, decoded_matrix
-from dspn.sequences._columns import RawBlock, raw_block
-from dspn.sequences._packing import Packed, pack_arrays, pack_concatenated, pack_padded
-from dspn.sequences._selection import cut, many_indices, one_index, rows_of
-from dspn.sequences.keys import TableKeys
-from dspn.sequences.schema import Schema
-from dspn.sequences.tables import long_table, read_long_table
+from dspn.data._coding import coded, column_names, decoded_matrix
+from dspn.data._columns import RawBlock, raw_block
+from dspn.data._packing import Packed, pack_arrays, pack_concatenated, pack_padded
+from dspn.data._selection import cut, many_indices, one_index, rows_of
+from dspn.data.keys import TableKeys
+from dspn.data.schema import Schema
+from dspn.data.tables import long_table, read_long_table
+from dspn.errors import DataError
 
 _MOST_SHOWN = 12
 

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn.sequences.tables.base import (
+from dspn.data.tables.base import (
     NewColumn,
     OrderColumn,
     RawColumn,

@@ -12,8 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from dspn.data import Kind, Schema, Sequences, Variable
 from dspn.errors import DataError
-from dspn.sequences import Kind, Schema, Sequences, Variable
 
 LIBRARIES = ["pandas", "polars", "pyarrow"]
 NAN = np.nan
