@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import reprlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
@@ -68,7 +68,7 @@ class Variable:
     @classmethod
     def categorical(cls, name: str, categories: Iterable[Category]) -> Variable:
         """A variable with one of the categories in each slice; codes follow the order given."""
-        return cls(name, Kind.CATEGORICAL, _plain_categories(name, categories))
+        return cls(name, Kind.CATEGORICAL, categories)  # type: ignore[arg-type]
 
     @classmethod
     def binary(cls, name: str) -> Variable:
@@ -145,7 +145,7 @@ class Schema:
             return self._columns[name]
         except (KeyError, TypeError):
             raise DataError(
-                f"`name` must be a variable of the schema ({', '.join(self.names)}), "
+                f"`name` must be a variable of the schema ({list_names(self.names)}), "
                 f"found {name!r}."
             ) from None
 
@@ -163,6 +163,7 @@ def _plain_categories(name: str, categories: Iterable[Category]) -> tuple[Catego
             f"string {categories!r}; write [{categories!r}] for a single category."
         )
     plain = tuple(item.item() if isinstance(item, np.generic) else item for item in categories)
+    families = set()
     for item in plain:
         if not isinstance(item, str | int | float):
             raise DataError(
@@ -174,7 +175,7 @@ def _plain_categories(name: str, categories: Iterable[Category]) -> tuple[Catego
                 f"`categories` of variable {name!r} must be finite numbers below 2**53, "
                 f"found {item!r}."
             )
-    families = {"string" if isinstance(c, str) else _number_family(c) for c in plain}
+        families.add(next(family for family in (str, bool, object) if isinstance(item, family)))
     if len(families) > 1:
         raise DataError(
             f"`categories` of variable {name!r} must be all strings, all booleans or all numbers, "
@@ -185,5 +186,22 @@ def _plain_categories(name: str, categories: Iterable[Category]) -> tuple[Catego
     return plain
 
 
-def _number_family(category: int | float) -> str:
-    return "boolean" if isinstance(category, bool) else "number"
+def describe_variable(variable: Variable) -> str:
+    """Kind of a variable, with its categories where it has some."""
+    if not variable.categories:
+        return str(variable.kind)
+    return f"{variable.kind} ({list_categories(variable.categories)})"
+
+
+def list_categories(categories: Sequence[Any], most: int = 6) -> str:
+    """Categories as text, without the middle ones when there are many."""
+    if len(categories) <= most:
+        return ", ".join(map(repr, categories))
+    return f"{', '.join(map(repr, categories[: most - 2]))}, ..., {categories[-1]!r}"
+
+
+def list_names(names: Sequence[str], most: int = 50) -> str:
+    """Names with commas between them; only the first of very many, and long ones cut short."""
+    more = f", ... ({len(names):,} in all)" if len(names) > most else ""
+    shown = [name if len(name) < 100 else f"{name[:96]}..." for name in names[:most]]
+    return ", ".join(shown) + more
