@@ -24,9 +24,8 @@ from dspn.data.chunks import (
     describe_column,
     gather_sequences,
     read_whole,
-    variable_names,
 )
-from dspn.data.order import Keys, near_misses
+from dspn.data.order import Keys, near_misses, variable_names
 from dspn.errors import DataError, printable
 from dspn.models import DSPN, Model
 

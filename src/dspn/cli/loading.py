@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dspn.cli.console import note
 from dspn.cli.sources import Source
-from dspn.data.chunks import require_columns
-from dspn.data.order import Keys
+from dspn.data.order import Keys, require_columns
 from dspn.errors import DataError
 
 if TYPE_CHECKING:

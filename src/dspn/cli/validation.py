@@ -12,8 +12,9 @@ from dspn.cli.reading import STDIN
 from dspn.cli.request import Reading
 from dspn.cli.sources import opened
 from dspn.data.cells import code_cells
-from dspn.data.chunks import describe_column, read_whole, variable_names
+from dspn.data.chunks import describe_column, read_whole
 from dspn.data.coding import Column
+from dspn.data.order import variable_names
 from dspn.errors import DataError, DspnError
 
 

@@ -1,6 +1,6 @@
 """Ragged batches of sequences of slices, and the schema that says what their variables are."""
 
-from dspn.data.arrays import TableKeys
+from dspn.data.layout import TableKeys
 from dspn.data.schema import Category, Kind, Schema, Variable
 from dspn.data.sequences import Sequences
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn._arrays import Bools, Floats
-from dspn.data.coding import Column, Raw, Reading, check_values, encode, wrong_type
+from dspn.data.coding import BOOLEANS, Column, Raw, Reading, check_values, encode, wrong_type
 from dspn.data.schema import Kind, Variable
 from dspn.errors import DataError, DspnError
 
@@ -34,7 +34,9 @@ def is_plain(kind: Any) -> bool:
 
 
 def plain(cells: Any) -> Any:
-    """One array, without a dictionary."""
+    """One array, without a dictionary or runs."""
+    if types.is_run_end_encoded(cells.type):
+        cells = pc.run_end_decode(cells)
     if types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
     if types.is_string_view(cells.type):
@@ -151,7 +153,7 @@ def read_cells(
             "leave it out with --variables, or name it with --order if it orders the slices."
         )
     values = np.array(cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-    return values, Reading(boolean=types.is_boolean(kind), declared=declared)
+    return values, Reading(declared=BOOLEANS if types.is_boolean(kind) else declared)
 
 
 def _read_text(texts: Any, declared: tuple[Any, ...] | None) -> Raw:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dspn._arrays import Floats, Ints
+from dspn._arrays import Floats
 from dspn.data.cells import (
     code_cells,
     convertible,
@@ -22,13 +22,14 @@ from dspn.data.coding import MISSING, Column, Raw, Unseen, infer_variable
 from dspn.data.order import (
     Grouping,
     Keys,
-    find_borders,
+    Table,
+    find_starts,
     group_rows,
-    near_misses,
     number_sequences,
+    require_columns,
     with_order_type,
 )
-from dspn.data.schema import Kind, Schema, Variable, list_categories, list_names
+from dspn.data.schema import Kind, Schema, Variable, list_categories
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
 
@@ -37,36 +38,15 @@ _MOST_CELLS: Final = 2_000_000
 _ROWS: Final = (1_000, 65_536)
 
 
-class Source(Protocol):
+class Source(Table, Protocol):
     """An open file that holds a table, read in record batches."""
 
     @property
-    def said(self) -> str:
-        """What messages call the file."""
-
-    @property
     def schema(self) -> Any:
-        """The Arrow schema of the table."""
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns, in their order."""
+        """Arrow schema of the table."""
 
     def batches(self, wanted: list[str]) -> Iterator[Any]:
         """Record batches of the named columns."""
-
-
-def require_columns(source: Source, wanted: Iterable[str], remedy: str = "") -> None:
-    """Raise where a column is absent, with the similar names and all others."""
-    columns = source.columns
-    known = set(columns)
-    for name in wanted:
-        if name not in known:
-            hint = f"; {remedy}" if remedy else ""
-            raise DataError(
-                f"{source.said} has no column {name!r}{near_misses(name, columns)}, its columns "
-                f"are {list_names(columns)}{hint}."
-            )
 
 
 @final
@@ -154,7 +134,7 @@ def chunks(
     wanted = [name for name in source.columns if name in asked]
     most = int(np.clip(_MOST_CELLS // max(len(wanted), 1), *_ROWS))
     whole = whole or sort or keys.sequence is None
-    seen, row = _Seen(keys), 1
+    seen, row = _Seen(), 1
     for table in _cut(source, keys, wanted, None if whole else most):
         ids = table[keys.sequence] if keys.sequence else None
         order = table[keys.order] if keys.order else None
@@ -162,7 +142,7 @@ def chunks(
             keys = with_order_type(keys, order)
         grouping = group_rows(table.num_rows, ids, order, keys, row, sort=sort)
         if not sort:
-            seen.add(grouping, row)
+            seen.add(grouping, row, keys.sequence)
         yield Chunk(table, row, grouping, keys)
         row += table.num_rows
     if row == 1:
@@ -190,7 +170,7 @@ def _cut(source: Source, keys: Keys, wanted: list[str], most: int | None) -> Ite
         table = pa.Table.from_batches(held)
         ids = table[keys.sequence]
         with convertible(keys.sequence, ids):
-            last = int(find_borders(number_sequences(ids, keys.sequence, done + 1)[0])[-1])
+            last = int(find_starts(number_sequences(ids, keys.sequence, done + 1)[0])[-1])
         if last:
             yield table.slice(0, last)
             rest = table.slice(last).combine_chunks()
@@ -209,38 +189,25 @@ class _Seen:
     for one is about one in 400,000. The numbers -1 and -2 themselves have the same hash.
     """
 
-    def __init__(self, keys: Keys) -> None:
-        self._name = keys.sequence
-        self._runs: list[tuple[Ints, Ints]] = []
+    def __init__(self) -> None:
+        self._marks = self._rows = np.empty(0, dtype=np.int64)
 
-    def add(self, grouping: Grouping, first_row: int) -> None:
+    def add(self, grouping: Grouping, first_row: int, name: str | None) -> None:
         """Add the sequences of a chunk; raises where one has been read before."""
-        marks = np.fromiter(map(hash, map(str, grouping.ids)), np.int64, len(grouping.ids))
         begun = grouping.starts + first_row
+        hashes = np.fromiter(map(hash, map(str, grouping.ids)), np.int64, len(grouping.ids))
+        marks = np.concatenate([self._marks, hashes])
         order = np.argsort(marks, kind="stable")
-        again = np.flatnonzero(np.diff(marks[order]) == 0)
+        self._marks, self._rows = marks[order], np.concatenate([self._rows, begun])[order]
+        again = np.flatnonzero(self._marks[1:] == self._marks[:-1])
         if again.size:
-            one = again[np.argmin(begun[order][again + 1])]
-            raise self._back(grouping.ids[order[one + 1]], *begun[order[one : one + 2]])
-        for known, rows in self._runs:
-            place = np.minimum(np.searchsorted(known, marks), known.size - 1)
-            found = np.flatnonzero(known[place] == marks)
-            if found.size:
-                raise self._back(grouping.ids[found[0]], rows[place[found[0]]], begun[found[0]])
-        marks, begun = marks[order], begun[order]
-        # Few sorted runs: two of about one length become one.
-        while self._runs and self._runs[-1][0].size <= 2 * marks.size:
-            other, rows = self._runs.pop()
-            marks, begun = np.concatenate([other, marks]), np.concatenate([rows, begun])
-            order = np.argsort(marks, kind="stable")
-            marks, begun = marks[order], begun[order]
-        self._runs.append((marks, begun))
-
-    def _back(self, sequence: Any, before: int, now: int) -> DataError:
-        return DataError(
-            f"the rows of a sequence must lie together, but {self._name} = {sequence!r} begins in "
-            f"row {before} and comes back in row {now}; sort the table, or use --sort."
-        )
+            place = again[np.argmin(self._rows[again + 1])]
+            before, now = self._rows[place : place + 2]
+            raise DataError(
+                f"the rows of a sequence must lie together, but {name} = "
+                f"{grouping.ids[np.searchsorted(begun, now)]!r} begins in row {before} and comes "
+                f"back in row {now}; sort the table, or use --sort."
+            )
 
 
 # Variables whose kind the table or the user tells
@@ -254,22 +221,6 @@ class Described:
     variable: Variable
     codes: Floats
     reason: str
-
-
-def variable_names(source: Source, keys: Keys, wanted: tuple[str, ...] | None) -> list[str]:
-    """The columns that are variables: those wanted, or all but the keys."""
-    if wanted is not None:
-        for name in wanted:
-            if name in keys.names:
-                raise DataError(f"column {name!r} cannot be both a variable and a key.")
-        return list(dict.fromkeys(wanted))
-    names = [name for name in source.columns if name not in keys.names]
-    if not names:
-        raise DataError(
-            f"{source.said} must have at least one column besides the keys, but its columns are "
-            f"{list_names(source.columns)}."
-        )
-    return names
 
 
 def describe_column(
@@ -291,7 +242,7 @@ def describe_column(
             variable, reason = infer_variable(name, *raw)
         elif kind in ("categorical", "binary"):
             raw, variable = _read_categories(cells, column, is_binary=kind == "binary")
-            reason = "booleans" if raw[1].boolean else "--kind"
+            reason = "booleans" if raw[1].declared else "--kind"
         else:
             raw = read_cells(cells, column, is_number=True, remedy=f"--kind says {kind}")
             variable, reason = Variable(name, Kind(kind)), "--kind"
@@ -300,18 +251,15 @@ def describe_column(
 
 def _read_categories(cells: Any, column: Column, *, is_binary: bool) -> tuple[Raw, Variable]:
     """A raw column and its categories: numbers by their values, text as it is."""
-    raw = read_cells(cells, column, is_number=False)
-    labels = raw[1].labels
-    if labels and all(map(reads_as_number, labels)):
-        raw = read_cells(cells, column, is_number=True)
-        labels = None
-    values, reading = raw
-    distinct = np.unique(values[~np.isnan(values)]).tolist()
-    if is_binary and not labels and set(distinct) <= {0.0, 1.0} and not reading.boolean:
-        return raw, Variable.binary(column.name)
-    categories: Any = labels or [int(v) if v.is_integer() else v for v in distinct]
-    if reading.boolean:
-        categories = (False, True)
+    values, reading = read_cells(cells, column, is_number=False)
+    if reading.labels and all(map(reads_as_number, reading.labels)):
+        values, reading = read_cells(cells, column, is_number=True)
+    categories: Any = reading.declared or reading.labels
+    if not categories:
+        distinct = np.unique(values[~np.isnan(values)]).tolist()
+        categories = [int(value) if value.is_integer() else value for value in distinct]
+        if is_binary and set(categories) <= {0, 1}:
+            categories = (0, 1)
     if not categories:
         raise DataError(f"column {column.name!r} has no value, so that it has no categories.")
     if is_binary and len(categories) != 2:
@@ -319,7 +267,7 @@ def _read_categories(cells: Any, column: Column, *, is_binary: bool) -> tuple[Ra
             f"column {column.name!r} must have two categories, as --kind says binary, but has "
             f"{len(categories)}: {list_categories(categories)}; say categorical."
         )
-    return raw, Variable.categorical(column.name, categories)
+    return (values, reading), Variable.categorical(column.name, categories)
 
 
 def gather_sequences(chunk: Chunk, found: list[Described]) -> Sequences:

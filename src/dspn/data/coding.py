@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats
 from dspn._checks import require_type
-from dspn.data.arrays import Ragged
+from dspn.data.layout import Ragged
 from dspn.data.schema import (
     LARGEST_WHOLE,
     Category,
@@ -44,12 +44,13 @@ MOST_CATEGORIES = 20
 MISSING: Final = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
 """Words that mean a missing value in the cells of a file."""
 
+BOOLEANS: Final = (False, True)
 _MISSING_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
 _SAMPLE = 1024
 _LARGEST_TABULATED = 1 << 16
 _COUNTS: Final = "counts, whole numbers from 0 to below 2**53"
-_BLOCK = 1 << 14  # entries that are checked at a time: they stay in the cache
+_BLOCK = 1 << 15  # entries that are checked at a time: they stay in the cache
 
 
 # Where a column comes from
@@ -123,11 +124,11 @@ class Reading:
     """What the numbers of a raw column stand for.
 
     `labels` are the sorted strings of a text column, whose numbers are positions in them;
-    `declared` are the categories that the table itself gives the column.
+    `declared` are the categories that the type of the column has: those of a table's column, or
+    BOOLEANS.
     """
 
     labels: tuple[str, ...] | None = None
-    boolean: bool = False
     declared: tuple[Category, ...] | None = None
 
 
@@ -138,7 +139,7 @@ Raw = tuple[Floats, Reading]
 def read_matrix(matrix: NDArray[Any], names: tuple[str, ...]) -> tuple[Floats, tuple[Reading, ...]]:
     """Raw columns of a matrix of float64, which is used itself, of booleans or of objects."""
     if matrix.dtype != object:
-        reading = Reading(boolean=matrix.dtype == np.bool_)
+        reading = Reading(declared=BOOLEANS if matrix.dtype == np.bool_ else None)
         return matrix.astype(np.float64, copy=False), (reading,) * len(names)
     values = np.empty(matrix.shape, dtype=np.float64)
     readings = []
@@ -159,7 +160,15 @@ def read_items(items: list[Any], name: str) -> Raw:
         odd = next(item for item in items if families[type(item)] == "other")
         raise wrong_type(name, f"has {odd!r} of type {type(odd).__name__}")
     if set(families.values()) <= {"missing", "number"}:
-        return _read_numbers(items, families, name), Reading()
+        try:
+            if any(kind.__name__ in ("NAType", "NaTType") for kind in families):
+                items = [None if families[type(item)] == "missing" else item for item in items]
+            return np.array(items, dtype=np.float64), Reading()
+        except OverflowError:
+            raise DataError(
+                f"variable {name!r} must hold numbers within the range of float64, but has a "
+                "larger one; scale it first."
+            ) from None
     # Only distinct items are looked at one by one; a column has few.
     distinct = dict.fromkeys(items, np.nan)
     present = [item for item in distinct if families[type(item)] != "missing" and item == item]
@@ -177,7 +186,7 @@ def read_items(items: list[Any], name: str) -> Raw:
         reading = Reading(labels=labels)
     else:
         distinct.update({item: float(item) for item in present})
-        reading = Reading(boolean=True)
+        reading = Reading(declared=BOOLEANS)
     return np.fromiter(map(distinct.__getitem__, items), np.float64, len(items)), reading
 
 
@@ -199,30 +208,17 @@ def _family(kind: type) -> str:
     return "number" if issubclass(kind, numbers.Real | Decimal) else "other"
 
 
-def _read_numbers(items: list[Any], families: dict[type, str], name: str) -> Floats:
-    try:
-        if any(family == "missing" and kind is not type(None) for kind, family in families.items()):
-            items = [None if families[type(item)] == "missing" else item for item in items]
-        return np.array(items, dtype=np.float64)
-    except OverflowError:
-        raise DataError(
-            f"variable {name!r} must hold numbers within the range of float64, but has a larger "
-            "one; scale it first."
-        ) from None
-
-
 # Kinds
 
 
 def infer_variable(name: str, values: Floats, reading: Reading) -> tuple[Variable, str]:
     """The variable that a raw column suggests, and what it is inferred from."""
     if reading.declared:
-        categories = reading.declared
-        return Variable.categorical(name, categories), "the categories of the table's column"
+        reason = "the categories of the table's column"
+        reason = "booleans" if reading.declared is BOOLEANS else reason
+        return Variable.categorical(name, reading.declared), reason
     if reading.labels:
         return Variable.categorical(name, reading.labels), "text"
-    if reading.boolean:
-        return Variable.categorical(name, (False, True)), "booleans"
     # Looking at the beginning first spares continuous columns every pass over all rows.
     if _has_fractions(values[:_SAMPLE]):
         return Variable.continuous(name), "numbers with fractions"
@@ -230,12 +226,13 @@ def infer_variable(name: str, values: Floats, reading: Reading) -> tuple[Variabl
     observed = contiguous[~np.isnan(contiguous)]
     if not observed.size:
         return Variable.continuous(name), "no value at all, every entry is missing"
-    if _has_fractions(observed):
-        return Variable.continuous(name), "numbers with fractions"
-    if observed.min() < 0:
-        return Variable.continuous(name), "whole numbers, some negative"
-    if observed.max() >= LARGEST_WHOLE:
-        return Variable.continuous(name), "numbers of 2**53 and more"
+    for is_continuous, reason in (
+        (_has_fractions(observed), "numbers with fractions"),
+        (observed.min() < 0, "whole numbers, some negative"),
+        (observed.max() >= LARGEST_WHOLE, "numbers of 2**53 and more"),
+    ):
+        if is_continuous:
+            return Variable.continuous(name), reason
     distinct = _few_distinct(observed)
     if distinct is None:
         reason = f"whole numbers with more than {MOST_CATEGORIES} distinct values"
@@ -278,6 +275,8 @@ def check_names(
     if isinstance(names, str):
         raise DataError(f"`{argument}` must be a list of names; write [{names!r}].")
     given = None if names is None else tuple(map(str, names))
+    if given is not None and len(set(given)) < len(given):
+        raise DataError(f"`{argument}` must be different names, found {list(given)}.")
     if schema is None:
         return given
     require_type(schema, Schema, "schema", DataError)
@@ -358,14 +357,7 @@ def encode(values: Floats, reading: Reading, variable: Variable, column: Column)
         position = np.searchsorted(numbers_of, values, sorter=order)
         nearest = order[np.minimum(position, numbers_of.size - 1)]
         codes = np.where(numbers_of[nearest] == values, nearest, np.nan)
-    _refuse_unknown(present & np.isnan(codes), values, reading, variable, column)
-    return codes
-
-
-def _refuse_unknown(
-    unknown: Bools, values: Floats, reading: Reading, variable: Variable, column: Column
-) -> None:
-    """Raise where a category is unknown, or count it."""
+    unknown = present & np.isnan(codes)
     if column.unseen is not None:
         column.unseen.add(column.name, int(unknown.sum()))
     elif unknown.any():
@@ -373,6 +365,7 @@ def _refuse_unknown(
         value = reading.labels[int(values[row])] if reading.labels else float(values[row])
         other = "say --unknown missing" if column.is_file else "give a schema that has this one"
         raise column.wrong(row, _rule(variable), value, f"mark it as missing, or {other}")
+    return codes
 
 
 def _rule(variable: Variable) -> str:
@@ -410,23 +403,28 @@ def check_values(
         column: Says how messages name rows; the name is that of the variable.
         bounds: `value_bounds` of the variables, where they are known.
     """
-    lower, upper, whole = value_bounds(variables) if bounds is None else bounds
+    lower, upper, whole = bounds or value_bounds(variables)
     has_whole = bool(whole.any())
-    num_rows = max(1, _BLOCK // values.shape[1])
-    for start in range(0, len(values), num_rows):
-        block = values[start : start + num_rows]
-        broken = (block < lower) | (block >= upper)
+    num_rows = min(len(values), max(1, _BLOCK // whole.size))
+    if num_rows > 1 and has_whole:  # NumPy is slow where it repeats a short row
+        lower, upper = np.tile(lower, num_rows), np.tile(upper, num_rows)
+        whole = np.tile(whole, num_rows)
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, num_rows * values.shape[1]):
+        block = flat[start : start + num_rows * values.shape[1]]
         if has_whole:
-            broken |= whole & (np.floor(block) < block)
+            broken = (block < lower[: block.size]) | (block >= upper[: block.size])
+            broken |= whole[: block.size] & (np.floor(block) < block)
+        else:
+            broken = np.isinf(block)
         if broken.any():
-            row, j = divmod(int(np.argmax(broken)), values.shape[1])
-            variable = variables[j]
-            rule = _rule(variable)
-            if variable.categories:
-                rule = f"category codes, whole numbers from 0 to {variable.num_categories - 1} ("
-                rule += f"categories {list_categories(variable.categories)})"
-            place = replace(column, name=variable.name)
-            raise place.wrong(start + row, rule, float(block[row, j]), "mark it as missing")
+            place = start + int(np.argmax(broken))
+            row, j = divmod(place, values.shape[1])
+            rule = _rule(variables[j])
+            if variables[j].categories:
+                rule = f"category codes from 0 to {variables[j].num_categories - 1} for {rule}"
+            named = replace(column, name=variables[j].name)
+            raise named.wrong(row, rule, float(flat[place]), "mark it as missing")
 
 
 def decode_column(codes: Floats, variable: Variable) -> NDArray[Any]:

@@ -5,11 +5,11 @@ have steps, which also tell the order of slices that follow the last one.
 """
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
 import numpy as np
 import pyarrow as pa
@@ -17,18 +17,12 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn._arrays import Bools, Ints
-from dspn.data.cells import (
-    convertible,
-    is_missing,
-    is_text,
-    parse_numbers,
-    plain,
-    reads_as_number,
-    to_integers,
-)
+from dspn.data.cells import convertible, is_missing, is_text, parse_numbers, plain, to_integers
 from dspn.data.coding import Column
+from dspn.data.schema import list_names
 from dspn.errors import DataError
 
+NUMBERS: Final = pa.float64()
 TIMES: Final = pa.timestamp("us")
 ZONED_TIMES: Final = pa.timestamp("us", tz="UTC")
 _LOOKED_AT: Final = 1000
@@ -41,7 +35,7 @@ _ENDINGS: Final = {10: "D", 13: "h", 16: "m", 19: "s"}
 _SHOWN: Final = 3
 
 Cells = Any
-"""Arrow cells, or a list of Python objects where Arrow has no type for them."""
+"""Arrow cells, or a list of Python objects, None where missing, that Arrow has no type for."""
 
 
 @final
@@ -49,15 +43,14 @@ Cells = Any
 class Keys:
     """The columns that name the sequences and order their slices, where there are any.
 
-    `is_number` says that an order column of text holds numbers and sorts as such; `times` is the
-    Arrow type of the dates or times of an order column of ISO 8601 text. Those without an offset
-    from UTC sort as text does.
+    `text` is the Arrow type that an order column of text stands for, NUMBERS, TIMES or ZONED_TIMES;
+    with None it sorts as text. Times are written as in ISO 8601; those of TIMES have no offset from
+    UTC and sort as text, too.
     """
 
     sequence: str | None = None
     order: str | None = None
-    is_number: bool = False
-    times: Any = None
+    text: Any = None
 
     @property
     def names(self) -> list[str]:
@@ -65,11 +58,52 @@ class Keys:
         return [name for name in (self.sequence, self.order) if name is not None]
 
 
+class Table(Protocol):
+    """A table whose columns are known: what messages call it, and the names of the columns."""
+
+    @property
+    def said(self) -> str:
+        """What messages call the table."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, in their order."""
+
+
 def near_misses(name: str, names: Sequence[str]) -> str:
     """A question with the most similar names, where there are any."""
     lower = [other for other in names if other.lower() == name.lower()]
     guess = list(dict.fromkeys([*lower, *difflib.get_close_matches(name, names, 3, 0.6)]))
     return f" (did you mean {' or '.join(map(repr, guess))}?)" if guess else ""
+
+
+def require_columns(table: Table, wanted: Iterable[str], remedy: str = "") -> None:
+    """Raise where a column is absent, with the similar names and all others."""
+    columns = table.columns
+    known = set(columns)
+    for name in wanted:
+        if name not in known:
+            hint = f"; {remedy}" if remedy else ""
+            raise DataError(
+                f"{table.said} has no column {name!r}{near_misses(name, columns)}, its columns are "
+                f"{list_names(columns)}{hint}."
+            )
+
+
+def variable_names(table: Table, keys: Keys, wanted: Iterable[str] | None) -> list[str]:
+    """The columns that are variables: those wanted, or all but the keys."""
+    if wanted is None:
+        wanted = (name for name in table.columns if name not in keys.names)
+    names = list(dict.fromkeys(wanted))
+    for name in keys.names:
+        if name in names:
+            raise DataError(f"column {name!r} cannot be both a variable and a key.")
+    if not names:
+        raise DataError(
+            f"{table.said} must have at least one column besides the keys, but its columns are "
+            f"{list_names(table.columns)}."
+        )
+    return names
 
 
 # Rows of sequences
@@ -127,7 +161,7 @@ def _is_missing(cells: Cells) -> Bools:
     return is_missing(cells)
 
 
-def find_borders(codes: Ints) -> Ints:
+def find_starts(codes: Ints) -> Ints:
     """The rows at which another sequence begins, the first row included."""
     return np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1]).astype(np.int64)
 
@@ -149,7 +183,7 @@ def group_rows(
     if ids is not None:
         with convertible(keys.sequence, ids):
             codes, named = number_sequences(ids, keys.sequence, first_row)
-    starts = find_borders(codes)
+    starts = find_starts(codes)
     if sort:
         starts = starts[np.unique(codes[starts], return_index=True)[1]]
     else:
@@ -192,9 +226,7 @@ def _rank(order: Cells, keys: Keys, first_row: int) -> Any:
     Python goes by the clock, which shows an hour twice in autumn.
     """
     column = Column(str(keys.order), first_row, ())
-    missing = _is_missing(order)
-    if missing.any():
-        raise _no_value(missing, column)
+    _require_values(order, column)
     if isinstance(order, list):
         return _rank_items(order, column)
     if types.is_dictionary(order.type) and order.type.ordered:
@@ -202,35 +234,26 @@ def _rank(order: Cells, keys: Keys, first_row: int) -> Any:
             order = order.unify_dictionaries().combine_chunks()
         return order.indices.to_numpy(zero_copy_only=False)
     order = plain(order)
+    if keys.text != TIMES:
+        order = _parse(order, keys, column)
     kind = order.type
     if types.is_integer(kind) or types.is_floating(kind):
+        _require_values(order, column)
         return order.to_numpy(zero_copy_only=False)
     if types.is_temporal(kind):
         return to_integers(order)
-    if is_text(kind) and keys.is_number:
-        # Nanoseconds since 1970 are whole numbers that float64 does not tell apart.
-        with suppress(pa.ArrowInvalid):
-            return order.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        parsed = parse_numbers(order, column, "the rows before hold numbers")
-        if is_missing(parsed).any():
-            raise _no_value(is_missing(parsed), column)
-        return parsed.to_numpy(zero_copy_only=False)
-    if is_text(kind) and keys.times == ZONED_TIMES:
-        with suppress(pa.ArrowInvalid):
-            return to_integers(order.cast(ZONED_TIMES))
-        row = next(row for row, cell in enumerate(order) if not _are_times(cell, ZONED_TIMES))
-        rule = "times with an offset, as 2024-03-31T02:00+01:00"
-        raise column.wrong(row, rule, order[row].as_py(), "the rows before do")
     encoded = order.dictionary_encode()
     ranks = _rank_items(encoded.dictionary.to_pylist(), column)
     return ranks[encoded.indices.to_numpy(zero_copy_only=False)]
 
 
-def _no_value(missing: Bools, column: Column) -> DataError:
-    row = column.first_row + int(np.argmax(missing))
-    return DataError(
-        f"column {column.name!r} must have a value in every row, but row {row} has none."
-    )
+def _require_values(order: Cells, column: Column) -> None:
+    missing = _is_missing(order)
+    if missing.any():
+        raise DataError(
+            f"column {column.name!r} must have a value in every row, but row "
+            f"{column.first_row + int(np.argmax(missing))} has none."
+        )
 
 
 def _rank_items(items: list[Any], column: Column) -> Ints:
@@ -244,24 +267,39 @@ def _rank_items(items: list[Any], column: Column) -> Ints:
 
 
 def with_order_type(keys: Keys, order: Any) -> Keys:
-    """The keys, with what the first rows of an order column of text hold."""
+    """The keys, with what the first rows of an order column of text stand for."""
     if order is None:
         return keys
     with convertible(keys.order, order):
         first = plain(order)[:_LOOKED_AT]
-    if not is_text(first.type):
-        return keys
-    is_number = all(cell is None or reads_as_number(cell) for cell in first.to_pylist())
-    times = next((kind for kind in (TIMES, ZONED_TIMES) if _are_times(first, kind)), None)
-    return replace(keys, is_number=is_number, times=None if is_number else times)
+    if is_text(first.type):
+        first = pc.utf8_trim_whitespace(first)
+        kinds = (NUMBERS, TIMES, ZONED_TIMES)
+        return replace(keys, text=next((kind for kind in kinds if _stands_for(first, kind)), None))
+    return keys
 
 
-def _are_times(texts: Any, kind: Any) -> bool:
-    try:
+def _stands_for(texts: Any, kind: Any) -> bool:
+    with suppress(pa.ArrowInvalid):
         texts.cast(kind)
-    except pa.ArrowInvalid:
-        return False
-    return True
+        return True
+    return False
+
+
+def _parse(cells: Any, keys: Keys, column: Column) -> Any:
+    """Cells of an order column, as numbers or times where they are text that stands for them."""
+    if not is_text(cells.type) or keys.text is None:
+        return cells
+    with suppress(pa.ArrowInvalid):
+        # Nanoseconds since 1970 are whole numbers that float64 does not tell apart.
+        return cells.cast(pa.int64() if keys.text == NUMBERS else keys.text)
+    if keys.text == NUMBERS:
+        return parse_numbers(cells, column, "the rows before hold numbers")
+    if keys.text == TIMES:
+        return cells
+    row = next(row for row, cell in enumerate(cells) if not _stands_for(cell, ZONED_TIMES))
+    rule = "times with an offset, as 2024-03-31T02:00+01:00"
+    raise column.wrong(row, rule, cells[row].as_py(), "the rows before do")
 
 
 # Steps of an order column
@@ -272,30 +310,16 @@ def _ticks_of(cells: Any, keys: Keys) -> tuple[Ints | None, Fraction | None]:
 
     There are no integers for an order column of anything but whole numbers and times.
     """
+    cells = _parse(cells, keys, Column(str(keys.order)))
     kind = cells.type
-    if types.is_temporal(kind) and not types.is_time(kind):
-        tick = Fraction(1, _TICKS[getattr(kind, "unit", "ms")])
-        seconds = Fraction(86_400) if types.is_date32(kind) else tick
-        return to_integers(cells).astype(np.int64), seconds
     with suppress(pa.ArrowInvalid):
-        if types.is_integer(kind) or (is_text(kind) and keys.is_number):
-            return np.asarray(cells.cast(pa.int64()).to_numpy(zero_copy_only=False)), None
-        if is_text(kind) and keys.times is not None:
-            return to_integers(cells.cast(keys.times)), Fraction(1, _TICKS[keys.times.unit])
-    return None, None
-
-
-def uneven_steps(order: Any, keys: Keys, grouping: Grouping) -> str | None:
-    """The steps from slice to slice in words, the commonest first; None if all are equal."""
-    ticks, seconds = _ticks_of(plain(order), keys)
-    if ticks is None:
-        return None
-    steps, counts = np.unique(_steps(ticks, grouping)[0], return_counts=True)
-    if steps.size < 2 or (seconds is not None and _in_calendar(steps * float(seconds))):
-        return None
-    ordered = steps[np.argsort(-counts, kind="stable")].tolist()
-    shown = [_name_step(step, seconds) for step in ordered[:_SHOWN]]
-    return ", ".join(shown) + (", ..." if len(ordered) > _SHOWN else "")
+        if types.is_integer(kind):
+            return cells.cast(pa.int64()).to_numpy(zero_copy_only=False), None
+    if not types.is_temporal(kind) or types.is_time(kind):
+        return None, None
+    seconds = Fraction(1, _TICKS[getattr(kind, "unit", "ms")])
+    ticks = to_integers(cells).astype(np.int64)
+    return ticks, Fraction(86_400) if types.is_date32(kind) else seconds
 
 
 def _steps(ticks: Ints, grouping: Grouping) -> tuple[Ints, Ints]:
@@ -305,9 +329,20 @@ def _steps(ticks: Ints, grouping: Grouping) -> tuple[Ints, Ints]:
     return np.diff(ticks[grouping.rows])[within], owner[1:][within]
 
 
-def _in_calendar(seconds: Any) -> bool:
-    days = seconds / 86_400
-    return any(bool(((days >= low) & (days <= high)).all()) for low, high in _CALENDAR_DAYS)
+def uneven_steps(order: Any, keys: Keys, grouping: Grouping) -> str | None:
+    """The steps from slice to slice in words, the commonest first; None if all are equal."""
+    ticks, seconds = _ticks_of(plain(order), keys)
+    if ticks is None:
+        return None
+    steps, counts = np.unique(_steps(ticks, grouping)[0], return_counts=True)
+    days = steps * float(seconds or 0) / 86_400
+    if steps.size < 2 or any(
+        ((low <= days) & (days <= high)).all() for low, high in _CALENDAR_DAYS
+    ):
+        return None
+    ordered = steps[np.argsort(-counts, kind="stable")].tolist()
+    shown = [_name_step(step, seconds) for step in ordered[:_SHOWN]]
+    return ", ".join(shown) + (", ..." if len(ordered) > _SHOWN else "")
 
 
 def _name_step(step: int, seconds: Fraction | None) -> str:
@@ -324,7 +359,7 @@ def order_goes_on(order: Any, keys: Keys) -> bool:
     kind = plain(order).type
     if is_text(kind):
         # The offset from UTC that a zone will have later is not known from the offsets so far.
-        return keys.is_number or keys.times == TIMES
+        return keys.text in (NUMBERS, TIMES)
     return bool(types.is_integer(kind) or types.is_date(kind) or types.is_timestamp(kind))
 
 
@@ -356,7 +391,7 @@ def _from_ticks(ticks: Ints, like: Any, keys: Keys) -> Any:
         return pa.array(ticks)  # 64 bits, in which small integers have room to go on
     if types.is_temporal(kind):
         return pa.array(ticks).cast(pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
-    if keys.is_number:
+    if keys.text == NUMBERS:
         return pa.array(ticks).cast(kind)
     longest = like[int(np.argmax(pc.utf8_length(like).to_numpy(zero_copy_only=False)))].as_py()
     unit: Any = _ENDINGS.get(len(longest), "us")

@@ -54,15 +54,10 @@ class Variable:
             ) from None
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "categories", _plain_categories(self.name, self.categories))
-        if kind is Kind.CATEGORICAL and not self.categories:
+        if (kind is Kind.CATEGORICAL) != bool(self.categories):
             raise DataError(
-                f"`categories` of categorical variable {self.name!r} must hold at least one "
-                "category, found none."
-            )
-        if kind is not Kind.CATEGORICAL and self.categories:
-            raise DataError(
-                f"`categories` belong to categorical variables only, but variable {self.name!r} "
-                f"is {kind} and has {len(self.categories)}; leave them out."
+                "`categories` must hold at least one category for categorical variables only, but "
+                f"variable {self.name!r} is {kind} and has {len(self.categories)}."
             )
 
     @classmethod
@@ -103,13 +98,11 @@ class Schema:
     def __post_init__(self) -> None:
         """Check that there is at least one variable and that no name is used twice."""
         variables = tuple(self.variables)
-        for variable in variables:
-            if not isinstance(variable, Variable):
-                raise DataError(
-                    f"`variables` of a schema must be Variable objects, found {variable!r}."
-                )
-        if not variables:
-            raise DataError("`variables` of a schema must hold at least one variable, found none.")
+        if not variables or not all(isinstance(item, Variable) for item in variables):
+            raise DataError(
+                "`variables` of a schema must be Variable objects, at least one variable, found "
+                f"{reprlib.repr(variables)}."
+            )
         names = tuple(variable.name for variable in variables)
         columns = {name: column for column, name in enumerate(names)}
         if len(columns) < len(names):
@@ -163,19 +156,14 @@ def _plain_categories(name: str, categories: Iterable[Category]) -> tuple[Catego
             f"string {categories!r}; write [{categories!r}] for a single category."
         )
     plain = tuple(item.item() if isinstance(item, np.generic) else item for item in categories)
-    families = set()
     for item in plain:
-        if not isinstance(item, str | int | float):
+        is_text = isinstance(item, str)
+        if not is_text and not (isinstance(item, int | float) and abs(item) < LARGEST_WHOLE):
             raise DataError(
-                f"`categories` of variable {name!r} must be strings, booleans or numbers, "
-                f"found {item!r}."
+                f"`categories` of variable {name!r} must be strings, booleans or numbers that are "
+                f"finite and below 2**53, found {item!r}."
             )
-        if not isinstance(item, str) and not abs(item) < LARGEST_WHOLE:
-            raise DataError(
-                f"`categories` of variable {name!r} must be finite numbers below 2**53, "
-                f"found {item!r}."
-            )
-        families.add(next(family for family in (str, bool, object) if isinstance(item, family)))
+    families = {next(t for t in (str, bool, object) if isinstance(item, t)) for item in plain}
     if len(families) > 1:
         raise DataError(
             f"`categories` of variable {name!r} must be all strings, all booleans or all numbers, "

@@ -14,32 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type, whole_number
-from dspn.data.arrays import (
-    Ids,
-    Packed,
-    Ragged,
-    TableKeys,
-    check_ids,
-    check_matrix,
-    check_offsets,
-    name_sequence,
-    offsets_of,
-    pack_arrays,
-    pack_concatenated,
-    pack_padded,
-    read_array,
-    stack,
-)
-from dspn.data.coding import (
-    Column,
-    check_names,
-    check_values,
-    code_columns,
-    codes_are_values,
-    decode_matrix,
-    read_matrix,
-    value_bounds,
-)
+from dspn.data import coding, layout
+from dspn.data.coding import Column, check_values
+from dspn.data.layout import Ids, Ragged, TableKeys, check_ids, offsets_of
 from dspn.data.schema import Schema, describe_variable, list_names
 from dspn.errors import DataError
 
@@ -71,8 +48,8 @@ class Sequences:
     def __post_init__(self) -> None:
         """Check every rule of a batch and take read-only copies of the arrays."""
         require_type(self.schema, Schema, "schema", DataError)
-        values = check_matrix(self.values, self.schema.num_variables)
-        offsets = check_offsets(self.offsets, len(values), self.ids)
+        values = layout.check_matrix(self.values, self.schema.num_variables)
+        offsets = layout.check_offsets(self.offsets, len(values), self.ids)
         ids = check_ids(self.ids, offsets.size - 1)
         check_values(values, self.schema, Column("", ragged=Ragged(offsets, ids)))
         self.__setstate__({"values": values, "offsets": offsets, "ids": ids})
@@ -98,18 +75,10 @@ class Sequences:
         ragged: Ragged,
         keys: TableKeys | None = None,
     ) -> Sequences:
-        values, schema, notes = code_columns(*raw, names, schema, ragged)
+        values, schema, notes = coding.code_columns(*raw, names, schema, ragged)
         batch = object.__new__(cls)
-        batch.__setstate__(
-            {
-                "values": values,
-                "offsets": ragged.offsets,
-                "schema": schema,
-                "ids": ragged.ids,
-                "inference_notes": notes,
-                "table_keys": keys,
-            }
-        )
+        fields = {"values": values, "offsets": ragged.offsets, "schema": schema, "ids": ragged.ids}
+        batch.__setstate__(fields | {"inference_notes": notes, "table_keys": keys})
         return batch
 
     # Reading
@@ -157,7 +126,7 @@ class Sequences:
             raise DataError(
                 f"`{argument}` is a Sequences already; its arrays hold codes, use it as is."
             )
-        packed = pack_arrays(arrays, ids, argument)
+        packed = layout.pack_arrays(arrays, ids, argument)
         return cls._from_packed(packed, schema, ids, names, argument)
 
     @classmethod
@@ -179,7 +148,7 @@ class Sequences:
             ids: Id of each sequence.
             names: Names of the variables without a schema.
         """
-        return cls._from_packed(pack_concatenated(x, lengths, ids), schema, ids, names, "x")
+        return cls._from_packed(layout.pack_concatenated(x, lengths, ids), schema, ids, names, "x")
 
     @classmethod
     def from_padded(
@@ -200,12 +169,14 @@ class Sequences:
             ids: Id of each sequence.
             names: Names of the variables without a schema.
         """
-        return cls._from_packed(pack_padded(array, lengths, ids), schema, ids, names, "array")
+        return cls._from_packed(
+            layout.pack_padded(array, lengths, ids), schema, ids, names, "array"
+        )
 
     @classmethod
     def _from_packed(
         cls,
-        packed: Packed,
+        packed: layout.Packed,
         schema: Schema | None,
         ids: Iterable[Hashable] | None,
         names: Iterable[str] | None,
@@ -213,7 +184,7 @@ class Sequences:
     ) -> Sequences:
         matrix, lengths = packed
         width = matrix.shape[1]
-        known = check_names(names, schema, "names")
+        known = coding.check_names(names, schema, "names")
         if known is None:
             known = tuple(f"x{column}" for column in range(width))
         if len(known) != width:
@@ -223,7 +194,7 @@ class Sequences:
                 f"{list_names(known)}."
             )
         ragged = Ragged(offsets_of(lengths), check_ids(ids, lengths.size))
-        return cls._from_raw(read_matrix(matrix, known), known, schema, ragged)
+        return cls._from_raw(coding.read_matrix(matrix, known), known, schema, ragged)
 
     @classmethod
     def from_table(
@@ -249,9 +220,8 @@ class Sequences:
         """
         from dspn.data.tables import read_table
 
-        read = read_table(table, sequence, order, variables, schema)
-        raw = read.values, read.readings
-        return cls._from_raw(raw, read.names, schema, read.ragged, read.keys)
+        raw, names, ragged, keys = read_table(table, sequence, order, variables, schema)
+        return cls._from_raw(raw, names, schema, ragged, keys)
 
     # Writing
 
@@ -264,11 +234,11 @@ class Sequences:
         """
         if not decode:
             return list(self)
-        return np.split(decode_matrix(self.values, self.schema), self.offsets[1:-1])
+        return np.split(coding.decode_matrix(self.values, self.schema), self.offsets[1:-1])
 
     def to_concatenated(self, decode: bool = False) -> tuple[NDArray[Any], Ints]:
         """All slices one below the other, coded or decoded, and the length of each sequence."""
-        values = decode_matrix(self.values, self.schema) if decode else self.values
+        values = coding.decode_matrix(self.values, self.schema) if decode else self.values
         return values, self.lengths
 
     def to_padded(self, fill: Any = np.nan, decode: bool = False) -> tuple[NDArray[Any], Ints]:
@@ -297,7 +267,7 @@ class Sequences:
 
         keys = self.table_keys or TableKeys("sequence", "slice")
         keys = replace(keys, sequence=sequence or keys.sequence, order=order or keys.order)
-        return make_table(library, self.values, self.lengths, self.schema, self.ids, keys)
+        return make_table(self, library, keys)
 
     # Shape
 
@@ -349,26 +319,25 @@ class Sequences:
         """
         if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:
             key = key[0]  # as scikit-learn picks samples out of whatever has a shape
-        count = self.num_sequences
-        if isinstance(key, slice) or (not isinstance(key, tuple) and np.ndim(key) > 0):
-            picked = np.arange(count)[_index(key, count)]
-            if not picked.size:
-                raise DataError("the selection must hold at least one sequence, found none.")
-            ids = None if self.ids is None else tuple(self.ids[index] for index in picked.tolist())
-            return self._runs(self.offsets[picked], self.lengths[picked], ids)
         try:
-            index = operator.index(key)
-        except TypeError:
+            if isinstance(key, slice) or (not isinstance(key, tuple) and np.ndim(key) > 0):
+                picked = np.arange(self.num_sequences)[key]
+                ids = None if self.ids is None else tuple(self.ids[i] for i in picked.tolist())
+                return self._runs(self.offsets[picked], self.lengths[picked], ids)
+            index = range(self.num_sequences)[operator.index(key)]
+        except (TypeError, IndexError) as error:
+            if "out of" in str(error):
+                raise IndexError(f"{error}: there are {self.num_sequences} sequences.") from None
             raise DataError(
-                "sequences are picked by a whole number, a slice, an index array or a boolean "
-                f"mask, found {key!r}."
+                "sequences are picked by a whole number, a slice, an index array or a boolean mask "
+                f"with an entry for each sequence, at least one sequence, found {key!r}."
             ) from None
-        if not -count <= index < count:
-            raise IndexError(f"sequence {index} is out of range: there are {count}.")
-        return self.values[self.offsets[index % count] : self.offsets[index % count + 1]]
+        return self.values[self.offsets[index] : self.offsets[index + 1]]
 
     def _runs(self, starts: Ints, lengths: Ints, ids: Ids | None) -> Sequences:
         # Sequence i has `lengths[i]` rows from row `starts[i]` on.
+        if not lengths.size:
+            raise DataError("the selection must hold at least one sequence, found none.")
         offsets = offsets_of(lengths)
         shifts = starts - offsets[:-1]
         rows: slice | Ints = slice(int(starts[0]), int(starts[0]) + int(offsets[-1]))
@@ -389,8 +358,8 @@ class Sequences:
             index = int(np.argmax(first >= last))
             raise DataError(
                 f"every sequence must keep at least one slice, but [{start}:{stop}] leaves nothing "
-                f"of {name_sequence(index, self.ids)}, which has {lengths[index]}; leave it out "
-                "first."
+                f"of {layout.name_sequence(index, self.ids)}, which has {lengths[index]}; leave it "
+                "out first."
             )
         return self._runs(self.offsets[:-1] + first, last - first, self.ids)
 
@@ -398,7 +367,7 @@ class Sequences:
 
     def with_values(self, values: ArrayLike) -> Sequences:
         """The same sequences with other coded values, of shape (total_slices, num_variables)."""
-        coded = check_matrix(values, self.num_variables)
+        coded = layout.check_matrix(values, self.num_variables)
         if coded.shape != self.values.shape:
             raise DataError(
                 f"`values` must have shape {self.values.shape}, one row for each slice, "
@@ -451,21 +420,6 @@ class Sequences:
         return "\n  ".join([head, *lines[:_MOST_SHOWN], *more[: len(lines) > _MOST_SHOWN]])
 
 
-def _index(key: Any, count: int) -> slice | NDArray[Any]:
-    """A slice, an index array or a boolean mask of sequences, as NumPy takes it."""
-    if isinstance(key, slice):
-        return key
-    array = np.asarray(key)
-    if array.dtype.kind == "b" and array.shape == (count,):
-        return array
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise DataError(
-            f"an index array must hold whole numbers in one dimension and a mask {count} booleans, "
-            f"one for each sequence, found shape {array.shape} and type {array.dtype}."
-        )
-    return array.astype(np.int64)
-
-
 def _bound(given: int, argument: str, lengths: Ints) -> Ints:
     """A bound of a Python slice for each length: from the end where negative, clipped."""
     number = whole_number(given, argument, DataError, least=None)
@@ -487,14 +441,15 @@ def sequences_of(data: Sequences | Iterable[Any], schema: Schema, argument: str)
         return Sequences.from_arrays(data, schema=schema, argument=argument)
     if data.schema == schema:
         return data
-    difference = f"has {len(data.schema)} of them where the model has {len(schema)}"
-    for column, (found, expected) in enumerate(zip(data.schema, schema, strict=False)):
-        if found != expected:
-            difference = (
-                f"variable {column} is {found.name!r}, {describe_variable(found)}, where the model "
-                f"has {expected.name!r}, {describe_variable(expected)}"
-            )
-            break
+    difference = next(
+        (
+            f"variable {column} is {found.name!r}, {describe_variable(found)}, where the model "
+            f"has {expected.name!r}, {describe_variable(expected)}"
+            for column, (found, expected) in enumerate(zip(data.schema, schema, strict=False))
+            if found != expected
+        ),
+        f"has {len(data.schema)} of them where the model has {len(schema)}",
+    )
     raise DataError(
         f"`{argument}` must have the variables of the model, but {difference}; give the model's "
         "schema when the data are read."
@@ -507,24 +462,26 @@ class SliceReader:
 
     def __init__(self, schema: Schema) -> None:
         self._empty = Sequences.from_codes(np.full((1, len(schema)), np.nan), [0, 1], schema)
-        self._bounds = value_bounds(schema)
-        self._values_are_codes = all(map(codes_are_values, schema))
+        self._bounds = coding.value_bounds(schema)
+        self._values_are_codes = all(map(coding.codes_are_values, schema))
 
     def __call__(self, values: Any, place: str) -> Sequences:
         """One sequence of one slice, which messages call `place`."""
         schema = self._empty.schema
-        array = read_array(values, "`values`")
+        array = layout.read_array(values, "`values`")
         if array.shape != (len(schema),):
             raise DataError(
                 f"`values` must have one entry for each of the {len(schema)} variables "
                 f"({list_names(schema.names)}), but has shape {array.shape}."
             )
-        row = stack([array[np.newaxis]])
+        row = layout.stack([array[np.newaxis]])
         ragged = Ragged(self._empty.offsets, None, place)
         if self._values_are_codes and row.dtype == np.float64:
             check_values(row, schema, Column("", ragged=ragged), self._bounds)
         else:
-            row, _, _ = code_columns(*read_matrix(row, schema.names), schema.names, schema, ragged)
+            row, _, _ = coding.code_columns(
+                *coding.read_matrix(row, schema.names), schema.names, schema, ragged
+            )
         return self._empty._with(values=row)
 
 
@@ -540,13 +497,22 @@ def joined(batches: Sequence[Sequences]) -> Sequences:
     return Sequences.from_codes(values, offsets_of(lengths), schema)
 
 
-def drawn_places(data: Sequences, num_slices: int, rng: np.random.Generator) -> Ints:
-    """Indices of sequences drawn at random that have about `num_slices` slices together."""
+def drawn_places(
+    data: Sequences, num_slices: int, rng: np.random.Generator, fewest: int = 1
+) -> Ints:
+    """Indices of sequences drawn at random that have about `num_slices` slices together.
+
+    Args:
+        data: The batch to draw from.
+        num_slices: Number of slices; all sequences are drawn where there are not more.
+        rng: Source of randomness.
+        fewest: Least number of sequences that are drawn, where there are as many.
+    """
     if data.total_slices <= num_slices:
         return np.arange(len(data))
     order = rng.permutation(len(data))
     count = int(np.searchsorted(np.cumsum(data.lengths[order]), num_slices)) + 1
-    return np.sort(order[:count])
+    return np.sort(order[: max(count, fewest)])
 
 
 def drawn_part(data: Sequences, num_slices: int, rng: np.random.Generator) -> Sequences:
@@ -554,12 +520,15 @@ def drawn_part(data: Sequences, num_slices: int, rng: np.random.Generator) -> Se
 
     Of long sequences there are some tens of beginnings rather than a few whole sequences: they
     tell more, and are evaluated side by side.
+
+    Args:
+        data: The batch to draw from.
+        num_slices: Number of slices; `data` itself is returned where there are not more.
+        rng: Source of randomness.
     """
     if data.total_slices <= num_slices:
         return data
-    order = rng.permutation(len(data))
-    count = int(np.searchsorted(np.cumsum(data.lengths[order]), num_slices)) + 1
-    drawn = data[np.sort(order[: max(count, _SIDE_BY_SIDE)])]
+    drawn = data[drawn_places(data, num_slices, rng, _SIDE_BY_SIDE)]
     most = max(1, num_slices // len(drawn))
     return drawn if drawn.total_slices <= 2 * num_slices else drawn.slices(None, most)
 

@@ -14,12 +14,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import types
 
-from dspn._arrays import Floats, Ints
-from dspn.data.arrays import Ids, Ragged, TableKeys
+from dspn._arrays import Floats
 from dspn.data.cells import convertible, decode_cells, plain, read_cells
 from dspn.data.coding import Column, Raw, Reading, check_names, read_items
-from dspn.data.order import Keys, group_rows
+from dspn.data.layout import Ragged, TableKeys
+from dspn.data.order import Keys, group_rows, require_columns, variable_names
 from dspn.data.schema import Schema, list_names
+from dspn.data.sequences import Sequences
 from dspn.errors import DataError
 
 _LIBRARIES: Final = ("pandas", "polars", "pyarrow")
@@ -27,14 +28,16 @@ _LIBRARIES: Final = ("pandas", "polars", "pyarrow")
 
 @final
 @dataclass(frozen=True, eq=False)
-class LongTable:
-    """Raw columns of a long table, its rows sorted by sequence and order."""
+class _Frame:
+    """A table in memory, its columns as narwhals has them, by the text of their names."""
 
-    values: Floats
-    readings: tuple[Reading, ...]
-    names: tuple[str, ...]
-    ragged: Ragged
-    keys: TableKeys
+    series: dict[str, Any]
+    said: str = "`table`"
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.series)
 
 
 def read_table(
@@ -43,8 +46,10 @@ def read_table(
     order: str | None,
     variables: Iterable[str] | None,
     schema: Schema | None,
-) -> LongTable:
-    """Rows sorted by sequence, in the order of first appearance, and within it by `order`.
+) -> tuple[tuple[Floats, list[Reading]], tuple[str, ...], Ragged, TableKeys]:
+    """Raw columns of the variables, their names, the sequences of the rows, and the keys.
+
+    The rows are sorted by sequence, in the order of first appearance, and within it by `order`.
 
     Args:
         table: A data frame or an Arrow table.
@@ -53,82 +58,51 @@ def read_table(
         variables: Names of the variables; None for those of the schema or all other columns.
         schema: The variables, where they are known.
     """
-    columns = _columns_of(table)
+    frame = _open(table)
     keys = Keys(str(sequence), None if order is None else str(order))
-    _require_known("sequence", [str(sequence)], columns)
-    _require_known("order", keys.names[1:], columns)
-    names = _variable_names(columns, keys, variables, schema)
-    ids = _cells_of(columns[str(sequence)])
+    names = check_names(variables, schema, "variables")
+    remedy = "name another; in pandas, reset_index() makes columns of an index"
+    require_columns(frame, [*keys.names, *(names or ())], remedy)
+    names = tuple(variable_names(frame, keys, names))
+    ids = _cells_of(frame.series[str(sequence)])
     if not len(ids):
         raise DataError("`table` must have at least one row, found none.")
-    order_cells = None if keys.order is None else _cells_of(columns[keys.order])
+    order_cells = None if keys.order is None else _cells_of(frame.series[keys.order])
     grouping = group_rows(len(ids), ids, order_cells, keys, 0, sort=True)
     ragged = Ragged(grouping.offsets, tuple(grouping.ids))
     values = np.empty((len(ids), len(names)))
     readings = []
     for j, name in enumerate(names):
-        unsorted, reading = _read_column(columns[name], name, ragged)
+        unsorted, reading = _read_column(frame.series[name], name, ragged)
         values[:, j] = unsorted[grouping.rows]
         readings.append(reading)
     order_values = None
     if keys.order is not None:
         with convertible(keys.order, order_cells):
             order_values = _order_values(order_cells)[grouping.rows]
-    table_keys = TableKeys(str(sequence), keys.order, order_values)
-    return LongTable(values, tuple(readings), names, ragged, table_keys)
+    return (values, readings), names, ragged, TableKeys(str(sequence), keys.order, order_values)
 
 
-def _columns_of(table: Any) -> dict[str, Any]:
-    """Columns by the text of their name, for any library that narwhals knows."""
+def _open(table: Any) -> _Frame:
+    """A table of any library that narwhals knows."""
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
-    if isinstance(table, pa.Table):
-        with convertible("all", table):
-            table.validate()
     try:
         frame: Any = nw.from_native(table)
         frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
-        series = list(frame.iter_columns())
+        series = {str(column.name): column for column in frame.iter_columns()}
+        names = list(map(str, frame.columns))
     except nw.exceptions.DuplicateError:
-        counts = Counter(map(str, getattr(table, "column_names", table.columns)))
-        series = []
+        names = list(map(str, getattr(table, "column_names", table.columns)))
     except TypeError:
         raise DataError(
             "`table` must be a data frame of pandas or polars, or an Arrow table, found "
             f"{type(table).__module__}.{type(table).__name__}."
         ) from None
-    else:
-        counts = Counter(str(column.name) for column in series)
-    repeated = sorted(name for name, count in counts.items() if count > 1)
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise DataError(f"`table` must have different column names, but {repeated} occur twice.")
-    return {str(column.name): column for column in series}
-
-
-def _require_known(argument: str, wanted: Iterable[str], columns: dict[str, Any]) -> None:
-    for name in wanted:
-        if name not in columns:
-            raise DataError(
-                f"`{argument}` must name a column of the table ({list_names(list(columns))}), "
-                f"found {name!r} (in pandas, reset_index() makes columns of an index)."
-            )
-
-
-def _variable_names(
-    columns: dict[str, Any], keys: Keys, variables: Iterable[str] | None, schema: Schema | None
-) -> tuple[str, ...]:
-    names = check_names(variables, schema, "variables")
-    if names is None:
-        names = tuple(name for name in columns if name not in keys.names)
-    if not names:
-        raise DataError("`variables` must name at least one column, found none.")
-    _require_known("variables" if schema is None else "schema", names, columns)
-    for name in keys.names:
-        if name in names:
-            raise DataError(f"column {name!r} cannot be both a variable and a key of the table.")
-    if len(set(names)) < len(names):
-        raise DataError(f"`variables` must differ, found {list(names)}.")
-    return names
+    return _Frame(series)
 
 
 def _cells_of(column: Any) -> Any:
@@ -138,8 +112,10 @@ def _cells_of(column: Any) -> Any:
     """
     native = column.to_native()
     if str(getattr(native, "dtype", "")).lower() == "object":
-        missing = column.is_null().to_numpy()
-        return [None if no else item for item, no in zip(column.to_list(), missing, strict=True)]
+        missing, items = column.is_null().to_numpy(), column.to_list()
+        for row in np.flatnonzero(missing):
+            items[row] = None
+        return items
     with convertible(column.name, native):
         cells = getattr(native, "array", native)  # pandas keeps Arrow columns in it
         if hasattr(cells, "__arrow_array__"):
@@ -181,17 +157,12 @@ def _objects(items: Iterable[Any]) -> NDArray[Any]:
     return np.fromiter(listed, dtype=object, count=len(listed))
 
 
-def make_table(
-    library: str, values: Floats, lengths: Ints, schema: Schema, ids: Ids | None, keys: TableKeys
-) -> Any:
+def make_table(batch: Sequences, library: str, keys: TableKeys) -> Any:
     """A long table: the sequence column, the order column if it has a name, the variables.
 
     Args:
+        batch: The sequences.
         library: "pandas", "polars" or "pyarrow".
-        values: Codes, a row for each slice.
-        lengths: Number of slices of each sequence.
-        schema: The variables.
-        ids: Id of each sequence; None to number them.
         keys: Names of the key columns, and the order values where they are known.
     """
     if library not in _LIBRARIES:
@@ -203,31 +174,30 @@ def make_table(
             f"`library` {library!r} is not installed; install it (pip install {library}) or choose "
             "another."
         ) from None
-    key_names = [keys.sequence] if keys.order is None else [keys.sequence, keys.order]
-    names = [*key_names, *schema.names]
-    if len(set(names)) < len(names):
-        raise DataError(
-            f"`sequence` and `order` must differ from each other and from the variables "
-            f"({list_names(schema.names)}), found {', '.join(map(repr, key_names))}."
-        )
+    ids, lengths, schema = batch.ids, batch.lengths, batch.schema
     if ids is not None and len(set(ids)) < len(ids):
         raise DataError(
             "a table tells sequences apart by their ids, but some ids occur more than once; "
             "write `batch.with_ids(None).to_table(...)` to number them."
         )
-    named = np.arange(lengths.size) if ids is None else _objects(ids)
+    named = np.arange(len(batch)) if ids is None else _objects(ids)
     columns: list[Any] = [np.repeat(named, lengths)]
-    if keys.order is not None and keys.order_values is None:
-        columns.append(np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths))
-    elif keys.order is not None:
-        columns.append(keys.order_values)
-    columns += [decode_cells(values[:, j], variable) for j, variable in enumerate(schema)]
+    if keys.order is not None:
+        numbers = np.arange(batch.total_slices) - np.repeat(batch.offsets[:-1], lengths)
+        columns.append(numbers if keys.order_values is None else keys.order_values)
+    columns += [decode_cells(batch.values[:, j], variable) for j, variable in enumerate(schema)]
+    names = [name for name in (keys.sequence, keys.order) if name is not None] + list(schema.names)
+    if len(set(names)) < len(names):
+        raise DataError(
+            f"`sequence` and `order` must differ from each other and from the variables "
+            f"({list_names(schema.names)}), found {keys.sequence!r} and {keys.order!r}."
+        )
     try:
         if library == "pandas":
             series = (_to_pandas(module, column) for column in columns)
             return module.DataFrame(dict(zip(names, series, strict=True)))
         arrow = pa.table([_to_arrow(column) for column in columns], names=names)
-        return nw.from_arrow(arrow, backend=library).to_native()
+        return nw.from_arrow(arrow, backend=module).to_native()
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(
             f"ids and order values must be of one type that {library} can hold in a column: {error}"

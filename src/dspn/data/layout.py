@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -77,38 +78,27 @@ def check_ids(ids: Iterable[Hashable] | None, num_sequences: int) -> Ids | None:
         return None
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise DataError(f"`ids` must be a list with one id for each sequence, found {ids!r}.")
-    ids = _in_units_of_python(ids)
-    plain = tuple(
-        _in_units_of_python(item).item() if isinstance(item, np.generic) else item
-        for item in (ids.tolist() if hasattr(ids, "tolist") else ids)
-    )
+    plain = tuple(map(_plain_id, ids))
     if len(plain) != num_sequences:
         raise DataError(
             f"`ids` must hold one id for each of the {num_sequences} sequences, found {len(plain)}."
         )
-    for index, item in enumerate(plain):
-        try:
-            hash(item)
-        except TypeError:
-            raise DataError(
-                f"`ids` must be hashable (strings, numbers, tuples, ...), but id {index} is "
-                f"{item!r}."
-            ) from None
+    try:
+        hash(plain)
+    except TypeError as error:
+        raise DataError(
+            f"`ids` must be hashable (strings, numbers, tuples, ...), but one is not: {error}."
+        ) from None
     return plain
 
 
-def _in_units_of_python(times: Any) -> Any:
-    """Times of NumPy in microseconds, since `tolist` makes integers of those in finer units.
-
-    Times that would lose digits and everything that is no time stay as they are.
-    """
-    dtype = getattr(times, "dtype", None)
-    if not isinstance(dtype, np.dtype) or dtype.kind not in "mM":
-        return times
-    if np.datetime_data(dtype)[0] not in ("ns", "ps", "fs", "as"):
-        return times
-    rounded = times.astype(f"{dtype.kind}8[us]")
-    return rounded if np.array_equal(rounded, times, equal_nan=True) else times
+def _plain_id(item: Any) -> Any:
+    """A value of NumPy as one of Python; times in microseconds unless they would lose digits."""
+    plain = item.item() if isinstance(item, np.generic) else item
+    if isinstance(item, np.datetime64 | np.timedelta64) and isinstance(plain, int):
+        coarse = item.astype(f"{item.dtype.kind}8[us]")
+        return coarse.item() if coarse == item else plain
+    return plain
 
 
 def check_lengths(lengths: Any, ids: Iterable[Hashable] | None = None) -> Ints:
@@ -140,17 +130,11 @@ def check_offsets(offsets: Any, total_slices: int, ids: Iterable[Hashable] | Non
             f"and at least two, found shape {array.shape} and type {array.dtype}."
         )
     result = array.astype(np.int64)
-    if result[0] != 0 or result[-1] != total_slices:
-        raise DataError(
-            f"`offsets` must begin at 0 and end at {total_slices}, the number of rows of `values`, "
-            f"but run from {result[0]} to {result[-1]}."
-        )
     lengths = np.diff(result)
-    if (lengths < 0).any():
-        index = int(np.argmax(lengths < 0))
+    if result[0] != 0 or result[-1] != total_slices or (lengths < 0).any():
         raise DataError(
-            f"`offsets` must rise from sequence to sequence, but offset {index + 1} is "
-            f"{result[index + 1]} after {result[index]}."
+            f"`offsets` must begin at 0, rise from sequence to sequence and end at {total_slices}, "
+            f"the number of rows of `values`, found {reprlib.repr(result.tolist())}."
         )
     check_lengths(lengths, ids)
     return result
@@ -222,16 +206,10 @@ def pack_padded(array: Any, lengths: Any, ids: Iterable[Hashable] | None) -> Pac
         )
     num_sequences, num_slices, _ = padded.shape
     sizes = check_lengths(np.full(num_sequences, num_slices) if lengths is None else lengths, ids)
-    if sizes.size != num_sequences:
+    if sizes.size != num_sequences or sizes.max() > num_slices:
         raise DataError(
-            f"`lengths` must hold one length for each of the {num_sequences} sequences of "
-            f"`array`, found {sizes.size}."
-        )
-    if sizes.max() > num_slices:
-        longest = int(np.argmax(sizes))
-        raise DataError(
-            f"`lengths` must not exceed the {num_slices} slices of `array`, but length {longest} "
-            f"is {sizes[longest]}."
+            f"`lengths` must hold a length of at most {num_slices} for each of the {num_sequences} "
+            f"sequences of `array`, found {sizes.size} of at most {sizes.max()}."
         )
     return stack([padded[np.arange(num_slices) < sizes[:, np.newaxis]]]), sizes
 
