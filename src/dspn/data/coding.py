@@ -57,22 +57,15 @@ _BLOCK = 1 << 15  # entries that are checked at a time: they stay in the cache
 
 
 @final
-class Unseen:
-    """Counts the cells, by column, whose category the model does not know."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-
-    def add(self, name: str, count: int) -> None:
-        """Count more cells of a column."""
-        self._counts[name] += count
+class Unseen(Counter[str]):
+    """Numbers of cells, by column, whose category the model does not know."""
 
     def said(self) -> str | None:
         """What was taken as missing, in a sentence; None if nothing was."""
-        total = self._counts.total()
+        total = self.total()
         if not total:
             return None
-        columns = ", ".join(f"{count:,} in {name!r}" for name, count in self._counts.items())
+        columns = ", ".join(f"{count:,} in {name!r}" for name, count in self.items())
         cells = "1 cell has a category" if total == 1 else f"{total:,} cells have categories"
         return f"{cells} that the model does not know, taken as missing: {columns}."
 
@@ -131,6 +124,9 @@ class Reading:
     labels: tuple[str, ...] | None = None
     declared: tuple[Category, ...] | None = None
 
+
+Bounds = tuple[Floats, Floats, Bools]
+"""Least code of each variable, the bound above all codes, and whether codes are whole numbers."""
 
 Raw = tuple[Floats, Reading]
 """Numbers of a raw column, NaN where missing, and what they stand for."""
@@ -294,6 +290,7 @@ def code_columns(
     names: tuple[str, ...],
     schema: Schema | None,
     ragged: Ragged,
+    bounds: Bounds | None = None,
 ) -> tuple[Floats, Schema, tuple[str, ...]]:
     """Raw columns of data in memory as codes, with their schema and how it was inferred.
 
@@ -303,6 +300,7 @@ def code_columns(
         names: Names of the columns.
         schema: Schema of the columns, inferred if None.
         ragged: The sequences that the rows belong to.
+        bounds: `value_bounds` of the schema, where they are known.
     """
     notes: tuple[str, ...] = ()
     if schema is None:
@@ -319,7 +317,7 @@ def code_columns(
         if reading.labels or not codes_are_values(variable):
             column = Column(variable.name, ragged=ragged)
             values[:, j] = encode(values[:, j], reading, variable, column)
-    check_values(values, schema, Column("", ragged=ragged))
+    check_values(values, schema, Column("", ragged=ragged), bounds)
     return values, schema, notes
 
 
@@ -359,7 +357,7 @@ def encode(values: Floats, reading: Reading, variable: Variable, column: Column)
         codes = np.where(numbers_of[nearest] == values, nearest, np.nan)
     unknown = present & np.isnan(codes)
     if column.unseen is not None:
-        column.unseen.add(column.name, int(unknown.sum()))
+        column.unseen[column.name] += int(unknown.sum())
     elif unknown.any():
         row = int(np.argmax(unknown))
         value = reading.labels[int(values[row])] if reading.labels else float(values[row])
@@ -374,11 +372,8 @@ def _rule(variable: Variable) -> str:
     return "finite numbers" if variable.kind is Kind.CONTINUOUS else _COUNTS
 
 
-Bounds = tuple[Floats, Floats, Bools]
-
-
 def value_bounds(variables: Iterable[Variable]) -> Bounds:
-    """Least code of each variable, the bound above all codes, and whether codes are whole."""
+    """The bounds that `check_values` holds codes against."""
     whole = np.array([variable.kind is not Kind.CONTINUOUS for variable in variables])
     upper = np.array(
         [

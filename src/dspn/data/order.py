@@ -163,7 +163,7 @@ def _is_missing(cells: Cells) -> Bools:
 
 def find_starts(codes: Ints) -> Ints:
     """The rows at which another sequence begins, the first row included."""
-    return np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1]).astype(np.int64)
+    return np.flatnonzero(np.diff(codes, prepend=-1))
 
 
 def group_rows(
@@ -183,10 +183,10 @@ def group_rows(
     if ids is not None:
         with convertible(keys.sequence, ids):
             codes, named = number_sequences(ids, keys.sequence, first_row)
-    starts = find_starts(codes)
     if sort:
-        starts = starts[np.unique(codes[starts], return_index=True)[1]]
+        starts = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
     else:
+        starts = find_starts(codes)
         named = [named[code] for code in codes[starts]]
         codes = np.repeat(np.arange(starts.size), np.diff(np.append(starts, count)))
     if order is None:

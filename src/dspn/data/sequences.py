@@ -479,9 +479,8 @@ class SliceReader:
         if self._values_are_codes and row.dtype == np.float64:
             check_values(row, schema, Column("", ragged=ragged), self._bounds)
         else:
-            row, _, _ = coding.code_columns(
-                *coding.read_matrix(row, schema.names), schema.names, schema, ragged
-            )
+            raw = coding.read_matrix(row, schema.names)
+            row = coding.code_columns(*raw, schema.names, schema, ragged, self._bounds)[0]
         return self._empty._with(values=row)
 
 

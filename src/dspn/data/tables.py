@@ -88,12 +88,16 @@ def _open(table: Any) -> _Frame:
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     try:
+        if isinstance(table, pa.Table):
+            table.validate()
         frame: Any = nw.from_native(table)
         frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
         series = {str(column.name): column for column in frame.iter_columns()}
         names = list(map(str, frame.columns))
     except nw.exceptions.DuplicateError:
         names = list(map(str, getattr(table, "column_names", table.columns)))
+    except pa.ArrowException as error:
+        raise DataError(f"`table` is damaged: {error}; make it again.") from None
     except TypeError:
         raise DataError(
             "`table` must be a data frame of pandas or polars, or an Arrow table, found "
@@ -180,11 +184,14 @@ def make_table(batch: Sequences, library: str, keys: TableKeys) -> Any:
             "a table tells sequences apart by their ids, but some ids occur more than once; "
             "write `batch.with_ids(None).to_table(...)` to number them."
         )
-    named = np.arange(len(batch)) if ids is None else _objects(ids)
-    columns: list[Any] = [np.repeat(named, lengths)]
-    if keys.order is not None:
-        numbers = np.arange(batch.total_slices) - np.repeat(batch.offsets[:-1], lengths)
-        columns.append(numbers if keys.order_values is None else keys.order_values)
+    columns: list[Any] = [np.repeat(np.arange(len(batch)), lengths)]
+    if ids is not None:
+        columns = [_objects(ids)[columns[0]].tolist()]
+    order = keys.order_values
+    if keys.order is not None and order is None:
+        columns.append(np.arange(batch.total_slices) - np.repeat(batch.offsets[:-1], lengths))
+    elif order is not None:
+        columns.append(order.tolist() if order.dtype == object else order)
     columns += [decode_cells(batch.values[:, j], variable) for j, variable in enumerate(schema)]
     names = [name for name in (keys.sequence, keys.order) if name is not None] + list(schema.names)
     if len(set(names)) < len(names):
@@ -194,9 +201,9 @@ def make_table(batch: Sequences, library: str, keys: TableKeys) -> Any:
         )
     try:
         if library == "pandas":
-            series = (_to_pandas(module, column) for column in columns)
-            return module.DataFrame(dict(zip(names, series, strict=True)))
-        arrow = pa.table([_to_arrow(column) for column in columns], names=names)
+            columns = [_to_pandas(module, column) for column in columns]
+            return module.DataFrame(dict(zip(names, columns, strict=True)))
+        arrow = pa.table(dict(zip(names, columns, strict=True)))
         return nw.from_arrow(arrow, backend=module).to_native()
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(
@@ -204,14 +211,9 @@ def make_table(batch: Sequences, library: str, keys: TableKeys) -> Any:
         ) from None
 
 
-def _to_arrow(column: Any) -> Any:
-    is_object = isinstance(column, np.ndarray) and column.dtype == object
-    return pa.array(column.tolist()) if is_object else pa.array(column)
-
-
 def _to_pandas(pandas: Any, column: Any) -> Any:
     """A series; whole numbers and booleans with gaps have the nullable types."""
     if not isinstance(column, pa.Array):
-        return pandas.Series(column.tolist() if column.dtype == object else column)
+        return pandas.Series(column)
     nullable = {pa.int64(): pandas.Int64Dtype(), pa.bool_(): pandas.BooleanDtype()}
     return column.to_pandas(types_mapper=nullable.get if column.null_count else None)
