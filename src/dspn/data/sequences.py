@@ -188,10 +188,9 @@ class Sequences:
         if known is None:
             known = tuple(f"x{column}" for column in range(width))
         if len(known) != width:
-            rule = "`names` must name one variable" if schema is None else "`schema` must have one"
             raise DataError(
-                f"{rule} for each of the {width} columns of `{argument}`, but names {len(known)}: "
-                f"{list_names(known)}."
+                f"`{argument}` must have a column for each variable, but has {width} columns where "
+                f"{len(known)} are named: {list_names(known)}."
             )
         ragged = Ragged(offsets_of(lengths), check_ids(ids, lengths.size))
         return cls._from_raw(coding.read_matrix(matrix, known), known, schema, ragged)

@@ -54,9 +54,12 @@ SHAPES = [
     (arrays([[1]], ids=[[1]]), "`ids` must be hashable"),
     (
         arrays([[[1, 2]]], schema=BITS),
-        "`schema` .* 2 columns of `arrays`, but names 1: bit",
+        "`arrays` must have a column .* has 2 columns where 1 are named: bit",
     ),
-    (arrays([[[1, 2]]], names=["a"]), "`names` must name one variable for each of the 2 columns"),
+    (
+        arrays([[[1, 2]]], names=["a"]),
+        "`arrays` must have a column .* has 2 columns where 1 are named: a",
+    ),
     (arrays([[1]], names="a"), r"write \['a'\]"),
     (arrays([[1]], names=["a"], schema=BITS), "`names` must be those of `schema`"),
     (arrays([[[1, 2]]], names=["a", "a"]), "different names"),
