@@ -107,3 +107,16 @@ def test_a_later_time_without_an_offset_is_named() -> None:
     later = pa.array(["2024-10-27T02:00+01:00", "2024-10-27T03:00"])
     with pytest.raises(DataError, match=r"'when' .* is '2024-10-27T03:00' in row 6"):
         group_rows(2, pa.array(["b", "b"]), later, keys, 5, sort=False)
+
+
+def test_ordered_dictionaries_sort_by_their_categories_in_every_chunk() -> None:
+    def months(cells: list[str], categories: list[str]) -> Any:
+        words = pa.array(categories)
+        places = pa.array([categories.index(cell) for cell in cells])
+        return pa.DictionaryArray.from_arrays(places, words, ordered=True)
+
+    calendar = ["Jan", "Feb", "Mar"]
+    parts = [months(["Mar", "Jan"], calendar), months(["Feb"], calendar)]
+    order = pa.chunked_array(parts)
+    _, grouping = prepared(list("aaa"), order)
+    assert grouping.rows.tolist() == [1, 2, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -460,3 +461,22 @@ def test_cells_that_are_no_values_are_refused_with_their_column(cells: Any) -> N
     table = pa.table({"id": ["a", "a"], "time": [1, 2], "colour": cells})
     with pytest.raises(DataError, match="'colour'"):
         Sequences.from_table(table, sequence="id", order="time")
+
+
+def test_text_in_runs_is_read_as_text() -> None:
+    runs = pa.RunEndEncodedArray.from_arrays([2, 3], ["u", "v"])
+    batch = Sequences.from_table(pa.table({"id": [1, 1, 1], "x": runs}), sequence="id")
+    assert batch.schema[0].categories == ("u", "v")
+    assert batch.values[:, 0].tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_wide_tables_are_read_in_linear_time(library: str) -> None:
+    count = 20_000
+    columns = pa.table({"id": ["a"], **{f"x{j}": [1.5] for j in range(count)}})
+    table = columns if library == "pyarrow" else pl.from_arrow(columns)
+    if library == "pandas":
+        table = columns.to_pandas()
+    begun = time.process_time()
+    assert Sequences.from_table(table, sequence="id").values.shape == (1, count)
+    assert time.process_time() - begun < 15  # 2 s, and above 30 s where a step is quadratic
