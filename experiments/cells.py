@@ -12,7 +12,7 @@ from rich.progress import Progress
 
 from dspn._arrays import Floats
 from dspn.data import Sequences
-from dspn.data.joining import joined
+from dspn.data.sequences import joined
 from dspn.engine.cpu.warm import warm
 from dspn.errors import DspnError
 from experiments.baselines import Ending

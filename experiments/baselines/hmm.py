@@ -10,8 +10,7 @@ import numpy as np
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
 from dspn.data import Sequences
-from dspn.data.joining import joined
-from dspn.data.reading import sequences_of
+from dspn.data.sequences import joined, sequences_of
 from dspn.engine import Program, compile_program
 from dspn.errors import StructureError
 from dspn.inference import interface_posteriors

@@ -16,8 +16,7 @@ import numpy as np
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type, whole_number
 from dspn.data import Schema, Sequences
-from dspn.data.joining import joined
-from dspn.data.reading import sequences_of
+from dspn.data.sequences import joined, sequences_of
 from dspn.engine import Program, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning.clock import Clock

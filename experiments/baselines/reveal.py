@@ -18,8 +18,7 @@ from scipy.special import xlogy
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import require_type, whole_number
 from dspn.data import Sequences
-from dspn.data.joining import joined
-from dspn.data.reading import sequences_of
+from dspn.data.sequences import joined, sequences_of
 from dspn.errors import StructureError
 from dspn.learning.clock import Clock
 from dspn.leaves.base import require_number

@@ -70,11 +70,11 @@ BAD_DATA: dict[str, tuple[Any, str]] = {
         [[["red", 0.0, 1]], [["red", 0.0, 1], ["green", 0.0, 1]]],
         "'colour'.*'green' in sequence 1, slice 1",
     ),
-    "codes instead of categories": ([[[0, 0.0, 1]]], "'colour'.*number 0.*from_codes"),
+    "codes instead of categories": ([[[0, 0.0, 1]]], "'colour'.*but is 0 .*from_codes"),
     "infinity": ([[["red", INF, 1]]], "'level'.*inf in sequence 0, slice 0"),
     "a negative count": ([[["red", 0.0, -1]]], "'calls'.*-1 in sequence 0"),
     "a count that is not whole": ([[["red", 0.0, 1.5]]], "'calls'.*1.5 in sequence 0"),
-    "text for a number": ([[["red", "low", 1]]], "'level' is continuous.*'low'"),
+    "text for a number": ([[["red", "low", 1]]], "'level' must hold finite numbers, but is 'low'"),
     "complex numbers": ([np.zeros((1, 3), dtype=complex)], "complex"),
 }
 

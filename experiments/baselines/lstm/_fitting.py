@@ -8,7 +8,7 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn.data import Schema, Sequences
-from dspn.data.reading import sequences_of
+from dspn.data.sequences import sequences_of
 from dspn.errors import NumericalError
 from dspn.learning.clock import Clock
 from experiments.baselines.base import Ending, FittedBaseline, Task

@@ -7,10 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from dspn.cli.cells import is_text, plain
-from dspn.cli.gathering import Described
-from dspn.cli.ordering import uneven_steps
-from dspn.cli.streams import Chunk
+from dspn.data.cells import is_text, plain
+from dspn.data.chunks import Chunk, Described
+from dspn.data.order import uneven_steps
 from dspn.errors import DataError
 
 _MOST_CATEGORIES: Final = 1000

@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn._arrays import Floats
-from dspn.cli.cells import convertible, is_text, plain, with_columns
 from dspn.cli.digits import rounded
-from dspn.cli.ordering import next_values, order_goes_on
-from dspn.cli.streams import Chunk
 from dspn.data import Kind, Sequences, Variable
+from dspn.data.cells import convertible, is_text, plain, with_columns
+from dspn.data.chunks import Chunk
+from dspn.data.order import next_values, order_goes_on
 from dspn.inference import Marginals, VariableMarginals
 from dspn.models import Model
 

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from dspn._arrays import Floats
 from dspn.cli.answers import free_name
-from dspn.cli.cells import convertible, is_missing, plain
 from dspn.cli.console import note
 from dspn.cli.digits import shortened
 from dspn.cli.learning import Table, gather, show
@@ -18,8 +17,9 @@ from dspn.cli.loading import check_texts, remembered
 from dspn.cli.request import Request
 from dspn.cli.running import parts, wanted_types
 from dspn.cli.sources import opened
-from dspn.cli.streams import Chunk
 from dspn.cli.writing import check_place, format_of, written
+from dspn.data.cells import convertible, is_missing, plain
+from dspn.data.chunks import Chunk
 from dspn.errors import DataError
 from dspn.models import HMM, DSPNClassifier
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from dspn._arrays import Floats
-from dspn.cli.cells import with_columns
+from dspn.data.cells import with_columns
 
 
 def rounded(values: Floats, digits: int | None) -> Floats:

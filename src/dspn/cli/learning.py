@@ -11,15 +11,21 @@ from typing import Any, final
 from dspn.cli.advice import advice, require_few_categories
 from dspn.cli.console import console, note
 from dspn.cli.errors import StoppedError
-from dspn.cli.gathering import Described, described, gathered, variable_names, whole_table
-from dspn.cli.keys import Keys, near_misses
 from dspn.cli.loading import keys_of, missing_words, remembered
 from dspn.cli.reading import listed
 from dspn.cli.request import Reading
 from dspn.cli.sources import opened
-from dspn.cli.streams import Chunk, chunks
 from dspn.cli.writing import check_place
 from dspn.data import Schema, Sequences
+from dspn.data.chunks import (
+    Chunk,
+    Described,
+    chunks,
+    describe_column,
+    gather_sequences,
+    read_whole,
+)
+from dspn.data.order import Keys, near_misses, variable_names
 from dspn.errors import DataError, printable
 from dspn.models import DSPN, Model
 
@@ -76,10 +82,10 @@ def gather(table: Table, *, quiet: bool, besides: tuple[str, ...] = ()) -> Gathe
                 f"--kind names {unknown[0]!r}{near_misses(unknown[0], names)}, but the variables "
                 f"are {listed(names)}."
             )
-        chunk = whole_table(source, keys, names, sort=read.sort, extra=besides)
-    found = [described(chunk, name, table.kinds.get(name), words) for name in names]
+        chunk = read_whole(source, keys, names, sort=read.sort, extra=besides)
+    found = [describe_column(chunk, name, table.kinds.get(name), words) for name in names]
     require_few_categories(found, chunk)
-    return Gathered(gathered(chunk, found), keys, found, chunk)
+    return Gathered(gather_sequences(chunk, found), keys, found, chunk)
 
 
 def show(data: Gathered) -> None:

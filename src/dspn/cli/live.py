@@ -13,7 +13,6 @@ from typing import Any, Final, TextIO, final
 import pyarrow as pa
 
 from dspn.cli.answers import free_name, prediction, with_median, without_extra
-from dspn.cli.cells import Column, Unseen, coded
 from dspn.cli.console import note
 from dspn.cli.errors import ReaderGoneError
 from dspn.cli.loading import TABLE, loaded
@@ -21,6 +20,8 @@ from dspn.cli.options import Unknown
 from dspn.cli.reading import STDIN, check_columns, check_delimiter, header_cells
 from dspn.cli.sinks import plain_json
 from dspn.data import Variable
+from dspn.data.cells import code_cells
+from dspn.data.coding import Column, Unseen
 from dspn.errors import DataError
 from dspn.inference import Filter
 from dspn.models import Model
@@ -207,7 +208,7 @@ def _entry(cell: Any, variable: Variable, column: Column) -> Any:
         cells = None
     if cells is None:
         raise column.wrong(0, f"a value of kind {variable.kind}", cell)
-    code = float(coded(cells, variable, column)[0])
+    code = float(code_cells(cells, variable, column)[0])
     if code != code:
         return None
     return variable.categories[int(code)] if variable.categories else code

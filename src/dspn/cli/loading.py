@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dspn.cli.console import note
-from dspn.cli.keys import Keys, require_columns
 from dspn.cli.sources import Source
+from dspn.data.order import Keys, require_columns
 from dspn.errors import DataError
 
 if TYPE_CHECKING:
@@ -76,6 +76,6 @@ def keys_of(
 
 def missing_words(given: str | None) -> tuple[str, ...]:
     """The words that mean a missing value."""
-    from dspn.cli.cells import MISSING
+    from dspn.data.coding import MISSING
 
     return MISSING if given is None else tuple(word.strip() for word in given.split(","))

@@ -9,17 +9,16 @@ from typing import Any, Final, final
 import numpy as np
 
 from dspn import plotting
-from dspn.cli.cells import convertible
 from dspn.cli.console import note
 from dspn.cli.loading import keys_of, loaded, missing_words
 from dspn.cli.options import Unknown
 from dspn.cli.request import Reading
 from dspn.cli.running import note_unseen, unseen_counter
 from dspn.cli.sources import opened
-from dspn.cli.streams import Chunk, chunks
 from dspn.cli.writing import check_place
-from dspn.data import Sequences
-from dspn.data.keys import TableKeys
+from dspn.data import Sequences, TableKeys
+from dspn.data.cells import convertible
+from dspn.data.chunks import Chunk, chunks
 from dspn.errors import DataError
 from dspn.io import write_atomically
 from dspn.models import Model

@@ -5,16 +5,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from dspn.cli.cells import Unseen
 from dspn.cli.console import Progress, note
 from dspn.cli.digits import shortened
 from dspn.cli.loading import keys_of, loaded, missing_words
 from dspn.cli.options import Unknown
 from dspn.cli.request import Request
 from dspn.cli.sources import Source, opened
-from dspn.cli.streams import Chunk, chunks
 from dspn.cli.writing import check_place, format_of, written
 from dspn.data import Kind, Schema, Sequences
+from dspn.data.chunks import Chunk, chunks
+from dspn.data.coding import Unseen
 from dspn.models import Model
 
 Answer = Callable[[Model, Chunk, Sequences], Any]

@@ -12,9 +12,9 @@ from typing import Any, BinaryIO, final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dspn.cli.cells import is_text, with_columns
 from dspn.cli.options import Format
 from dspn.cli.reading import plainly
+from dspn.data.cells import is_text, with_columns
 from dspn.errors import DataError, DspnError
 
 

@@ -4,15 +4,17 @@ import json as json_text
 import sys
 from pathlib import Path
 
-from dspn.cli.cells import Column, coded
 from dspn.cli.console import note
 from dspn.cli.errors import sentence
-from dspn.cli.gathering import described, variable_names, whole_table
 from dspn.cli.inspection import inspected
 from dspn.cli.loading import keys_of, loaded, missing_words
 from dspn.cli.reading import STDIN
 from dspn.cli.request import Reading
 from dspn.cli.sources import opened
+from dspn.data.cells import code_cells
+from dspn.data.chunks import describe_column, read_whole
+from dspn.data.coding import Column
+from dspn.data.order import variable_names
 from dspn.errors import DataError, DspnError
 
 
@@ -56,15 +58,15 @@ def _problems_of_table(
         provenance = None if model is None else model.provenance
         keys = keys_of(source, read.sequence, read.order, provenance)
         names = variable_names(source, keys, None) if model is None else list(model.schema.names)
-        chunk = whole_table(source, keys, names, sort=read.sort)
+        chunk = read_whole(source, keys, names, sort=read.sort)
     problems = []
     for number, name in enumerate(names):
         try:
             if model is None:
-                described(chunk, name, None, words)
+                describe_column(chunk, name, None, words)
             else:
                 column = Column(name, chunk.first_row, words)
-                coded(chunk.table[name], model.schema[number], column)
+                code_cells(chunk.table[name], model.schema[number], column)
         except DataError as error:
             problems.append(sentence(error))
     return problems

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from dspn._arrays import Floats
 from dspn._checks import float_array, require_type
-from dspn.data.reading import SliceReader
+from dspn.data.sequences import SliceReader
 from dspn.engine.base import TERMS, Program, StreamArrays, difference, log_shares, plus, rounded
 from dspn.errors import EvidenceError
 from dspn.inference.marginals import Marginals, Mixer, checked_levels, leaf_parameters

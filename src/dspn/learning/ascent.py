@@ -7,7 +7,7 @@ from typing import final
 from dspn._arrays import Floats
 from dspn._checks import require_type
 from dspn.data import Sequences
-from dspn.data.reading import sequences_of
+from dspn.data.sequences import sequences_of
 from dspn.engine import Program, compile_program
 from dspn.errors import StructureError
 from dspn.learning._stages import Part, weighted_part

@@ -13,7 +13,7 @@ from dspn._checks import is_number
 from dspn._version import __version__
 from dspn._warnings import warn
 from dspn.data import Schema, Sequences
-from dspn.data.fingerprint import data_fingerprint
+from dspn.data.sequences import data_fingerprint
 from dspn.errors import ModelFileError, StructureError
 from dspn.io import JSON, load_network, save_network
 from dspn.io.json_values import compact, fields, items, whole

@@ -9,7 +9,7 @@ import numpy as np
 from dspn._arrays import Floats
 from dspn._checks import checked_rng, require_type, whole_number
 from dspn.data import Sequences
-from dspn.data.reading import sequences_of
+from dspn.data.sequences import sequences_of
 from dspn.engine import Program, TimeUpError, compile_program
 from dspn.errors import StructureError
 from dspn.learning._learnable import checked_learnable

@@ -17,7 +17,7 @@ from scipy.special import xlogy
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import float_array, require_type
 from dspn.data import Sequences
-from dspn.data.reading import sequences_of
+from dspn.data.sequences import sequences_of
 from dspn.engine import ExpectedFlows, NetworkFlows, Program, compile_program
 from dspn.errors import StructureError
 from dspn.learning._learnable import checked_learnable, learnable_edges, learnable_leaves

@@ -11,7 +11,7 @@ import numpy as np
 
 from dspn._checks import require_type, whole_number
 from dspn.data import Sequences
-from dspn.data.joining import drawn_part, joined
+from dspn.data.sequences import drawn_part, joined
 from dspn.engine import TimeUpError
 from dspn.errors import DataError, StructureError
 from dspn.learning.checkpoints import Checkpoint, CheckpointFile

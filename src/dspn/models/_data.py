@@ -9,7 +9,7 @@ from sklearn.utils.validation import validate_data
 from dspn._arrays import Floats
 from dspn._checks import require_type, sequence_weights, whole_number
 from dspn.data import Schema, Sequences
-from dspn.data.reading import sequences_of
+from dspn.data.sequences import sequences_of
 from dspn.errors import DataError
 
 _LARGEST_SEED = 2**32

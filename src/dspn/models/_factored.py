@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from dspn.data.joining import drawn_places
+from dspn.data.sequences import drawn_places
 from dspn.learning.fitting import EmFit, EmOptions, best_of, restarts, scaled_families
 from dspn.learning.priors import Priors
 from dspn.learning.scores import Score

@@ -10,8 +10,7 @@ from sklearn.utils.validation import column_or_1d
 
 from dspn._arrays import Floats, Ints
 from dspn.data import Schema, Sequences
-from dspn.data.joining import joined
-from dspn.data.reading import sequences_of
+from dspn.data.sequences import joined, sequences_of
 from dspn.errors import DataError
 from dspn.learning.discrimination import LabelledSequences
 from dspn.models._training import TrainingData, training_data

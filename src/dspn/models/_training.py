@@ -8,8 +8,7 @@ import numpy as np
 from dspn._arrays import Bools, Floats
 from dspn._warnings import warn
 from dspn.data import Schema, Sequences, Variable
-from dspn.data.fingerprint import data_fingerprint
-from dspn.data.joining import drawn_places, joined
+from dspn.data.sequences import data_fingerprint, drawn_places, joined
 from dspn.errors import ConvergenceWarning, DataError
 from dspn.learning.clock import Clock
 

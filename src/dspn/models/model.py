@@ -13,7 +13,7 @@ from dspn import inference
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type
 from dspn.data import Schema, Sequences
-from dspn.data.reading import sequences_of
+from dspn.data.sequences import sequences_of
 from dspn.engine import Program, compile_program
 from dspn.errors import StructureError
 from dspn.inference import (

@@ -8,7 +8,7 @@ import numpy as np
 
 from dspn._checks import is_number, whole_number
 from dspn.data import Schema, Sequences
-from dspn.data.reading import sequences_of
+from dspn.data.sequences import sequences_of
 from dspn.errors import DataError, StructureError
 from dspn.models import Model
 from dspn.structure import DynamicNetwork, Mixture

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from dspn._arrays import Bools
 from dspn._checks import checked_rng, whole_number
 from dspn.data import Kind, Sequences
-from dspn.data.reading import sequences_of
+from dspn.data.sequences import sequences_of
 from dspn.errors import DataError
 from dspn.inference.likelihood import possible_likelihood
 from dspn.models import Model

@@ -9,7 +9,7 @@ import numpy as np
 from dspn import __version__
 from dspn._checks import require_type, whole_number
 from dspn.data import Sequences
-from dspn.data.reading import sequences_of
+from dspn.data.sequences import sequences_of
 from dspn.errors import DataError, StructureError
 from dspn.io import write_atomically
 from dspn.io.paths import path_text

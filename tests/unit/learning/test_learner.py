@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import dspn
 from dspn import Model, Schema, Sequences, Variable
-from dspn.data.joining import joined
+from dspn.data.sequences import joined
 from dspn.engine import Program
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.learning import (

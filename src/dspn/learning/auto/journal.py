@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, final
 
 from dspn._version import __version__
-from dspn.data.fingerprint import data_fingerprint
+from dspn.data.sequences import data_fingerprint
 from dspn.engine import compile_program
 from dspn.errors import ModelFileError
 from dspn.io import JSON, load_network

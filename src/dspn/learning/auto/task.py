@@ -8,7 +8,7 @@ from typing import Final, final
 import numpy as np
 
 from dspn.data import Schema, Sequences
-from dspn.data.joining import drawn_part, drawn_places, joined
+from dspn.data.sequences import drawn_part, drawn_places, joined
 from dspn.learning.auto.candidates import Block
 from dspn.learning.auto.options import WORK_UNIT, AutoOptions, usual_effort
 from dspn.learning.clock import Clock

@@ -15,7 +15,7 @@ import numpy as np
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, require_type, whole_number, whole_numbers
 from dspn.data import Sequences
-from dspn.data.reading import sequences_of
+from dspn.data.sequences import sequences_of
 from dspn.errors import StructureError
 from dspn.learning.fitting import scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dspn import EmOptions, Model, Schema, Sequences, Variable
-from dspn.data.joining import joined
+from dspn.data.sequences import joined
 from dspn.learning import NO_PRIORS
 from dspn.learning.auto import AutoOptions, Move, learn_auto
 from dspn.learning.auto.candidates import BlockModel, Candidate
