@@ -1,46 +1,80 @@
-"""The `dspn` command: its parts, and how it ends."""
+"""The `dspn` command: its subcommands, and how a process that runs it ends."""
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Final, Literal, NoReturn
 
 import typer
 
 from dspn._version import __version__
-from dspn.cli import classifying, describing, fitting, plotting, queries, watching
-from dspn.cli.console import forget, note, warnings_as_notes
-from dspn.cli.errors import (
+from dspn.cli.console import (
     DATA,
     INTERRUPTED,
     USAGE,
     ReaderGoneError,
     StoppedError,
-    UsageError,
+    forget,
+    note,
     sentence,
+    warnings_as_notes,
 )
-from dspn.cli.examples import epilog
+from dspn.cli.options import (
+    Drawing,
+    Reading,
+    Request,
+    Table,
+    Target,
+    Training,
+    Unknown,
+    Watching,
+    as_command,
+)
 from dspn.errors import DspnError
 
-_DEBUG = "--debug"
-_LOADERS = ("_frozen_importlib", "importlib", "llvmlite", "numba")
+_DEBUG: Final = "--debug"
+_LOADERS: Final = ("_frozen_importlib", "importlib", "llvmlite", "numba")
+# The class of all wrong usage; its module depends on the release of typer.
+_UsageError: Final[type[Any]] = typer.BadParameter.__mro__[1]
+
+EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
+    "dspn": (
+        "dspn fit days.csv -s day -o weather.dspn",
+        "dspn score weather.dspn new.csv -o scores.csv",
+        "dspn forecast weather.dspn new.csv --steps 24",
+    )
+}
+"""The examples of each command, which help shows below its options."""
 
 
-app = typer.Typer(
-    name="dspn",
-    no_args_is_help=True,
-    epilog=epilog("dspn"),
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
-)
+def _epilog(path: str) -> str:
+    lines = EXAMPLES[path]
+    # A backspace on a line of its own keeps the lines of a paragraph apart.
+    head = "\b\nExample:" if len(lines) == 1 else "\b\nExamples:"
+    return "\n".join([head, *(f"  {line}" for line in lines)])
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
         print(f"dspn {__version__}")
         raise typer.Exit
+
+
+app = typer.Typer(
+    name="dspn",
+    no_args_is_help=True,
+    epilog=_epilog("dspn"),
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+classify = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Learn to tell sequences apart by their class, and classify new ones.",
+)
 
 
 @app.callback()
@@ -53,56 +87,251 @@ def dspn(
         bool, typer.Option(_DEBUG, help="Show where an error comes from; anywhere on the line.")
     ] = False,
 ) -> None:
-    """Dynamic sum-product networks: fit models of sequences to tables, and ask them anything.
+    """Dynamic sum-product networks: fit models of sequences to tables, and query them.
 
     A table has one row for each slice, a column that names its sequence, and a column for each
     variable; empty cells are missing. Messages count rows from 1, the first below the header.
     """
 
 
-for _command in (
-    fitting.fit,
-    queries.score,
-    queries.impute,
-    queries.complete,
-    queries.forecast,
-    queries.sample,
-    queries.surprise,
-    describing.inspect,
-    describing.validate,
-    plotting.plot,
-    plotting.report,
-    watching.watch,
-):
-    app.command(epilog=epilog(_command.__name__))(_command)
-app.add_typer(classifying.app, name="classify")
+def _command(path: str, *examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds a function as the command of these words, with its examples."""
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        EXAMPLES[path] = examples
+        group, name = (classify if " " in path else app), path.split()[-1]
+        group.command(name, epilog=_epilog(path))(as_command(function, path))
+        return function
+
+    return add
+
+
+@_command(
+    "fit",
+    "dspn fit days.csv -s day -t hour -o weather.dspn",
+    "dspn fit days.csv -s day --variables sky,celsius --kind sky=categorical -o weather.dspn",
+    "dspn fit days.parquet -s day --effort 20 --validation new.parquet -o weather.dspn",
+    "dspn fit days.csv -s day --checkpoint run --time-limit 600 -o weather.dspn",
+)
+def fit(
+    output: Path, table: Table, training: Training, json: bool = False, quiet: bool = False
+) -> None:
+    """Learn a model of a table: the kind of each variable, and then the network that fits best.
+
+    Ctrl-C ends learning and keeps the best model so far.
+    """
+    from dspn.cli import fit
+
+    fit.fit(table, training, output, as_json=json, quiet=quiet)
+
+
+@_command(
+    "score",
+    "dspn score weather.dspn days.csv -s day -o scores.csv",
+    "cat days.csv | dspn score weather.dspn | sort -t, -k4 -g | head",
+)
+def score(request: Request) -> None:
+    """Compute how probable each sequence is: its log-likelihood in nats, in all and by slice.
+
+    The answer has a row for each sequence.
+    """
+    _ask("score", request)
+
+
+@_command(
+    "impute",
+    "dspn impute weather.dspn days.csv -o whole.csv",
+    "dspn impute weather.dspn days.parquet -s day -t hour -o whole.parquet",
+)
+def impute(request: Request) -> None:
+    """Fill each gap by itself: the most probable category, the median of a count, or the mean.
+
+    The answer is the table with all its columns and rows; observed values are left as they are.
+    """
+    _ask("impute", request, digits=request.target.digits)
+
+
+@_command("complete", "dspn complete weather.dspn days.csv -s day -o whole.csv")
+def complete(request: Request) -> None:
+    """Fill all gaps together: the values and hidden choices that are jointly most probable."""
+    _ask("complete", request, digits=request.target.digits)
+
+
+@_command(
+    "forecast",
+    "dspn forecast weather.dspn days.csv --steps 24 -o ahead.csv",
+    "dspn forecast weather.dspn days.csv --steps 3 --levels 0.1,0.9",
+)
+def forecast(request: Request, steps: int = 1, levels: str = "0.05,0.5,0.95") -> None:
+    """Predict the next slices: a row for each sequence and step, with exact distributions.
+
+    Each variable has a column for its point (most probable category, median of a count, mean), then
+    columns for the probability of each category (sky=rain) or the quantiles (celsius@0.05). An
+    order column of whole numbers or of times is continued where its steps are all equal.
+    """
+    from dspn.cli.parsing import quantile_levels
+
+    _ask("forecast", request, steps=steps, levels=quantile_levels(levels))
+
+
+@_command("sample", "dspn sample weather.dspn -n 100 --length 24 --seed 1 -o drawn.csv")
+def sample(
+    model: Path, target: Target, number: int = 1, length: int = 10, seed: int | None = None
+) -> None:
+    """Draw whole sequences from the model, one row for each slice."""
+    from dspn.cli import query
+
+    query.sample(model, number, length, seed, target)
+
+
+@_command(
+    "surprise",
+    "dspn surprise weather.dspn days.csv -o surprise.csv",
+    "dspn surprise weather.dspn days.csv --by sequence | head -n 5",
+)
+def surprise(request: Request, by: Literal["slice", "sequence"] = "slice") -> None:
+    """Find anomalies: how unexpected each slice is given its past, and each entry, in nats.
+
+    A row for each slice: the surprise of each entry given all others, and of the whole slice.
+    With --by sequence: a row for each sequence, the most surprising by slice first.
+    """
+    _ask(f"surprise by {by}", request)
+
+
+def _ask(query_name: str, request: Request, **options: Any) -> None:
+    from dspn.cli.query import ask
+
+    ask(query_name, request, **options)
+
+
+@_command("inspect", "dspn inspect weather.dspn", "dspn inspect weather.dspn --json")
+def inspect(model: Path, json: bool = False) -> None:
+    """Show what a model file holds: variables, networks and their sizes, and its origin."""
+    from dspn.cli import inspect
+
+    inspect.inspect(model, as_json=json)
+
+
+@_command(
+    "validate",
+    "dspn validate weather.dspn",
+    "dspn validate days.csv -s day -t hour",
+    "dspn validate days.csv --model weather.dspn",
+)
+def validate(
+    file: str, read: Reading, model: Path | None = None, json: bool = False, quiet: bool = False
+) -> None:
+    """Check a model file or a table: lists what is wrong, and where; the status is then 1."""
+    from dspn.cli import inspect
+
+    if not inspect.validate(file, model, read, as_json=json, quiet=quiet):
+        raise typer.Exit(DATA)
+
+
+@_command(
+    "plot",
+    "dspn plot template weather.dspn -o template.svg",
+    "dspn plot filtered weather.dspn days.csv --only monday -o monday.png",
+)
+def plot(drawing: Drawing) -> None:
+    """Draw a model, or what it says of one sequence of a table."""
+    from dspn.cli import plot
+
+    plot.plot(drawing)
+
+
+@_command("report", "dspn report weather.dspn days.csv -o report.html")
+def report(
+    model: Path,
+    data: str,
+    output: Path,
+    read: Reading,
+    title: str | None = None,
+    max_sequences: int | None = None,
+    steps: int = 10,
+    unknown: Unknown = "error",
+    quiet: bool = False,
+) -> None:
+    """Write one HTML page about a model and a table, which needs no other file to be read."""
+    from dspn.cli import plot
+
+    page = {"title": title, "max_sequences": max_sequences, "steps": steps}
+    plot.report(model, data, output, read, unknown, quiet, **page)
+
+
+@_command(
+    "watch",
+    "tail -n +1 -f station.csv | dspn watch weather.dspn",
+    "sensor | dspn watch weather.dspn --sequence station --json",
+)
+def watch(model: Path, options: Watching) -> None:
+    """Read slices from standard input; answer each at once with its surprise and a forecast.
+
+    Input is CSV with a header, or a JSON object on each line. Output is CSV: the stream, the number
+    of the slice, its surprise and the log-likelihood so far in nats, and the distribution of the
+    next slice as `dspn forecast` writes it; with --json a JSON object on each line.
+    """
+    from dspn.cli import watch
+
+    watch.watch(model, options)
+
+
+@_command("classify fit", "dspn classify fit walks.csv -s walk --label who -o who.dspn")
+def classify_fit(
+    label: str,
+    output: Path,
+    table: Table,
+    mode: Literal["generative", "discriminative"] = "generative",
+    states: int = 8,
+    seed: int = 0,
+    quiet: bool = False,
+) -> None:
+    """Learn a model for each class; the class of a sequence is the same in all its rows."""
+    from dspn.cli.classify import fit_classifier
+
+    fit_classifier(table, label, output, mode=mode, states=states, seed=seed, quiet=quiet)
+
+
+@_command("classify predict", "dspn classify predict who.dspn new.csv -o predicted.csv")
+def classify_predict(request: Request) -> None:
+    """Predict the class of each sequence, with the probability of every class."""
+    from dspn.cli.classify import predict_classes
+
+    predict_classes(request)
+
+
+app.add_typer(classify, name="classify")
 
 
 def run(arguments: Sequence[str], app: typer.Typer = app, name: str = "dspn") -> int:
     """Runs a command and returns its exit status: 0, 1 for data, 2 for usage, 130 for Ctrl-C.
 
-    After another signal than Ctrl-C the status is 128 and the number of the signal.
+    After a signal other than Ctrl-C, `main` makes it 128 plus the number of the signal.
+
+    Args:
+        arguments: The words after the name of the command.
+        app: The commands.
+        name: The name of the command in messages.
     """
-    debug = _DEBUG in arguments
     quiet = "--quiet" in arguments or "-q" in arguments
-    rest = [word for word in arguments if word != _DEBUG]
+    words = [word for word in arguments if word != _DEBUG]
     try:
         with warnings_as_notes(quiet=quiet):
             command = typer.main.get_command(app)
-            status = command.main(args=rest, prog_name=name, standalone_mode=False)
+            status = command.main(args=words, prog_name=name, standalone_mode=False)
     except Exception as error:
-        return _ended(error, debug=debug)
+        return _end(error, debug=_DEBUG in arguments)
     except KeyboardInterrupt:
         status = INTERRUPTED
-    except SystemExit:  # what typer and rich make of a reader that is gone
-        return _ended(ReaderGoneError(), debug=debug)
+    except SystemExit:  # what typer and rich raise when the reader of the output is gone
+        return _end(ReaderGoneError(), debug=False)
     if status == INTERRUPTED:
         note("interrupted; no output file was written.")
     return status if isinstance(status, int) else 0
 
 
-def _ended(error: Exception, *, debug: bool) -> int:
-    """Says in one sentence why a command ended, and returns the status for it."""
+def _end(error: Exception, *, debug: bool) -> int:
+    """Says in one sentence why a command ended, and returns its status."""
     if isinstance(error, ReaderGoneError | BrokenPipeError):
         forget(sys.stdout)
         return 0
@@ -111,14 +340,16 @@ def _ended(error: Exception, *, debug: bool) -> int:
         return INTERRUPTED
     if debug:
         raise error
-    if isinstance(error, UsageError):
-        said: Any = error
-        note(f"usage: {sentence(said.format_message())}{_help_of(said)}")
+    if isinstance(error, _UsageError):
+        usage: Any = error
+        context = getattr(error, "ctx", None)
+        remedy = "" if context is None else f" See `{context.command_path} --help`."
+        note(f"usage: {sentence(usage.format_message())}{remedy}")
         return USAGE
     if isinstance(error, DspnError | OSError | MemoryError):
         note(f"error: {sentence(_in_words(error))}")
-        return DATA
-    note(f"error: {type(error).__name__}: {sentence(error)} (--debug shows where)")
+    else:
+        note(f"error: {type(error).__name__}: {sentence(error)} (--debug shows where)")
     return DATA
 
 
@@ -131,20 +362,15 @@ def _in_words(error: Exception) -> str:
     return str(error)
 
 
-def _help_of(error: Any) -> str:
-    context = getattr(error, "ctx", None)
-    return "" if context is None else f" See `{context.command_path} --help`."
-
-
 def _heed_signals() -> list[int]:
-    """From now on these signals raise KeyboardInterrupt; returns where their numbers will be."""
+    """Makes signals raise KeyboardInterrupt; returns the list that will hold their numbers."""
     received: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         if number != alarm:
             received.append(number)
         if alarm is not None and _is_loading(frame):
-            # There an exception may be swallowed, or be shown and not raised: a moment later.
+            # There an exception may be lost, or be shown and not raised: try a moment later.
             signal.signal(alarm, interrupt)
             signal.setitimer(signal.ITIMER_REAL, 0.01)
             return
@@ -184,7 +410,7 @@ def main() -> NoReturn:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     if status == INTERRUPTED and received:
-        status = 128 + received[0]  # as shells have it
+        status = 128 + received[0]  # as in shells
     try:
         sys.stdout.flush()
     except OSError as error:

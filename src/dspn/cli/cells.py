@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn._arrays import Bools, Floats
-from dspn.cli.reading import plainly
+from dspn.cli.console import plainly
 from dspn.errors import DataError, DspnError
 from dspn.sequences import Kind, Variable
 

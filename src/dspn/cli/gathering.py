@@ -20,9 +20,9 @@ from dspn.cli.cells import (
     present_text,
     reads_as_number,
 )
+from dspn.cli.console import listed
 from dspn.cli.keys import Keys
-from dspn.cli.reading import listed
-from dspn.cli.sources import Source
+from dspn.cli.source import Source
 from dspn.cli.streams import Chunk, chunks
 from dspn.errors import DataError
 from dspn.sequences import Kind, Schema, Sequences, Variable

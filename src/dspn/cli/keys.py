@@ -21,8 +21,8 @@ from dspn.cli.cells import (
     plain,
     reads_as_number,
 )
-from dspn.cli.reading import listed
-from dspn.cli.sources import Source
+from dspn.cli.console import listed
+from dspn.cli.source import Source
 from dspn.errors import DataError
 
 TIMES: Final = pa.timestamp("us")

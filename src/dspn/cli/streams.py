@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dspn._arrays import Bools, Ints
 from dspn.cli.cells import MISSING, Column, Unseen, coded, convertible, is_plain, plain
 from dspn.cli.keys import Grouping, Keys, borders, grouped, require_columns, with_order_kind
-from dspn.cli.sources import Source
+from dspn.cli.source import Source
 from dspn.errors import DataError
 from dspn.sequences import Schema, Sequences
 

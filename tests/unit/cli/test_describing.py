@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 import dspn
-from dspn.cli.app import app, run
+from dspn.cli.app import EXAMPLES, app, run
 from dspn.cli.console import note
-from dspn.cli.examples import EXAMPLES
 
 Run = Any
 

@@ -1,0 +1,115 @@
+"""`dspn classify`: classifiers of sequences, learned from tables and asked about tables."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dspn.cli.cells import convertible, is_missing, plain
+from dspn.cli.console import note
+from dspn.cli.fit import read_training_data, show_training_data
+from dspn.cli.options import Request, Table
+from dspn.cli.parsing import check_model_name
+from dspn.cli.query import Query, free_name, write_answers
+from dspn.cli.sink import check_place
+from dspn.cli.source import check_texts, remember_keys
+from dspn.cli.streams import Chunk
+from dspn.errors import DataError
+from dspn.models import HMM, DSPNClassifier
+from dspn.sequences import Sequences
+
+
+def _labels(chunk: Chunk, name: str, *, everywhere: bool = False) -> list[Any]:
+    """The class of each sequence, None if no row has one; raises if its rows differ.
+
+    Args:
+        chunk: The rows.
+        name: The column of the classes.
+        everywhere: Raise if a row has no class.
+    """
+    with convertible(name, chunk.table[name]):
+        cells = plain(chunk.table[name])
+        missing, grouping = is_missing(cells), chunk.grouping
+        if everywhere and missing.any():
+            raise DataError(
+                f"column {name!r} must have the class in every row, but row "
+                f"{chunk.first_row + int(np.argmax(missing))} has none."
+            )
+        if missing.all():
+            return [None] * len(grouping.ids)
+        owners = np.repeat(np.arange(len(grouping.ids)), grouping.lengths)
+        rows = grouping.rows[
+            np.lexsort((missing[grouping.rows], owners))
+        ]  # rows with a class first
+        firsts = rows[grouping.offsets[:-1]]
+        same = pc.equal(cells.take(pa.array(rows)), cells.take(pa.array(firsts[owners])))
+        differ = ~missing[rows] & ~same.fill_null(True).to_numpy(zero_copy_only=False)
+        if differ.any():
+            place = int(np.argmax(differ))
+            one, other = int(firsts[owners[place]]), int(rows[place])
+            raise DataError(
+                f"column {name!r} must be the same in all rows of a sequence, but is "
+                f"{cells[one].as_py()!r} in row {chunk.first_row + one} and "
+                f"{cells[other].as_py()!r} in row {chunk.first_row + other}."
+            )
+        labels: list[Any] = cells.take(pa.array(firsts, mask=missing[firsts])).to_pylist()
+        return labels
+
+
+def fit_classifier(
+    table: Table, label: str, output: Path, *, mode: str, states: int, seed: int, quiet: bool
+) -> None:
+    """Learns a model for each class and writes all of them to one file.
+
+    Args:
+        table: The table, and how to read it.
+        label: The column of the classes.
+        output: The classifier file.
+        mode: `generative` or `discriminative`.
+        states: The number of states of each HMM.
+        seed: The seed.
+        quiet: No notes and no progress.
+    """
+    check_model_name(output)
+    check_place(str(output))
+    data = read_training_data(table, quiet=quiet, besides=(label,))
+    classes = _labels(data.chunk, label, everywhere=True)
+    if not quiet:
+        show_training_data(data)
+    classifier = DSPNClassifier(HMM(states), mode=mode, random_state=seed)
+    classifier.fit(data.sequences, np.array(classes))
+    provenance = remember_keys({"label": label, "mode": mode, "seed": seed}, data.keys)
+    classifier.save(output, provenance=provenance)
+    note(f"wrote {output}: {len(classifier.classes_)} classes", quiet=quiet)
+
+
+def predict_classes(request: Request) -> None:
+    """Writes the class of each sequence; notes how many agree with the labels of the table."""
+    classifier = DSPNClassifier.load(request.model)
+    classes = classifier.classes_.tolist()
+    check_texts(request.model, classifier.schema_, classes)
+    label = str(classifier.provenance_.get("label", ""))
+    agreements: list[bool] = []
+
+    def answer(chunk: Chunk, data: Sequences) -> Any:
+        shares = classifier.predict_proba(data)
+        best = [classes[number] for number in shares.argmax(axis=1)]
+        if label in chunk.table.column_names:
+            pairs = zip(best, _labels(chunk, label), strict=True)
+            known = [(one, other) for one, other in pairs if other is not None]
+            agreements.extend(one == other or str(one) == str(other) for one, other in known)
+        key = chunk.keys.sequence or "sequence"
+        columns = {key: chunk.ids(), free_name("predicted", [key]): pa.array(best)}
+        for name, share in zip(classes, shares.T, strict=True):
+            columns[free_name(f"P({name})", columns)] = np.ascontiguousarray(share)
+        return pa.table(columns)
+
+    schema, provenance = classifier.schema_, classifier.provenance_
+    write_answers(request, "classify", schema, provenance, Query(answer), optional=[label])
+    if agreements:
+        note(
+            f"{sum(agreements):,} of {len(agreements):,} sequences have the class of their label",
+            quiet=request.target.quiet,
+        )

@@ -1,0 +1,191 @@
+"""`dspn inspect` and `dspn validate`: what a file holds, and what is wrong with it."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dspn.cli.cells import Column, coded
+from dspn.cli.console import make_console, make_table, note, sentence
+from dspn.cli.gathering import described, variable_names, whole_table
+from dspn.cli.options import Reading
+from dspn.cli.sink import plain_json
+from dspn.cli.source import STDIN, find_keys, load_model, missing_words, open_table
+from dspn.errors import DataError, DspnError, printable
+from dspn.io.classifiers import LoadedClassifier, load_any
+from dspn.io.decode import LoadedMixture
+from dspn.sequences import Schema
+from dspn.structure import DynamicNetwork
+
+
+def inspect(path: Path, *, as_json: bool) -> None:
+    """Writes what a model file holds: one JSON object, or tables."""
+    contents = _contents(path)
+    if as_json:
+        sys.stdout.write(json.dumps(plain_json(contents), indent=2) + "\n")
+        return
+    console = make_console(stderr=False, width=120)
+    for part in _shown(contents):
+        console.print(part)
+
+
+def _contents(path: Path) -> dict[str, Any]:
+    """What a model file holds; loading it checks that it is valid."""
+    loaded = load_any(path)
+    if not isinstance(loaded, LoadedClassifier):
+        return {"file": str(path), "type": "model", **_model(loaded)}
+    return {
+        "file": str(path),
+        "type": "classifier",
+        "classes": list(loaded.classes),
+        "logits": loaded.logits.tolist(),
+        "variables": _variables(loaded.models[0].mixture.schema),
+        "models": [_model(model) for model in loaded.models],
+        "provenance": loaded.provenance,
+    }
+
+
+def _model(loaded: LoadedMixture) -> dict[str, Any]:
+    """The variables, networks and origin of a model."""
+    mixture = loaded.mixture
+    return {
+        "valid": True,
+        "root": str(mixture.root),
+        "variables": _variables(mixture.schema),
+        "components": [
+            {"weight": float(weight), **_network(network)}
+            for weight, network in zip(mixture.weights, mixture.components, strict=True)
+        ],
+        "provenance": loaded.provenance,
+    }
+
+
+def _variables(schema: Schema) -> list[dict[str, Any]]:
+    return [
+        {"name": item.name, "kind": str(item.kind), "categories": list(item.categories)}
+        for item in schema
+    ]
+
+
+def _network(network: DynamicNetwork) -> dict[str, Any]:
+    names = network.schema.names
+    return {
+        "interfaces": network.num_interfaces,
+        "groups": [
+            {"interfaces": list(group), "variables": [names[number] for number in numbers]}
+            for group, numbers in zip(network.groups, network.group_variables, strict=True)
+        ],
+        "nodes": len(network.template.nodes),
+        "edges": network.template.num_edges,
+        "top_nodes": len(network.top.nodes),
+        "bottom": "tied" if network.parameters.tied else "own",
+    }
+
+
+def _shown(contents: dict[str, Any]) -> Iterator[Any]:
+    """The lines and tables that describe a file."""
+    yield f"{printable(contents['file'])}: a valid {contents['type']}"
+    yield _variables_table(contents["variables"])
+    if contents["type"] == "classifier":
+        yield f"classes: {printable(', '.join(map(str, contents['classes'])))}"
+        for label, model in zip(contents["classes"], contents["models"], strict=True):
+            yield f"\nclass {printable(str(label))}"
+            yield _components_table(model["components"])
+    else:
+        yield ""
+        yield _components_table(contents["components"])
+        yield f"root: {contents['root']} slice"
+    for name, value in contents["provenance"].items():
+        yield f"{printable(name)}: {json.dumps(value)}"
+
+
+def _variables_table(variables: list[dict[str, Any]]) -> Any:
+    rows = []
+    for item in variables:
+        categories = item["categories"]
+        more = f", ... ({len(categories)})" if len(categories) > 12 else ""
+        shown = printable(", ".join(map(str, categories[:12]))) + more
+        rows.append((printable(item["name"]), item["kind"], shown))
+    return make_table(("variable", "kind", "categories"), rows)
+
+
+def _components_table(components: list[dict[str, Any]]) -> Any:
+    counts = ("interfaces", "groups", "nodes", "edges")
+    rows = [
+        (
+            f"{item['weight']:.4g}",
+            *(f"{len(item[name]) if name == 'groups' else item[name]:,}" for name in counts),
+            item["bottom"],
+        )
+        for item in components
+    ]
+    return make_table(("weight", *counts, "bottom"), rows)
+
+
+def validate(path: str, model: Path | None, read: Reading, *, as_json: bool, quiet: bool) -> bool:
+    """Writes what is wrong with a file, a problem on each line; returns whether nothing is.
+
+    Args:
+        path: A model file, or a table.
+        model: A model whose variables the table must have.
+        read: How to read the table.
+        as_json: Write one JSON object.
+        quiet: Do not note that nothing is wrong.
+    """
+    problems = find_problems(path, model, read, quiet=quiet)
+    if as_json:
+        verdict = {"file": path, "valid": not problems, "problems": problems}
+        sys.stdout.write(json.dumps(verdict) + "\n")
+        return not problems
+    sys.stdout.write("".join(f"{problem}\n" for problem in problems))
+    if not problems:
+        note(f"{path}: nothing is wrong", quiet=quiet)
+    return not problems
+
+
+def find_problems(
+    path: str, model: Path | None, read: Reading, *, quiet: bool = False
+) -> list[str]:
+    """Every problem of a model file or a table, a sentence each; arguments as in `validate`."""
+    try:
+        if path == STDIN or not _looks_like_a_model(path):
+            return _table_problems(path, model, read, quiet=quiet)
+    except DataError as error:
+        return [sentence(error)]
+    try:
+        _contents(Path(path))
+    except DspnError as error:
+        return [sentence(error)]
+    return []
+
+
+def _looks_like_a_model(path: str) -> bool:
+    """By its extension, or by its first bytes."""
+    if path.endswith(".dspn"):
+        return True
+    try:
+        with open(path, "rb") as file:
+            return file.read(9)[8:] == b"{"
+    except OSError:
+        return False
+
+
+def _table_problems(path: str, model: Path | None, read: Reading, *, quiet: bool) -> list[str]:
+    loaded = None if model is None else load_model(model)
+    words = missing_words(read.missing)
+    with open_table(path, read.delimiter) as source:
+        keys = find_keys(source, read, loaded and loaded.provenance, quiet=quiet)
+        names = list(loaded.schema.names) if loaded else variable_names(source, keys, None)
+        chunk = whole_table(source, keys, names, sort=read.sort)
+    problems = []
+    for number, name in enumerate(names):
+        try:
+            if loaded is None:
+                described(chunk, name, None, words)
+            else:
+                column = Column(name, chunk.first_row, words)
+                coded(chunk.table[name], loaded.schema[number], column)
+        except DataError as error:
+            problems.append(sentence(error))
+    return problems
