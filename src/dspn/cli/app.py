@@ -31,6 +31,7 @@ from dspn.cli.options import (
     Unknown,
     Watching,
     as_command,
+    parse_levels,
 )
 from dspn.errors import DspnError
 
@@ -169,9 +170,7 @@ def forecast(request: Request, steps: int = 1, levels: str = "0.05,0.5,0.95") ->
     columns for the probability of each category (sky=rain) or the quantiles (celsius@0.05). An
     order column of whole numbers or of times is continued where its steps are all equal.
     """
-    from dspn.cli.parsing import quantile_levels
-
-    _ask("forecast", request, steps=steps, levels=quantile_levels(levels))
+    _ask("forecast", request, steps=steps, levels=parse_levels(levels))
 
 
 @_command("sample", "dspn sample weather.dspn -n 100 --length 24 --seed 1 -o drawn.csv")

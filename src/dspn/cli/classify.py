@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 from dspn.cli.cells import convertible, is_missing, plain
 from dspn.cli.console import note
 from dspn.cli.fit import read_training_data, show_training_data
-from dspn.cli.options import Request, Table
-from dspn.cli.parsing import check_model_name
+from dspn.cli.options import Request, Table, check_extension
 from dspn.cli.query import Query, free_name, write_answers
 from dspn.cli.sink import check_place
 from dspn.cli.source import check_texts, remember_keys
@@ -72,7 +71,7 @@ def fit_classifier(
         seed: The seed.
         quiet: No notes and no progress.
     """
-    check_model_name(output)
+    check_extension(output, ".dspn")
     check_place(str(output))
     data = read_training_data(table, quiet=quiet, besides=(label,))
     classes = _labels(data.chunk, label, everywhere=True)

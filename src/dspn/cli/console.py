@@ -21,7 +21,7 @@ _MOST_NAMED: Final = 50
 # Data are read in chunks; the number of a sequence within its chunk means nothing to the reader.
 _NUMBERED: Final = re.compile(r"sequence \d+ \(id (.+?)\)(?= at|,|;|\.| and| in)")
 _ROW: Final = re.compile(r"Row #(\d+): ")
-_COLUMN: Final = re.compile(r"^In CSV column #(\d+): ")
+CSV_COLUMN: Final = re.compile(r"^In CSV column #(\d+): ")
 
 
 @final
@@ -43,18 +43,11 @@ def sentence(error: BaseException | str) -> str:
 def plainly(error: Exception) -> str:
     """The message of Arrow or of the system, with rows counted from the first below the header."""
     words = str(getattr(error, "strerror", None) or error).strip().rstrip(".")
-    words = re.sub(r"CSV (parse|conversion) error: ?", "", _COLUMN.sub("", words))
+    words = re.sub(r"CSV (parse|conversion) error: ?", "", CSV_COLUMN.sub("", words))
     words = _ROW.sub(lambda match: f"row {int(match[1]) - 1}: ", words)
     if "straddling" in words:
         return "one of its rows is too long, or a quotation mark is not closed"
     return words[:1].lower() + words[1:]
-
-
-def column_of(error: Exception, columns: Sequence[str]) -> str:
-    """The column that an error of Arrow's CSV reader is about, for a message; empty if none."""
-    match = _COLUMN.match(str(error))
-    number = int(match[1]) if match else len(columns)
-    return f"column {columns[number]!r}, " if number < len(columns) else ""
 
 
 def listed(names: Sequence[str]) -> str:

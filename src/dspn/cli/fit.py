@@ -18,11 +18,8 @@ from dspn.cli.cells import is_text, plain
 from dspn.cli.console import StoppedError, counted, listed, make_console, make_table, note
 from dspn.cli.gathering import Described, described, gathered, variable_names, whole_table
 from dspn.cli.keys import Keys, near_misses
-from dspn.cli.options import Table, Training
+from dspn.cli.options import Table, Training, check_extension, parse_kinds, parse_names
 from dspn.cli.ordering import uneven_steps
-from dspn.cli.parsing import check_model_name
-from dspn.cli.parsing import kinds as kinds_of
-from dspn.cli.parsing import names as names_of
 from dspn.cli.sink import check_place
 from dspn.cli.source import find_keys, missing_words, open_table, read_chunks, remember_keys
 from dspn.cli.streams import Chunk
@@ -61,7 +58,7 @@ def read_training_data(table: Table, *, quiet: bool, besides: tuple[str, ...] = 
         quiet: Show nothing.
         besides: Columns that are read too, and are no variables.
     """
-    read, wanted, told = table.read, names_of(table.variables), kinds_of(table.kind)
+    read, wanted, told = table.read, parse_names(table.variables), parse_kinds(table.kind)
     words = missing_words(read.missing)
     with open_table(table.data, read.delimiter) as source:
         keys = find_keys(source, read, quiet=quiet)
@@ -225,7 +222,7 @@ def fit(
         as_json: Write a summary to standard output.
         quiet: No notes and no progress.
     """
-    check_model_name(output)
+    check_extension(output, ".dspn")
     if training.learner == "em" and training.interfaces is None:
         raise BadParameter("--learner em needs the number of --interfaces.")
     check_place(str(output))

@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, final
+from typing import Any as Source
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,6 @@ from dspn.cli.cells import (
 )
 from dspn.cli.console import listed
 from dspn.cli.keys import Keys
-from dspn.cli.source import Source
 from dspn.cli.streams import Chunk, chunks
 from dspn.errors import DataError
 from dspn.sequences import Kind, Schema, Sequences, Variable

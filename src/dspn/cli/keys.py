@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, final
+from typing import Any as Source
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,6 @@ from dspn.cli.cells import (
     reads_as_number,
 )
 from dspn.cli.console import listed
-from dspn.cli.source import Source
 from dspn.errors import DataError
 
 TIMES: Final = pa.timestamp("us")

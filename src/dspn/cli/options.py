@@ -1,5 +1,6 @@
 """Every option of every command, described once, and how a command gets its options."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, is_dataclass
 from enum import StrEnum
@@ -9,19 +10,10 @@ from typing import Annotated, Any, Final, Literal, final, get_args, get_origin
 
 import typer
 
+KINDS: Final = ("categorical", "binary", "continuous", "count")
 Format = Literal["csv", "json", "parquet", "arrow"]
 Unknown = Literal["error", "missing"]
 Learner = Literal["auto", "paper", "em"]
-Picture = Literal[
-    "template",
-    "unrolled",
-    "filtered",
-    "interface",
-    "surprise",
-    "imputed",
-    "forecast",
-    "calibration",
-]
 
 # What help says of an option. A key is written as help writes it: the option, its short form, the
 # word for its value, and the range of a number. A command in front has its own description.
@@ -165,7 +157,7 @@ class Watching:
 class Drawing:
     """A picture: its kind, the model, the table, the sequence, the slices and the component."""
 
-    kind: Picture
+    kind: str
     model: Path
     output: str
     data: str | None = None
@@ -188,8 +180,7 @@ def as_command(function: Callable[..., None], path: str) -> Callable[..., None]:
     """
 
     def command(**given: Any) -> None:
-        plain = {name: getattr(value, "value", value) for name, value in given.items()}
-        _call(function, plain)
+        _call(function, {name: getattr(value, "value", value) for name, value in given.items()})
 
     arguments = [_described(item, path) for item in _parameters(function)]
     command.__name__, command.__doc__ = function.__name__, function.__doc__
@@ -198,68 +189,109 @@ def as_command(function: Callable[..., None], path: str) -> Callable[..., None]:
     return command
 
 
-def _parameters(function: Callable[..., Any]) -> Iterator[Parameter]:
+def _parameters(function: Any) -> Iterator[Parameter]:
     for item in signature(function).parameters.values():
-        if is_dataclass(item.annotation):
-            yield from _parameters(item.annotation)
-        else:
-            yield item
+        yield from _parameters(item.annotation) if is_dataclass(item.annotation) else [item]
 
 
-def _call(function: Callable[..., Any], given: dict[str, Any]) -> Any:
-    values = {
-        item.name: _call(item.annotation, given)
-        if is_dataclass(item.annotation)
-        else given[item.name]
-        for item in signature(function).parameters.values()
-    }
+def _call(function: Any, given: dict[str, Any]) -> Any:
+    values = {}
+    for name, item in signature(function).parameters.items():
+        kind = item.annotation
+        values[name] = _call(kind, given) if is_dataclass(kind) else given[name]
     return function(**values)
 
 
 def _described(item: Parameter, path: str) -> Parameter:
     """The parameter with its flags, the word for its value, its range and its help."""
-    words = _WORDS.get((path, item.name)) or _WORDS["", item.name]
-    settings: dict[str, Any] = {"help": words[-1]}
-    flags = [word for word in words[:-1] if word.startswith("-")]
-    for word in words[:-1]:
-        least, mark, most = word.partition("..")
-        if mark:
+    words, text = _WORDS.get((path, item.name)) or _WORDS["", item.name]
+    flags = [word for word in words if word.startswith("-")]
+    settings: dict[str, Any] = {"help": text}
+    for word in words[len(flags) :]:
+        least, is_range, most = word.partition("..")
+        if is_range:
             settings |= {"min": int(least), "max": int(most) if most else None}
-        elif not word.startswith("-"):
+        else:
             settings["metavar"] = word
     if item.name == "delimiter":
-        settings["callback"] = _one_character
-    make = typer.Option if flags else typer.Argument
-    annotation = Annotated[_with_choices(item.annotation), make(*flags, **settings)]
+        settings["callback"] = _parse_delimiter
+    make: Any = typer.Option if flags else typer.Argument
+    annotation: Any = _with_choices(item.annotation)
+    annotation = Annotated[annotation, make(*flags, **settings)]
     return item.replace(annotation=annotation, kind=Parameter.KEYWORD_ONLY)
 
 
-def _by_parameter() -> Iterator[tuple[tuple[str, str], list[str]]]:
-    """Commands and parameters, with the words and the help that belong to them."""
+def _split_descriptions() -> Iterator[tuple[tuple[str, str], tuple[list[str], str]]]:
+    """For each command, or "", and parameter: the words and the help that belong to it."""
     for key, text in _DESCRIPTIONS.items():
-        words = key.split()
-        first = next(place for place, word in enumerate(words) if not word.islower() or "-" in word)
-        name = words[first].removeprefix("--").replace("-", "_").lower()
-        yield (" ".join(words[:first]), name), [*words[first:], text]
+        command, name, rest = re.fullmatch(r"([a-z ]*?) ?((?:--|[A-Z])\S+)(.*)", key).groups()
+        parameter = name.removeprefix("--").replace("-", "_").lower()
+        yield (command, parameter), ([name, *rest.split()], text)
 
 
-_WORDS: Final = dict(_by_parameter())
+_WORDS: Final = dict(_split_descriptions())
 
 
 def _with_choices(annotation: Any) -> Any:
-    """The type with an enumeration, which typer knows, in place of `Literal`."""
+    """The type with an enumeration, which every release of typer knows, in place of `Literal`."""
     is_literal = get_origin(annotation) is Literal
     kind, *rest = (annotation,) if is_literal else (get_args(annotation) or (annotation,))
     if get_origin(kind) is not Literal:
         return annotation
-    choices: Any = StrEnum("choices", {word: word for word in get_args(kind)})
+    make: Any = StrEnum
+    choices = make("choices", {word: word for word in get_args(kind)})
     return choices | None if rest else choices
 
 
-def _one_character(text: str | None) -> str | None:
+def _parse_delimiter(text: str | None) -> str | None:
     character = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
     if character is not None and (len(character) != 1 or character in '"\r\n'):
         raise typer.BadParameter(
             f"--delimiter must be one character, such as ';', or 'tab', but is {text!r}."
         )
     return character
+
+
+def parse_levels(text: str) -> tuple[float, ...]:
+    """Levels strictly between 0 and 1, from text such as `0.1,0.9`."""
+    try:
+        levels = {float(word) for word in text.split(",") if word.strip()}
+    except ValueError:
+        levels = {-1.0}
+    if not all(0 < level < 1 for level in levels):
+        raise typer.BadParameter(
+            f"--levels must be numbers between 0 and 1 separated by commas, such as 0.1,0.9, but "
+            f"is {text!r}."
+        )
+    return tuple(sorted(levels))
+
+
+def parse_names(text: str | None) -> tuple[str, ...] | None:
+    """Names separated by commas."""
+    if text is None:
+        return None
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise typer.BadParameter("--variables must name at least one column, but names none.")
+    return names
+
+
+def parse_kinds(given: list[str] | None) -> dict[str, str]:
+    """The kind of each variable that is named, from texts such as `sky=categorical`."""
+    kinds = {}
+    for text in given or []:
+        name, _, kind = text.rpartition("=")
+        if not name or kind not in KINDS:
+            raise typer.BadParameter(
+                f"--kind must be NAME=KIND, KIND being one of {', '.join(KINDS)}, but is {text!r}."
+            )
+        kinds[name] = kind
+    return kinds
+
+
+def check_extension(output: str | Path, *extensions: str) -> None:
+    """Raises unless the file to write has one of the extensions."""
+    if Path(output).suffix.lower() not in extensions:
+        raise typer.BadParameter(
+            f"--output must end in {' or '.join(extensions)}, but is {str(output)!r}."
+        )

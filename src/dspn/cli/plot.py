@@ -12,7 +12,7 @@ from typer import BadParameter
 from dspn import plotting
 from dspn.cli.cells import convertible
 from dspn.cli.console import counted, note
-from dspn.cli.options import Drawing, Picture, Reading, Unknown
+from dspn.cli.options import Drawing, Reading, Unknown, check_extension
 from dspn.cli.sink import check_place
 from dspn.cli.source import load_model, open_table, read_chunks
 from dspn.errors import DataError
@@ -58,7 +58,7 @@ def _calibration(model: Model, data: Sequences, drawing: Drawing) -> Any:
 
 
 _Subject = Literal["the model", "a sequence", "all sequences"]
-_PICTURES: Final[dict[Picture, tuple[Callable[[Model, Any, Drawing], Any], _Subject]]] = {
+_PICTURES: Final[dict[str, tuple[Callable[[Model, Any, Drawing], Any], _Subject]]] = {
     "template": (_template, "the model"),
     "unrolled": (_unrolled, "the model"),
     "filtered": (_filtered, "a sequence"),
@@ -100,8 +100,9 @@ def _pick(data: Sequences, only: str | None) -> Sequences:
 def plot(drawing: Drawing) -> None:
     """Draws a picture and writes it, whole or not at all."""
     output = drawing.output
-    if Path(output).suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise BadParameter(f"--output must end in .png, .svg or .pdf, but is {output!r}.")
+    check_extension(output, ".png", ".svg", ".pdf")
+    if drawing.kind not in _PICTURES:
+        raise BadParameter(f"KIND must be one of {', '.join(_PICTURES)}, but is {drawing.kind!r}.")
     check_place(output)
     draw, subject = _PICTURES[drawing.kind]
     model = load_model(drawing.model)

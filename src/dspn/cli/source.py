@@ -1,6 +1,7 @@
 """Input: tables that are read in record batches, and model files with the keys they remember."""
 
 import csv
+import gzip
 import io
 import os
 import sys
@@ -11,19 +12,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, final
+from typing import Any, BinaryIO, Final, final
 
 import pyarrow as pa
+from pyarrow import csv as arrow_csv
+from pyarrow import ipc
 
-from dspn.cli.console import Progress, column_of, note, plainly
+from dspn.cli.cells import MISSING, Unseen
+from dspn.cli.console import CSV_COLUMN, Progress, note, plainly
+from dspn.cli.keys import Keys, require_columns
 from dspn.cli.options import Reading, Unknown
+from dspn.cli.streams import Chunk, chunks
 from dspn.errors import DataError
-
-if TYPE_CHECKING:
-    from dspn.cli.keys import Keys
-    from dspn.cli.streams import Chunk
-    from dspn.models import Model
-    from dspn.sequences import Schema, Sequences
+from dspn.models import Model
+from dspn.sequences import Schema, Sequences
 
 STDIN: Final = "-"
 TABLE: Final = "table"
@@ -37,6 +39,7 @@ _BATCH_ROWS: Final = 65_536
 _LARGEST_HEADER: Final = 16 * 2**20
 _ARROW: Final = b"ARROW1"
 _IDENTITY: Final = ("st_size", "st_mtime_ns", "st_ino")
+_UNREADABLE: Final = (OSError, EOFError, zlib.error, MemoryError, UnicodeDecodeError)
 _DELIMITERS: Final = (";", "\t", "|", ",")
 
 Read = Callable[[list[str]], Iterator[Any]]
@@ -127,14 +130,11 @@ def _reading(name: str, columns: Sequence[str] = ()) -> Iterator[None]:
         raise DataError(f"there is no file {quoted(name)}.") from None
     except BrokenPipeError:
         raise
-    except (OSError, EOFError, zlib.error, MemoryError, UnicodeDecodeError) as error:
-        raise DataError(f"{quoted(name)} cannot be read: {_reason(error)}.") from None
-    except pa.ArrowException as error:
-        where = column_of(error, columns)
-        raise DataError(f"{quoted(name)} cannot be read: {where}{plainly(error)}.") from None
+    except (*_UNREADABLE, pa.ArrowException) as error:
+        raise DataError(f"{quoted(name)} cannot be read: {_reason(error, columns)}.") from None
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, columns: Sequence[str]) -> str:
     match error:
         case EOFError():
             return "it is cut off; copy it again"
@@ -144,8 +144,10 @@ def _reason(error: Exception) -> str:
             return "it does not fit into memory, or is damaged"
         case UnicodeDecodeError():
             return f"the name of a column must be text in UTF-8, but has {error.object!r}"
-        case _:
-            return plainly(error)
+    match = CSV_COLUMN.match(str(error))
+    number = int(match[1]) if match else len(columns)
+    where = f"column {columns[number]!r}, " if number < len(columns) else ""
+    return where + plainly(error)
 
 
 @contextmanager
@@ -202,8 +204,6 @@ def _by_extension(name: str, file: BinaryIO, status: os.stat_result) -> tuple[st
     if not status.st_size:
         raise _empty(name)
     if base.endswith(".gz"):
-        import gzip
-
         file = io.BufferedReader(gzip.GzipFile(fileobj=file, mode="rb"))
     return _EXTENSIONS[extension], file
 
@@ -227,8 +227,6 @@ def _parquet(stream: BinaryIO) -> tuple[Any, Read]:
 
 
 def _arrow(stream: BinaryIO) -> tuple[Any, Read]:
-    import pyarrow.ipc as ipc
-
     start = stream.read(6)
     stream.seek(0)
     if start != _ARROW:
@@ -244,13 +242,11 @@ def _text(stream: BinaryIO, name: str, delimiter: str | None, usual: str) -> tup
     An empty line is no row. In a table of one column it is a row with an empty cell, except at the
     end of the file.
     """
-    start = _header(stream, name)
+    start = _header(stream)
     names = header_cells(start, name, delimiter, usual)
     schema = pa.schema([(column, pa.large_string()) for column in names])
 
     def read(wanted: list[str]) -> Iterator[Any]:
-        from pyarrow import csv as arrow_csv
-
         blocks = _joined(start, stream)
         batches: Iterator[Any] = arrow_csv.open_csv(
             pa.PythonFile(_buffered(blocks if len(names) > 1 else _with_one_end(blocks)), "r"),
@@ -318,7 +314,7 @@ def _buffered(blocks: Iterator[bytes]) -> BinaryIO:
     return io.BufferedReader(_Blocks(blocks), _BLOCK)
 
 
-def _header(stream: BinaryIO, name: str) -> bytes:
+def _header(stream: BinaryIO) -> bytes:
     """The bytes of the first record, quoted line ends included."""
     lines: list[bytes] = []
     size = marks = 0
@@ -383,16 +379,14 @@ def check_columns(names: Sequence[str], name: str) -> None:
             )
 
 
-def load_model(path: Path) -> "Model":
+def load_model(path: Path) -> Model:
     """The model in a file."""
-    from dspn.models import Model
-
     model = Model.load(path)
     check_texts(path, model.schema)
     return model
 
 
-def check_texts(path: Path, schema: "Schema", classes: Iterable[Any] = ()) -> None:
+def check_texts(path: Path, schema: Schema, classes: Iterable[Any] = ()) -> None:
     """Raises if a name, a category or a class is text that no table can hold."""
     named = (text for variable in schema for text in (variable.name, *variable.categories))
     for text in chain(named, classes):
@@ -405,7 +399,7 @@ def check_texts(path: Path, schema: "Schema", classes: Iterable[Any] = ()) -> No
             ) from None
 
 
-def remember_keys(provenance: Mapping[str, Any], keys: "Keys") -> dict[str, Any]:
+def remember_keys(provenance: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
     """The provenance, with the columns that name the sequences and their order."""
     return {**provenance, TABLE: {"sequence": keys.sequence, "order": keys.order}}
 
@@ -423,7 +417,7 @@ def find_keys(
     provenance: Mapping[str, Any] | None = None,
     *,
     quiet: bool = False,
-) -> "Keys":
+) -> Keys:
     """The key columns: those of the options, or those of the table that the model was fitted to.
 
     Args:
@@ -432,11 +426,9 @@ def find_keys(
         provenance: The model's provenance, if there is a model.
         quiet: Do not note that the whole table is one sequence.
     """
-    from dspn.cli.keys import Keys, require_columns
-
     remembered = remembered_keys(provenance)
-    columns = {}
-    for key, option in (("sequence", read.sequence), ("order", read.order)):
+    columns: dict[str, Any] = {"sequence": read.sequence, "order": read.order}
+    for key, option in columns.items():
         columns[key] = remembered.get(key) if option is None else option
         if columns[key] is not None:
             remedy = f"the model was fitted with it, name another with --{key}"
@@ -451,14 +443,12 @@ def find_keys(
 
 def missing_words(given: str | None) -> tuple[str, ...]:
     """The words that mean a missing value."""
-    from dspn.cli.cells import MISSING
-
     return MISSING if given is None else tuple(word.strip() for word in given.split(","))
 
 
 def read_chunks(
     source: Source,
-    schema: "Schema",
+    schema: Schema,
     provenance: Mapping[str, Any] | None,
     read: Reading,
     unknown: Unknown = "error",
@@ -468,7 +458,7 @@ def read_chunks(
     whole: bool = False,
     extra: Iterable[str] = (),
     along: Iterable[str] = (),
-) -> Iterator[tuple["Chunk", "Sequences"]]:
+) -> Iterator[tuple[Chunk, Sequences]]:
     """Chunks of whole sequences, each with the codes of its variables; shows the progress.
 
     Args:
@@ -483,9 +473,6 @@ def read_chunks(
         extra: Further columns that are needed.
         along: Further columns that may have any type.
     """
-    from dspn.cli.cells import Unseen
-    from dspn.cli.streams import chunks
-
     keys = find_keys(source, read, provenance, quiet=quiet)
     words = missing_words(read.missing)
     unseen = Unseen() if unknown == "missing" else None

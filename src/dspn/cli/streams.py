@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, final
+from typing import Any as Source
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 from dspn._arrays import Bools, Ints
 from dspn.cli.cells import MISSING, Column, Unseen, coded, convertible, is_plain, plain
 from dspn.cli.keys import Grouping, Keys, borders, grouped, require_columns, with_order_kind
-from dspn.cli.source import Source
 from dspn.errors import DataError
 from dspn.sequences import Schema, Sequences
 

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from dspn.cli.cells import Column, Unseen, coded
 from dspn.cli.console import ReaderGoneError, note
-from dspn.cli.options import Watching
-from dspn.cli.parsing import quantile_levels
+from dspn.cli.options import Watching, parse_levels
 from dspn.cli.query import free_name, predictions
 from dspn.cli.sink import plain_json
 from dspn.cli.source import (
@@ -37,7 +36,7 @@ _LONGEST_LINE: Final = 16 * 2**20
 def watch(path: Path, options: Watching) -> None:
     """Answers every slice of standard input before the next one is read."""
     sequence, quiet = options.sequence, options.quiet
-    levels, words = quantile_levels(options.levels), missing_words(options.missing)
+    levels, words = parse_levels(options.levels), missing_words(options.missing)
     model = load_model(path)
     filters: dict[Any, tuple[Filter, int]] = {}
     for row, record in enumerate(_records(sys.stdin, options.delimiter), start=1):
