@@ -10,32 +10,11 @@ from typing import Annotated, Any, Final, Literal, NoReturn
 import typer
 
 from dspn._version import __version__
-from dspn.cli.console import (
-    DATA,
-    INTERRUPTED,
-    USAGE,
-    ReaderGoneError,
-    StoppedError,
-    forget,
-    note,
-    sentence,
-    warnings_as_notes,
-)
-from dspn.cli.options import (
-    Drawing,
-    Reading,
-    Request,
-    Table,
-    Target,
-    Training,
-    Unknown,
-    Watching,
-    as_command,
-    parse_levels,
-)
+from dspn.cli import console, options
 from dspn.errors import DspnError
 
 _DEBUG: Final = "--debug"
+_DATA, _USAGE, _INTERRUPTED = 1, 2, 130  # the last as in shells
 _LOADERS: Final = ("_frozen_importlib", "importlib", "llvmlite", "numba")
 # The class of all wrong usage; its module depends on the release of typer.
 _UsageError: Final[type[Any]] = typer.BadParameter.__mro__[1]
@@ -101,7 +80,7 @@ def _command(path: str, *examples: str) -> Callable[[Callable[..., None]], Calla
     def add(function: Callable[..., None]) -> Callable[..., None]:
         EXAMPLES[path] = examples
         group, name = (classify if " " in path else app), path.split()[-1]
-        group.command(name, epilog=_epilog(path))(as_command(function, path))
+        group.command(name, epilog=_epilog(path))(options.as_command(function, path))
         return function
 
     return add
@@ -115,7 +94,11 @@ def _command(path: str, *examples: str) -> Callable[[Callable[..., None]], Calla
     "dspn fit days.csv -s day --checkpoint run --time-limit 600 -o weather.dspn",
 )
 def fit(
-    output: Path, table: Table, training: Training, json: bool = False, quiet: bool = False
+    output: Path,
+    table: options.Table,
+    training: options.Training,
+    json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Learn a model of a table: the kind of each variable, and then the network that fits best.
 
@@ -131,7 +114,7 @@ def fit(
     "dspn score weather.dspn days.csv -s day -o scores.csv",
     "cat days.csv | dspn score weather.dspn | sort -t, -k4 -g | head",
 )
-def score(request: Request) -> None:
+def score(request: options.Request) -> None:
     """Compute how probable each sequence is: its log-likelihood in nats, in all and by slice.
 
     The answer has a row for each sequence.
@@ -144,7 +127,7 @@ def score(request: Request) -> None:
     "dspn impute weather.dspn days.csv -o whole.csv",
     "dspn impute weather.dspn days.parquet -s day -t hour -o whole.parquet",
 )
-def impute(request: Request) -> None:
+def impute(request: options.Request) -> None:
     """Fill each gap by itself: the most probable category, the median of a count, or the mean.
 
     The answer is the table with all its columns and rows; observed values are left as they are.
@@ -153,7 +136,7 @@ def impute(request: Request) -> None:
 
 
 @_command("complete", "dspn complete weather.dspn days.csv -s day -o whole.csv")
-def complete(request: Request) -> None:
+def complete(request: options.Request) -> None:
     """Fill all gaps together: the values and hidden choices that are jointly most probable."""
     _ask("complete", request, digits=request.target.digits)
 
@@ -163,19 +146,19 @@ def complete(request: Request) -> None:
     "dspn forecast weather.dspn days.csv --steps 24 -o ahead.csv",
     "dspn forecast weather.dspn days.csv --steps 3 --levels 0.1,0.9",
 )
-def forecast(request: Request, steps: int = 1, levels: str = "0.05,0.5,0.95") -> None:
+def forecast(request: options.Request, steps: int = 1, levels: str = "0.05,0.5,0.95") -> None:
     """Predict the next slices: a row for each sequence and step, with exact distributions.
 
     Each variable has a column for its point (most probable category, median of a count, mean), then
     columns for the probability of each category (sky=rain) or the quantiles (celsius@0.05). An
     order column of whole numbers or of times is continued where its steps are all equal.
     """
-    _ask("forecast", request, steps=steps, levels=parse_levels(levels))
+    _ask("forecast", request, steps=steps, levels=options.parse_levels(levels))
 
 
 @_command("sample", "dspn sample weather.dspn -n 100 --length 24 --seed 1 -o drawn.csv")
 def sample(
-    model: Path, target: Target, number: int = 1, length: int = 10, seed: int | None = None
+    model: Path, target: options.Target, number: int = 1, length: int = 10, seed: int | None = None
 ) -> None:
     """Draw whole sequences from the model, one row for each slice."""
     from dspn.cli import query
@@ -188,7 +171,7 @@ def sample(
     "dspn surprise weather.dspn days.csv -o surprise.csv",
     "dspn surprise weather.dspn days.csv --by sequence | head -n 5",
 )
-def surprise(request: Request, by: Literal["slice", "sequence"] = "slice") -> None:
+def surprise(request: options.Request, by: Literal["slice", "sequence"] = "slice") -> None:
     """Find anomalies: how unexpected each slice is given its past, and each entry, in nats.
 
     A row for each slice: the surprise of each entry given all others, and of the whole slice.
@@ -197,10 +180,10 @@ def surprise(request: Request, by: Literal["slice", "sequence"] = "slice") -> No
     _ask(f"surprise by {by}", request)
 
 
-def _ask(query_name: str, request: Request, **options: Any) -> None:
+def _ask(query_name: str, request: options.Request, **parameters: Any) -> None:
     from dspn.cli.query import ask
 
-    ask(query_name, request, **options)
+    ask(query_name, request, **parameters)
 
 
 @_command("inspect", "dspn inspect weather.dspn", "dspn inspect weather.dspn --json")
@@ -218,13 +201,17 @@ def inspect(model: Path, json: bool = False) -> None:
     "dspn validate days.csv --model weather.dspn",
 )
 def validate(
-    file: str, read: Reading, model: Path | None = None, json: bool = False, quiet: bool = False
+    file: str,
+    read: options.Reading,
+    model: Path | None = None,
+    json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Check a model file or a table: lists what is wrong, and where; the status is then 1."""
     from dspn.cli import inspect
 
     if not inspect.validate(file, model, read, as_json=json, quiet=quiet):
-        raise typer.Exit(DATA)
+        raise typer.Exit(_DATA)
 
 
 @_command(
@@ -232,7 +219,7 @@ def validate(
     "dspn plot template weather.dspn -o template.svg",
     "dspn plot filtered weather.dspn days.csv --only monday -o monday.png",
 )
-def plot(drawing: Drawing) -> None:
+def plot(drawing: options.Drawing) -> None:
     """Draw a model, or what it says of one sequence of a table."""
     from dspn.cli import plot
 
@@ -244,11 +231,11 @@ def report(
     model: Path,
     data: str,
     output: Path,
-    read: Reading,
+    read: options.Reading,
     title: str | None = None,
     max_sequences: int | None = None,
     steps: int = 10,
-    unknown: Unknown = "error",
+    unknown: options.Unknown = "error",
     quiet: bool = False,
 ) -> None:
     """Write one HTML page about a model and a table, which needs no other file to be read."""
@@ -263,7 +250,7 @@ def report(
     "tail -n +1 -f station.csv | dspn watch weather.dspn",
     "sensor | dspn watch weather.dspn --sequence station --json",
 )
-def watch(model: Path, options: Watching) -> None:
+def watch(model: Path, watching: options.Watching) -> None:
     """Read slices from standard input; answer each at once with its surprise and a forecast.
 
     Input is CSV with a header, or a JSON object on each line. Output is CSV: the stream, the number
@@ -272,14 +259,14 @@ def watch(model: Path, options: Watching) -> None:
     """
     from dspn.cli import watch
 
-    watch.watch(model, options)
+    watch.watch(model, watching)
 
 
 @_command("classify fit", "dspn classify fit walks.csv -s walk --label who -o who.dspn")
 def classify_fit(
     label: str,
     output: Path,
-    table: Table,
+    table: options.Table,
     mode: Literal["generative", "discriminative"] = "generative",
     states: int = 8,
     seed: int = 0,
@@ -292,7 +279,7 @@ def classify_fit(
 
 
 @_command("classify predict", "dspn classify predict who.dspn new.csv -o predicted.csv")
-def classify_predict(request: Request) -> None:
+def classify_predict(request: options.Request) -> None:
     """Predict the class of each sequence, with the probability of every class."""
     from dspn.cli.classify import predict_classes
 
@@ -315,50 +302,46 @@ def run(arguments: Sequence[str], app: typer.Typer = app, name: str = "dspn") ->
     quiet = "--quiet" in arguments or "-q" in arguments
     words = [word for word in arguments if word != _DEBUG]
     try:
-        with warnings_as_notes(quiet=quiet):
+        with console.warnings_as_notes(quiet=quiet):
             command = typer.main.get_command(app)
             status = command.main(args=words, prog_name=name, standalone_mode=False)
     except Exception as error:
         return _end(error, debug=_DEBUG in arguments)
     except KeyboardInterrupt:
-        status = INTERRUPTED
+        status = _INTERRUPTED
     except SystemExit:  # what typer and rich raise when the reader of the output is gone
-        return _end(ReaderGoneError(), debug=False)
-    if status == INTERRUPTED:
-        note("interrupted; no output file was written.")
+        return _end(console.ReaderGoneError(), debug=False)
+    if status == _INTERRUPTED:
+        console.note("interrupted; no output file was written.")
     return status if isinstance(status, int) else 0
 
 
 def _end(error: Exception, *, debug: bool) -> int:
     """Says in one sentence why a command ended, and returns its status."""
-    if isinstance(error, ReaderGoneError | BrokenPipeError):
-        forget(sys.stdout)
+    if isinstance(error, console.ReaderGoneError | BrokenPipeError):
+        console.forget(sys.stdout)
         return 0
-    if isinstance(error, StoppedError):
-        note(error)
-        return INTERRUPTED
+    if isinstance(error, console.StoppedError):
+        console.note(error)
+        return _INTERRUPTED
     if debug:
         raise error
     if isinstance(error, _UsageError):
-        usage: Any = error
         context = getattr(error, "ctx", None)
-        remedy = "" if context is None else f" See `{context.command_path} --help`."
-        note(f"usage: {sentence(usage.format_message())}{remedy}")
-        return USAGE
-    if isinstance(error, DspnError | OSError | MemoryError):
-        note(f"error: {sentence(_in_words(error))}")
-    else:
-        note(f"error: {type(error).__name__}: {sentence(error)} (--debug shows where)")
-    return DATA
-
-
-def _in_words(error: Exception) -> str:
-    if isinstance(error, MemoryError):
-        return "the data do not fit into memory."
-    if isinstance(error, OSError) and error.strerror:
-        where = f" ({error.filename})" if error.filename else ""
-        return f"{error.strerror.lower()}{where}."
-    return str(error)
+        remedy = f" See `{context.command_path} --help`." if context else ""
+        console.note(f"usage: {error.format_message()}{remedy}")
+        return _USAGE
+    match error:
+        case MemoryError():
+            console.note("error: the data do not fit into memory.")
+        case OSError(strerror=str()):
+            where = f" ({error.filename})" if error.filename else ""
+            console.note(f"error: {console.plainly(error)}{where}.")
+        case DspnError() | OSError():
+            console.note(f"error: {error}")
+        case _:
+            console.note(f"error: {type(error).__name__}: {error} (--debug shows where)")
+    return _DATA
 
 
 def _heed_signals() -> list[int]:
@@ -377,7 +360,7 @@ def _heed_signals() -> list[int]:
             signal.signal(name, signal.SIG_IGN)
         for stream in terminals:
             if not stream.isatty():
-                forget(stream)
+                console.forget(stream)
         raise KeyboardInterrupt
 
     alarm = getattr(signal, "SIGALRM", None)
@@ -408,13 +391,13 @@ def main() -> NoReturn:
     for name in ("SIGINT", "SIGALRM", "SIGTERM", "SIGHUP"):  # what comes now is too late
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    if status == INTERRUPTED and received:
+    if status == _INTERRUPTED and received:
         status = 128 + received[0]  # as in shells
     try:
         sys.stdout.flush()
     except OSError as error:
-        forget(sys.stdout)
+        console.forget(sys.stdout)
         if not (isinstance(error, BrokenPipeError) or status):
-            note(f"error: cannot write to standard output: {_in_words(error)}")
-            status = DATA
+            console.note(f"error: cannot write to standard output: {console.plainly(error)}.")
+            status = _DATA
     sys.exit(status)

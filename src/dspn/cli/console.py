@@ -5,18 +5,14 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, Final, final
 
 from dspn.errors import printable
 
-DATA: Final = 1
-USAGE: Final = 2
-INTERRUPTED: Final = 130  # the status of shells
-
 _LINE_EVERY_S: Final = 10.0
-_BAR_AFTER_S: Final = 1.0
+_SHOWN_AFTER_S: Final = 1.0
 _MOST_NAMED: Final = 50
 # Data are read in chunks; the number of a sequence within its chunk means nothing to the reader.
 _NUMBERED: Final = re.compile(r"sequence \d+ \(id (.+?)\)(?= at|,|;|\.| and| in)")
@@ -103,7 +99,7 @@ def make_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Any:
 
 @contextmanager
 def warnings_as_notes(*, quiet: bool = False) -> Iterator[None]:
-    """Shows each warning of the library in one line, and none of other packages."""
+    """Within it, each warning of the library is shown in one line, and none of other packages."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         note(f"note: {message}", quiet=quiet)
@@ -115,50 +111,35 @@ def warnings_as_notes(*, quiet: bool = False) -> Iterator[None]:
         yield
 
 
-@final
-class Progress:
-    """The number of rows done: a bar on a terminal, a line every ten seconds elsewhere."""
+@contextmanager
+def show_progress(title: str, *, quiet: bool) -> Iterator[Callable[[int, float | None], None]]:
+    """Shows how many rows are done: at the bottom of a terminal, elsewhere now and then a line.
 
-    def __init__(self, title: str, *, quiet: bool) -> None:
-        self._title = title
-        self._quiet = quiet
-        self._rows = 0
-        self._begun = self._noted = time.monotonic()
-        self._bar: Any = None
+    The function that it yields takes a number of further rows, and the fraction of the file that
+    has been read, or None if it is not known.
+    """
+    begun = noted = time.monotonic()
+    total, status = 0, None
 
-    def __enter__(self) -> "Progress":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def advance(self, rows: int, share: float | None) -> None:
-        """Adds rows; `share` is the fraction of the file that has been read, if it is known."""
-        self._rows += rows
+    def advance(rows: int, share: float | None) -> None:
+        nonlocal noted, total, status
         now = time.monotonic()
-        if self._quiet:
+        total += rows
+        done = "" if share is None else f" ({100 * share:.0f} %)"
+        text = f"{title}: {total:,} rows{done}, {now - begun:.0f} s"
+        if quiet or now - noted < (_SHOWN_AFTER_S if sys.stderr.isatty() else _LINE_EVERY_S):
             return
-        if sys.stderr.isatty():
-            if now - self._begun > _BAR_AFTER_S:
-                self._draw(share)
-        elif now - self._noted >= _LINE_EVERY_S:
-            done = "" if share is None else f" ({100 * share:.0f} %)"
-            note(f"{self._title}: {self._rows:,} rows{done}, {now - self._begun:.0f} s")
-            self._noted = now
+        if not sys.stderr.isatty():
+            noted = now
+            note(text)
+        elif status is None:
+            status = make_console().status(text)
+            status.start()
+        else:
+            status.update(text)
 
-    def _draw(self, share: float | None) -> None:
-        from rich import progress
-
-        if self._bar is None:
-            self._bar = progress.Progress(
-                *("{task.description}", progress.BarColumn(), "{task.fields[rows]:,} rows"),
-                *(progress.TimeElapsedColumn(), progress.TimeRemainingColumn()),
-                console=make_console(),
-                transient=True,
-            )
-            self._bar.add_task(self._title, total=1.0, rows=0)
-            self._bar.start()
-        total = None if share is None else 1.0
-        (task,) = self._bar.task_ids
-        self._bar.update(task, completed=share or 0.0, total=total, rows=self._rows)
+    try:
+        yield advance
+    finally:
+        if status is not None:
+            status.stop()

@@ -26,7 +26,7 @@ def inspect(path: Path, *, as_json: bool) -> None:
         sys.stdout.write(json.dumps(plain_json(contents), indent=2) + "\n")
         return
     console = make_console(stderr=False, width=120)
-    for part in _shown(contents):
+    for part in _describe(contents):
         console.print(part)
 
 
@@ -83,10 +83,16 @@ def _network(network: DynamicNetwork) -> dict[str, Any]:
     }
 
 
-def _shown(contents: dict[str, Any]) -> Iterator[Any]:
+def _describe(contents: dict[str, Any]) -> Iterator[Any]:
     """The lines and tables that describe a file."""
     yield f"{printable(contents['file'])}: a valid {contents['type']}"
-    yield _variables_table(contents["variables"])
+    rows = []
+    for item in contents["variables"]:
+        categories = item["categories"]
+        more = f", ... ({len(categories)})" if len(categories) > 12 else ""
+        shown = printable(", ".join(map(str, categories[:12]))) + more
+        rows.append((printable(item["name"]), item["kind"], shown))
+    yield make_table(("variable", "kind", "categories"), rows)
     if contents["type"] == "classifier":
         yield f"classes: {printable(', '.join(map(str, contents['classes'])))}"
         for label, model in zip(contents["classes"], contents["models"], strict=True):
@@ -100,26 +106,12 @@ def _shown(contents: dict[str, Any]) -> Iterator[Any]:
         yield f"{printable(name)}: {json.dumps(value)}"
 
 
-def _variables_table(variables: list[dict[str, Any]]) -> Any:
-    rows = []
-    for item in variables:
-        categories = item["categories"]
-        more = f", ... ({len(categories)})" if len(categories) > 12 else ""
-        shown = printable(", ".join(map(str, categories[:12]))) + more
-        rows.append((printable(item["name"]), item["kind"], shown))
-    return make_table(("variable", "kind", "categories"), rows)
-
-
 def _components_table(components: list[dict[str, Any]]) -> Any:
-    counts = ("interfaces", "groups", "nodes", "edges")
-    rows = [
-        (
-            f"{item['weight']:.4g}",
-            *(f"{len(item[name]) if name == 'groups' else item[name]:,}" for name in counts),
-            item["bottom"],
-        )
-        for item in components
-    ]
+    counts, rows = ("interfaces", "groups", "nodes", "edges"), []
+    for item in components:
+        numbers = {**item, "groups": len(item["groups"])}
+        shown = (f"{numbers[name]:,}" for name in counts)
+        rows.append((f"{item['weight']:.4g}", *shown, item["bottom"]))
     return make_table(("weight", *counts, "bottom"), rows)
 
 
@@ -151,9 +143,6 @@ def find_problems(
     try:
         if path == STDIN or not _looks_like_a_model(path):
             return _table_problems(path, model, read, quiet=quiet)
-    except DataError as error:
-        return [sentence(error)]
-    try:
         _contents(Path(path))
     except DspnError as error:
         return [sentence(error)]

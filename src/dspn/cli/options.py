@@ -1,6 +1,5 @@
 """Every option of every command, described once, and how a command gets its options."""
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, is_dataclass
 from enum import StrEnum
@@ -16,17 +15,18 @@ Unknown = Literal["error", "missing"]
 Learner = Literal["auto", "paper", "em"]
 
 # What help says of an option. A key is written as help writes it: the option, its short form, the
-# word for its value, and the range of a number. A command in front has its own description.
+# word for its value, and the range of a number; before it the command, if the description is only
+# for that command.
 _DESCRIPTIONS: Final = {
     "MODEL": "A model file, *.dspn.",
     "DATA": "A long table, one row for each slice: .csv, .tsv, .parquet, .arrow, .feather "
     "(.csv.gz too); - for standard input.",
     "FILE": "A model file, or a table.",
-    "plot KIND": "Of the model: template, unrolled. Of a sequence: filtered, interface, surprise, "
+    "plot: KIND": "Of the model: template, unrolled. Of a sequence: filtered, interface, surprise, "
     "imputed, forecast. Of a whole table: calibration.",
     "--sequence -s COLUMN": "Column that names the sequence of a row. Without it: the one that the "
     "model was fitted with, if there is one, or else the whole table is one sequence.",
-    "watch --sequence -s COLUMN": "Column that names the stream of a slice. Without it: the one "
+    "watch: --sequence -s COLUMN": "Column that names the stream of a slice. Without it: the one "
     "that the model was fitted with, if the input has it.",
     "--order -t COLUMN": "Column that orders the slices of a sequence; without it they are in the "
     "order of the rows.",
@@ -38,16 +38,16 @@ _DESCRIPTIONS: Final = {
     "--unknown": "Whether a category that the model does not know is an error or a missing value.",
     "--digits 1..17": "Significant digits of computed numbers; all of them by default.",
     "--output -o FILE": "Where the table goes; - is standard output.",
-    "fit --output -o MODEL": "The model file to write, *.dspn.",
-    "classify fit --output -o FILE": "The classifier file to write, *.dspn.",
-    "plot --output -o FILE": "The picture to write: .png, .svg or .pdf.",
-    "report --output -o FILE": "The page to write, *.html.",
+    "fit: --output -o MODEL": "The model file to write, *.dspn.",
+    "classify fit: --output -o FILE": "The classifier file to write, *.dspn.",
+    "plot: --output -o FILE": "The picture to write: .png, .svg or .pdf.",
+    "report: --output -o FILE": "The page to write, *.html.",
     "--format": "Format of the table; by default that of the file's extension.",
     "--json": "Machine-readable output.",
     "--quiet -q": "No notes and no progress.",
     "--seed 0..": "Seed of everything random.",
     "--steps 1..": "Number of slices to forecast.",
-    "plot --steps 1..": "Number of slices to unroll or to forecast, 3 by default; how far ahead "
+    "plot: --steps 1..": "Number of slices to unroll or to forecast, 3 by default; how far ahead "
     "calibration looks, 1 by default.",
     "--levels": "Levels of the quantiles of numbers, separated by commas.",
     "--by": "Whether a row is a slice, or a sequence, the most surprising first.",
@@ -69,7 +69,7 @@ _DESCRIPTIONS: Final = {
     "--states 1..": "Number of states of each HMM.",
     "--only ID": "The sequence to draw; by default the first.",
     "--component 0..": "Component of a mixture; by default the one of the largest weight.",
-    "validate --model": "A model whose variables the table must have.",
+    "validate: --model": "A model whose variables the table must have.",
     "--title": "Title of the page.",
     "--max-sequences 1..": "Largest number of sequences shown in full.",
 }
@@ -224,9 +224,9 @@ def _described(item: Parameter, path: str) -> Parameter:
 def _split_descriptions() -> Iterator[tuple[tuple[str, str], tuple[list[str], str]]]:
     """For each command, or "", and parameter: the words and the help that belong to it."""
     for key, text in _DESCRIPTIONS.items():
-        command, name, rest = re.fullmatch(r"([a-z ]*?) ?((?:--|[A-Z])\S+)(.*)", key).groups()
-        parameter = name.removeprefix("--").replace("-", "_").lower()
-        yield (command, parameter), ([name, *rest.split()], text)
+        command, _, words = key.rpartition(": ")
+        name = words.split()[0].removeprefix("--").replace("-", "_").lower()
+        yield (command, name), (words.split(), text)
 
 
 _WORDS: Final = dict(_split_descriptions())
@@ -234,13 +234,10 @@ _WORDS: Final = dict(_split_descriptions())
 
 def _with_choices(annotation: Any) -> Any:
     """The type with an enumeration, which every release of typer knows, in place of `Literal`."""
-    is_literal = get_origin(annotation) is Literal
-    kind, *rest = (annotation,) if is_literal else (get_args(annotation) or (annotation,))
-    if get_origin(kind) is not Literal:
-        return annotation
-    make: Any = StrEnum
-    choices = make("choices", {word: word for word in get_args(kind)})
-    return choices | None if rest else choices
+    make, parts = StrEnum, get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return make("choices", {word: word for word in parts})
+    return _with_choices(parts[0]) | None if len(parts) == 2 else annotation
 
 
 def _parse_delimiter(text: str | None) -> str | None:

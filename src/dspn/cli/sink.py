@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Final, final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.csv import WriteOptions, write_csv
 
 from dspn._arrays import Floats
 from dspn.cli.cells import is_text, with_columns
@@ -38,16 +39,15 @@ def output_format(target: Target) -> Format:
     Raises where the file cannot be written, so that this is known before any work.
     """
     name, extension = target.output, os.path.splitext(target.output)[1].lower()
-    form: Format | None = "json" if target.json else target.format
-    if form is None:
-        if name != STDOUT and extension not in _EXTENSIONS:
-            raise DataError(
-                f"the output {name!r} must have one of the extensions {', '.join(_EXTENSIONS)}, or "
-                "--format must say what to write."
-            )
-        form = _EXTENSIONS.get(extension, "csv")
     check_place(name)
-    return form
+    if target.json or target.format:
+        return "json" if target.json else target.format
+    if name != STDOUT and extension not in _EXTENSIONS:
+        raise DataError(
+            f"the output {name!r} must have one of the extensions {', '.join(_EXTENSIONS)}, or "
+            "--format must say what to write."
+        )
+    return _EXTENSIONS.get(extension, "csv")
 
 
 def check_place(name: str) -> None:
@@ -55,22 +55,20 @@ def check_place(name: str) -> None:
     if name == STDOUT:
         return
     target = os.path.realpath(name)
-    directory = os.path.dirname(target)
-    exists = os.path.exists(target)
-    reason = None
-    if not os.path.isdir(directory):
-        reason = f"there is no directory {directory!r}; create it"
-    elif os.path.isdir(target):
-        reason = "it is a directory; name a file in it"
-    elif exists and not os.access(target, os.W_OK):
-        reason = "permission denied"
-    elif (not exists or os.path.isfile(target)) and not os.access(directory, os.W_OK):
-        reason = (
-            f"permission denied in {directory!r}, where a new file is written before it takes its "
-            "name"
-        )
-    if reason is not None:
-        raise DataError(f"cannot write {name!r}: {reason}.")
+    directory, exists = os.path.dirname(target), os.path.exists(target)
+    is_replaced = not exists or os.path.isfile(target)
+    beside = "where a new file is written before it takes its name"
+    for fails, reason in (
+        (not os.path.isdir(directory), f"there is no directory {directory!r}; create it"),
+        (os.path.isdir(target), "it is a directory; name a file in it"),
+        (exists and not os.access(target, os.W_OK), "permission denied"),
+        (
+            is_replaced and not os.access(directory, os.W_OK),
+            f"permission denied in {directory!r}, {beside}",
+        ),
+    ):
+        if fails:
+            raise DataError(f"cannot write {name!r}: {reason}.")
 
 
 @contextmanager
@@ -105,7 +103,6 @@ def _open_output(name: str) -> Iterator[BinaryIO]:
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
             return
-        check_place(name)
         target = os.path.realpath(name)
         mode = os.stat(target).st_mode if os.path.exists(target) else None
         direct = mode is not None and not stat.S_ISREG(mode)
@@ -115,10 +112,11 @@ def _open_output(name: str) -> Iterator[BinaryIO]:
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise ReaderGoneError from None
-        where, rest = repr(name), "; what was there before is unchanged"
+        reason = plainly(error).lower()
         if name == STDOUT:
-            where, rest = "to standard output", ""
-        raise DataError(f"cannot write {where}: {plainly(error).lower()}{rest}.") from error
+            raise DataError(f"cannot write to standard output: {reason}.") from error
+        rest = "what was there before is unchanged"
+        raise DataError(f"cannot write {name!r}: {reason}; {rest}.") from error
 
 
 @final
@@ -131,12 +129,9 @@ class Sink:
         types: Types for columns of text, as `write_table` has them.
     """
 
-    def __init__(
-        self, file: BinaryIO, form: Format, types: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, file: Any, form: Format, types: Mapping[str, Any] | None = None) -> None:
         self.rows = 0
-        self._file = file
-        self._form = form
+        self._file, self._form = file, form
         self._types = {} if form == "csv" else dict(types or {})
         self._guessed: dict[str, Any] = {}
         self._writer: Any = None
@@ -146,19 +141,16 @@ class Sink:
         """Writes one more part."""
         try:
             table = _map_columns(table, self._typed)
-            if self._form == "csv":
-                self._write_csv(_map_columns(table, _for_csv))
-            elif self._form == "json":
-                lines = [json.dumps(plain_json(row), default=str) for row in table.to_pylist()]
-                self._write_bytes("".join(f"{line}\n" for line in lines).encode())
+            if self._form in ("csv", "json"):
+                self._file.write(self._csv(table) if self._form == "csv" else _json_lines(table))
+                self._file.flush()
             else:
                 self._write_arrow(table)
         except DspnError:
             raise
         except (pa.ArrowException, ValueError, KeyError, OverflowError) as error:
-            raise DataError(
-                f"the table cannot be written so: {plainly(error)}; choose another --format."
-            ) from None
+            reason = f"the table cannot be written so: {plainly(error)}"
+            raise DataError(f"{reason}; choose another --format.") from None
         self.rows += table.num_rows
 
     def close(self) -> None:
@@ -166,24 +158,17 @@ class Sink:
         if self._writer is not None:
             self._writer.close()
 
-    def _write_bytes(self, data: bytes) -> None:
-        self._file.write(data)
-        self._file.flush()
-
-    def _write_csv(self, table: Any) -> None:
+    def _csv(self, table: Any) -> bytes:
         """Quotation marks only where a cell needs them; a missing value is an empty cell."""
-        from pyarrow.csv import WriteOptions, write_csv
-
-        header = b"" if self.rows else _lines([table.column_names])
-        buffer = io.BytesIO()
+        table, buffer = _map_columns(table, _for_csv), io.BytesIO()
+        header = b"" if self.rows else csv_lines([table.column_names])
         try:
             # Arrow either quotes all text or refuses text that needs quotes; most does not.
             write_csv(table, buffer, WriteOptions(include_header=False, quoting_style="none"))
-            rows = buffer.getvalue()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-            columns = [_as_text(field.name, table[field.name]) for field in table.schema]
-            rows = _lines(zip(*columns, strict=True))
-        self._write_bytes(header + rows)
+            columns = [_as_text(name, table[name]) for name in table.column_names]
+            return header + csv_lines(zip(*columns, strict=True))
+        return header + buffer.getvalue()
 
     def _write_arrow(self, table: Any) -> None:
         """The first part decides the types of the columns."""
@@ -205,18 +190,14 @@ class Sink:
         if name not in self._types or not pa.types.is_large_string(column.type):
             return column
         kind = self._types[name]
+        if kind is None:
+            kind = self._guessed[name] = self._guessed.get(name) or _guess_type(column)
         try:
-            if kind is not None:
-                return _converted(column, kind)
-            if name not in self._guessed:
-                self._guessed[name] = _guess_type(column)
-            kind = self._guessed[name]
-            return _reversibly(column, kind)
+            convert = _convert if self._types[name] else _convert_back_and_forth
+            return convert(column, kind)
         except pa.ArrowInvalid as error:
-            raise DataError(
-                f"column {name!r} begins as {kind}, but does not stay so ({error}); write CSV, "
-                "which has no types."
-            ) from None
+            finding = f"column {name!r} begins as {kind}, but does not stay so ({error})"
+            raise DataError(f"{finding}; write CSV, which has no types.") from None
 
 
 def _map_columns(table: Any, change: Callable[[str, Any], Any]) -> Any:
@@ -245,16 +226,20 @@ def _as_text(name: str, column: Any) -> Any:
     try:
         return column.cast(pa.large_string()).to_pylist()
     except pa.ArrowException as error:
-        raise DataError(
-            f"column {name!r} of type {column.type} cannot be written as CSV: {plainly(error)}; "
-            "choose another --format."
-        ) from None
+        finding = f"column {name!r} of type {column.type} cannot be written as CSV"
+        raise DataError(f"{finding}: {plainly(error)}; choose another --format.") from None
 
 
-def _lines(rows: Any) -> bytes:
+def csv_lines(rows: Any) -> bytes:
+    """Rows of cells as lines of CSV."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue().encode()
+
+
+def _json_lines(table: Any) -> bytes:
+    lines = [json.dumps(plain_json(row), default=str) for row in table.to_pylist()]
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def plain_json(value: Any) -> Any:
@@ -273,12 +258,12 @@ def _guess_type(column: Any) -> Any:
     if column.null_count < len(column):  # text has room for whatever the next parts hold
         for kind in (pa.int64(), pa.float64()):
             with suppress(pa.ArrowInvalid):
-                _reversibly(column, kind)
+                _convert_back_and_forth(column, kind)
                 return kind
     return pa.string()
 
 
-def _reversibly(column: Any, kind: Any) -> Any:
+def _convert_back_and_forth(column: Any, kind: Any) -> Any:
     """Text as another type; raises if it would not be the same text again."""
     cast = column.cast(kind)
     again = cast.cast(column.type)
@@ -288,10 +273,8 @@ def _reversibly(column: Any, kind: Any) -> Any:
     return cast
 
 
-def _converted(column: Any, kind: Any) -> Any:
-    if is_text(kind):
-        return column.cast(kind)
-    column = pc.utf8_trim_whitespace(column)
+def _convert(column: Any, kind: Any) -> Any:
+    column = column if is_text(kind) else pc.utf8_trim_whitespace(column)
     if pa.types.is_integer(kind):
         with suppress(pa.ArrowInvalid):
             return column.cast(kind)

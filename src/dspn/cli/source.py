@@ -19,7 +19,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import ipc
 
 from dspn.cli.cells import MISSING, Unseen
-from dspn.cli.console import CSV_COLUMN, Progress, note, plainly
+from dspn.cli.console import CSV_COLUMN, note, plainly, show_progress
 from dspn.cli.keys import Keys, require_columns
 from dspn.cli.options import Reading, Unknown
 from dspn.cli.streams import Chunk, chunks
@@ -28,6 +28,7 @@ from dspn.models import Model
 from dspn.sequences import Schema, Sequences
 
 STDIN: Final = "-"
+NOTHING: Final = "there is nothing on standard input;"
 TABLE: Final = "table"
 TYPED: Final = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
@@ -51,15 +52,15 @@ class Source:
     """An open table: its columns, and a reader of record batches with some of them.
 
     `is_text` says that all cells are text as it stands in the file, null where a cell is empty.
-    `file` and `status` belong to a regular file, which must not change while it is read. Rows are
-    counted from 1, the first below the header.
+    `status` is that of a regular file, which must not change while it is read; None for a pipe.
+    Rows are counted from 1, the first below the header.
     """
 
     name: str
     schema: Any
     is_text: bool
     read: Read
-    file: BinaryIO | None
+    file: BinaryIO
     status: os.stat_result | None
 
     @property
@@ -74,9 +75,7 @@ class Source:
 
     def share(self) -> float | None:
         """The fraction of the file that has been read; None if the table is no regular file."""
-        if self.file is None or self.status is None:
-            return None
-        return min(self.file.tell() / self.status.st_size, 1.0)
+        return self.status and min(self.file.tell() / self.status.st_size, 1.0)
 
     def batches(self, wanted: list[str]) -> Iterator[Any]:
         """The named columns, batch after batch; raises if the file has changed by the end."""
@@ -106,9 +105,8 @@ class Source:
         try:
             now = os.stat(self.name)
         except OSError:
-            raise DataError(
-                f"{self.said} was removed while it was being read; nothing was written."
-            ) from None
+            reason = "was removed while it was being read; nothing was written"
+            raise DataError(f"{self.said} {reason}.") from None
         if any(getattr(now, name) != getattr(before, name) for name in _IDENTITY):
             raise DataError(
                 f"{self.said} changed while it was being read ({before.st_size} bytes before, "
@@ -160,10 +158,7 @@ def open_table(name: str, delimiter: str | None = None) -> Iterator[Source]:
     """
     if name == STDIN:
         if sys.stdin is None or sys.stdin.isatty():
-            raise DataError(
-                "there is nothing on standard input; name a data file, or pipe a table into the "
-                "command."
-            )
+            raise DataError(f"{NOTHING} name a data file, or pipe a table into the command.")
         yield _source(name, sys.stdin.buffer, delimiter)
         return
     if os.path.isdir(name):
@@ -176,20 +171,16 @@ def open_table(name: str, delimiter: str | None = None) -> Iterator[Source]:
         yield _source(name, file, delimiter, None if is_pipe else os.fstat(file.fileno()))
 
 
-def _source(
-    name: str, file: Any, delimiter: str | None, status: os.stat_result | None = None
-) -> Source:
+def _source(name: str, file: Any, delimiter: str | None, status: Any = None) -> Source:
+    """The table in an open file; `status` is that of a regular file, None for a pipe."""
     with _reading(name):
         kind, stream = _by_content(file) if status is None else _by_extension(name, file, status)
-        if kind == "parquet":
-            schema, read = _parquet(stream)
-        elif kind == "arrow":
-            schema, read = _arrow(stream)
-        else:
+        if kind in ("csv", "tsv"):
             schema, read = _text(stream, name, delimiter, "\t" if kind == "tsv" else ",")
+        else:
+            schema, read = _parquet(stream) if kind == "parquet" else _arrow(stream)
         check_columns(schema.names, name)
-    regular = None if status is None else file
-    return Source(name, schema, kind in ("csv", "tsv"), read, regular, status)
+    return Source(name, schema, kind in ("csv", "tsv"), read, file, status)
 
 
 def _by_extension(name: str, file: BinaryIO, status: os.stat_result) -> tuple[str, BinaryIO]:
@@ -318,13 +309,12 @@ def _header(stream: BinaryIO) -> bytes:
     """The bytes of the first record, quoted line ends included."""
     lines: list[bytes] = []
     size = marks = 0
-    while not lines or (marks % 2 and size <= _LARGEST_HEADER):
-        line = stream.readline(_LARGEST_HEADER)
-        if not line:
-            break
+    while line := stream.readline(_LARGEST_HEADER):
         if lines or line.strip():
             lines.append(line)
             size, marks = size + len(line), marks + line.count(b'"')
+            if marks % 2 == 0 or size > _LARGEST_HEADER:
+                break
     return b"".join(lines)
 
 
@@ -389,14 +379,21 @@ def load_model(path: Path) -> Model:
 def check_texts(path: Path, schema: Schema, classes: Iterable[Any] = ()) -> None:
     """Raises if a name, a category or a class is text that no table can hold."""
     named = (text for variable in schema for text in (variable.name, *variable.categories))
-    for text in chain(named, classes):
-        try:
-            str(text).encode()
-        except UnicodeEncodeError:
+    for text in map(str, chain(named, classes)):
+        if not is_utf8(text):
             raise DataError(
                 f"{str(path)!r} must have names and categories that a table can hold, but "
-                f"{str(text)[:60]!r} has half of a surrogate pair; give it another name."
-            ) from None
+                f"{text[:60]!r} has half of a surrogate pair; give it another name."
+            )
+
+
+def is_utf8(text: str) -> bool:
+    """Whether text can be encoded: it has no halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def remember_keys(provenance: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
@@ -477,10 +474,15 @@ def read_chunks(
     words = missing_words(read.missing)
     unseen = Unseen() if unknown == "missing" else None
     names = [*schema.names, *extra]
-    with Progress(title, quiet=quiet) as progress:
+    with show_progress(title, quiet=quiet) as advance:
         for chunk in chunks(source, keys, names, sort=read.sort, whole=whole, along=along):
             yield chunk, chunk.sequences(schema, words, unseen)
-            progress.advance(chunk.table.num_rows, source.share())
+            advance(chunk.table.num_rows, source.share())
+    note_unseen(unseen, quiet=quiet)
+
+
+def note_unseen(unseen: Unseen | None, where: str = "", *, quiet: bool) -> None:
+    """Notes how many cells had unknown categories that were read as missing, if any had."""
     counts = None if unseen is None else unseen.said()
     if counts is not None:
-        note(f"note: {counts}", quiet=quiet)
+        note(f"note: {where}{counts}", quiet=quiet)

@@ -11,19 +11,12 @@ from typing import Any, Final, TextIO
 
 import pyarrow as pa
 
+from dspn.cli import source
 from dspn.cli.cells import Column, Unseen, coded
 from dspn.cli.console import ReaderGoneError, note
 from dspn.cli.options import Watching, parse_levels
 from dspn.cli.query import free_name, predictions
-from dspn.cli.sink import plain_json
-from dspn.cli.source import (
-    STDIN,
-    check_columns,
-    header_cells,
-    load_model,
-    missing_words,
-    remembered_keys,
-)
+from dspn.cli.sink import csv_lines, plain_json
 from dspn.errors import DataError
 from dspn.inference import Filter
 from dspn.models import Model
@@ -35,32 +28,28 @@ _LONGEST_LINE: Final = 16 * 2**20
 
 def watch(path: Path, options: Watching) -> None:
     """Answers every slice of standard input before the next one is read."""
-    sequence, quiet = options.sequence, options.quiet
-    levels, words = parse_levels(options.levels), missing_words(options.missing)
-    model = load_model(path)
+    sequence = options.sequence
+    levels, words = parse_levels(options.levels), source.missing_words(options.missing)
+    model = source.load_model(path)
     filters: dict[Any, tuple[Filter, int]] = {}
     for row, record in enumerate(_records(sys.stdin, options.delimiter), start=1):
         if row == 1 and sequence is None:
-            sequence = _remembered_sequence(model, record, quiet=quiet)
+            sequence = _remembered_sequence(model, record, quiet=options.quiet)
         stream_id = _stream_id(record, sequence, row)
         stream, count = filters.get(stream_id) or (model.filter(), 0)
         step = stream.update(_slice(record, model, options, words, row))
         filters[stream_id] = stream, count + 1
-        key = {} if sequence is None else {sequence: stream_id}
-        numbers = {
-            "slice": count,
-            "surprise": step.surprise,
-            "log_likelihood": step.log_likelihood,
-        }
-        taken = [*key, *model.schema.names]
         if step.surprise == float("inf"):
-            note(f"note: row {row} is impossible; its stream begins anew.", quiet=quiet)
+            note(f"note: row {row} is impossible; its stream begins anew.", quiet=options.quiet)
             del filters[stream_id]
             stream = model.filter()
+        key = {} if sequence is None else {sequence: stream_id}
+        numbers = {"surprise": step.surprise, "log_likelihood": step.log_likelihood}
+        numbers = _round_values({"slice": count, **numbers}, options.digits)
+        taken = [*key, *model.schema.names]
+        answer = {**key, **{free_name(name, taken): value for name, value in numbers.items()}}
         columns = predictions(stream.predict, levels)
         following = {name: pa.array(cells)[0].as_py() for name, cells in columns.items()}
-        named = {free_name(name, taken): value for name, value in numbers.items()}
-        answer = {**key, **_round_values(named, options.digits)}
         following = _round_values(following, options.digits)
         _write(answer, following, as_json=options.json, with_header=row == 1)
 
@@ -74,11 +63,15 @@ def _round_values(record: Record, digits: int | None) -> Record:
 
 def _remembered_sequence(model: Model, record: Record, *, quiet: bool) -> str | None:
     """The column that named the sequences when the model was fitted, if the input has it."""
-    name = remembered_keys(model.provenance).get("sequence")
+    name = source.remembered_keys(model.provenance).get("sequence")
     if name is None or name not in record:
         return None
     note(f"note: streams by {name!r}, as the model was fitted; -s names another.", quiet=quiet)
     return name
+
+
+def _wrong(number: int, finding: str, unit: str = "row") -> DataError:
+    return DataError(f"{unit} {number} of standard input {finding}.")
 
 
 def _lines(stream: TextIO | None) -> Iterator[str]:
@@ -90,24 +83,11 @@ def _lines(stream: TextIO | None) -> Iterator[str]:
         if not line:
             return
         if len(line) == _LONGEST_LINE:
-            raise DataError(
-                f"line {number} of standard input must have fewer than {_LONGEST_LINE:,} "
-                "characters, but has more; is a quotation mark not closed?"
-            )
-        if not _is_utf8(line):
-            raise DataError(
-                f"line {number} of standard input must be text in UTF-8, but is not; convert it "
-                "first."
-            )
+            rule = f"must have fewer than {_LONGEST_LINE:,} characters, but has more"
+            raise _wrong(number, f"{rule}; is a quotation mark not closed?", unit="line")
+        if not source.is_utf8(line):
+            raise _wrong(number, "must be text in UTF-8, but is not; convert it", unit="line")
         yield line
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _records(stream: TextIO | None, delimiter: str | None) -> Iterator[Record]:
@@ -115,53 +95,48 @@ def _records(stream: TextIO | None, delimiter: str | None) -> Iterator[Record]:
     lines = _lines(stream)
     first = next((line for line in lines if line.strip()), None)
     if first is None:
-        raise DataError("there is nothing on standard input; pipe a table into the command.")
+        raise DataError(f"{source.NOTHING} pipe a table into the command.")
     if first.lstrip().startswith("{"):
-        yield from _json_records(itertools.chain([first], lines))
+        for row, line in enumerate(itertools.chain([first], lines), start=1):
+            if line.strip():
+                yield _parse_json(line, row)
         return
-    names = header_cells(first.encode(), STDIN, delimiter)
-    check_columns(names, STDIN)
+    names = source.header_cells(first.encode(), source.STDIN, delimiter)
+    source.check_columns(names, source.STDIN)
     rows = csv.reader(lines, delimiter=delimiter or ",")
     for row in itertools.count(1):
         try:
             cells = next(rows, None)
         except csv.Error as error:
-            raise DataError(f"row {row} of standard input cannot be read: {error}.") from None
+            raise _wrong(row, f"cannot be read: {error}") from None
         if cells is None:
             return
         if not cells and len(names) > 1:
             continue
         cells = cells or [""]
         if len(cells) != len(names):
-            raise DataError(
-                f"row {row} of standard input must have {len(names)} cells, as the header has, "
-                f"but has {len(cells)}."
-            )
+            rule = f"must have {len(names)} cells, as the header has, but has {len(cells)}"
+            raise _wrong(row, rule)
         yield dict(zip(names, cells, strict=True))
 
 
-def _json_records(lines: Iterator[str]) -> Iterator[Record]:
-    for row, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"row {row} of standard input is no JSON object: {error}.") from None
-        if not isinstance(record, dict):
-            raise DataError(f"row {row} of standard input must be a JSON object, found {line!r}.")
-        yield record
+def _parse_json(line: str, row: int) -> Record:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _wrong(row, f"is no JSON object: {error}") from None
+    if isinstance(record, dict):
+        return record
+    raise _wrong(row, f"must be a JSON object, found {line!r}")
 
 
 def _stream_id(record: Record, sequence: str | None, row: int) -> Any:
     if sequence is None:
         return None
     name = record.get(sequence)
-    if name in (None, "") or isinstance(name, list | dict) or not _is_utf8(str(name)):
-        raise DataError(
-            f"row {row} of standard input must name its stream in {sequence!r}, but has "
-            f"{str(record)[:200]}."
-        )
+    if name in (None, "") or isinstance(name, list | dict) or not source.is_utf8(str(name)):
+        rule = f"must name its stream in {sequence!r}, but has {str(record)[:200]}"
+        raise _wrong(row, rule)
     return name
 
 
@@ -170,18 +145,14 @@ def _slice(
 ) -> list[Any]:
     names = model.schema.names
     if not any(name in record for name in names):
-        raise DataError(
-            f"row {row} of standard input must have the variables of the model, "
-            f"{', '.join(names)}, but has {', '.join(record)}."
-        )
+        rule = f"must have the variables of the model, {', '.join(names)}"
+        raise _wrong(row, f"{rule}, but has {', '.join(record)}")
     unseen = Unseen() if options.unknown == "missing" else None
     entries = [
         _entry(record.get(name), variable, Column(name, row, words, unseen))
         for name, variable in zip(names, model.schema, strict=True)
     ]
-    counts = None if unseen is None else unseen.said()
-    if counts is not None:
-        note(f"note: row {row}: {counts}", quiet=options.quiet)
+    source.note_unseen(unseen, f"row {row}: ", quiet=options.quiet)
     return entries
 
 
@@ -201,17 +172,14 @@ def _entry(cell: Any, variable: Variable, column: Column) -> Any:
 
 def _write(answer: Record, following: Record, *, as_json: bool, with_header: bool) -> None:
     """Writes an answer to standard output at once: a JSON object, or a row of CSV."""
-    text = io.StringIO()
     if as_json:
-        text.write(json.dumps(plain_json({**answer, "next": following})) + "\n")
+        text = json.dumps(plain_json({**answer, "next": following})) + "\n"
     else:
         row = {**answer, **{free_name(name, answer): value for name, value in following.items()}}
-        writer = csv.writer(text, lineterminator="\n")
-        if with_header:
-            writer.writerow(row)
-        writer.writerow(row.values())
+        lines = [row.keys(), row.values()] if with_header else [row.values()]
+        text = csv_lines(lines).decode()
     try:
-        sys.stdout.write(text.getvalue())
+        sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         raise ReaderGoneError from None
