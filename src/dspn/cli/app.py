@@ -3,6 +3,7 @@
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from inspect import cleandoc
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Final, Literal, NoReturn
@@ -19,22 +20,6 @@ _LOADERS: Final = ("_frozen_importlib", "importlib", "llvmlite", "numba")
 # The class of all wrong usage; its module depends on the release of typer.
 _UsageError: Final[type[Any]] = typer.BadParameter.__mro__[1]
 
-EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
-    "dspn": (
-        "dspn fit days.csv -s day -o weather.dspn",
-        "dspn score weather.dspn new.csv -o scores.csv",
-        "dspn forecast weather.dspn new.csv --steps 24",
-    )
-}
-"""The examples of each command, which help shows below its options."""
-
-
-def _epilog(path: str) -> str:
-    lines = EXAMPLES[path]
-    # A backspace on a line of its own keeps the lines of a paragraph apart.
-    head = "\b\nExample:" if len(lines) == 1 else "\b\nExamples:"
-    return "\n".join([head, *(f"  {line}" for line in lines)])
-
 
 def _show_version(wanted: bool) -> None:
     if wanted:
@@ -45,7 +30,6 @@ def _show_version(wanted: bool) -> None:
 app = typer.Typer(
     name="dspn",
     no_args_is_help=True,
-    epilog=_epilog("dspn"),
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
@@ -57,7 +41,6 @@ classify = typer.Typer(
 )
 
 
-@app.callback()
 def dspn(
     version: Annotated[
         bool,
@@ -71,28 +54,34 @@ def dspn(
 
     A table has one row for each slice, a column that names its sequence, and a column for each
     variable; empty cells are missing. Messages count rows from 1, the first below the header.
+
+    Examples:
+        dspn fit days.csv -s day -o weather.dspn
+        dspn score weather.dspn new.csv -o scores.csv
+        dspn forecast weather.dspn new.csv --steps 24
     """
 
 
-def _command(path: str, *examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds a function as the command of these words, with its examples."""
-
-    def add(function: Callable[..., None]) -> Callable[..., None]:
-        EXAMPLES[path] = examples
-        group, name = (classify if " " in path else app), path.split()[-1]
-        group.command(name, epilog=_epilog(path))(options.as_command(function, path))
-        return function
-
-    return add
+def _split_help(function: Callable[..., None]) -> dict[str, Any]:
+    """The text of a docstring, and its examples, which help shows below the options."""
+    text, _, examples = cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
+    # A backspace on a line of its own keeps the lines of a paragraph apart.
+    return {"help": text, "epilog": f"\b\nExamples:\n{examples}" if examples else ""}
 
 
-@_command(
-    "fit",
-    "dspn fit days.csv -s day -t hour -o weather.dspn",
-    "dspn fit days.csv -s day --variables sky,celsius --kind sky=categorical -o weather.dspn",
-    "dspn fit days.parquet -s day --effort 20 --validation new.parquet -o weather.dspn",
-    "dspn fit days.csv -s day --checkpoint run --time-limit 600 -o weather.dspn",
-)
+def _command(function: Callable[..., None]) -> Callable[..., None]:
+    """Adds a function as the command of its name; `classify_fit` is `classify fit`."""
+    path = function.__name__.replace("_", " ")
+    group = classify if " " in path else app
+    add = group.command(path.split()[-1], **_split_help(function))
+    add(options.as_command(function, path))
+    return function
+
+
+app.callback(**_split_help(dspn))(dspn)
+
+
+@_command
 def fit(
     output: Path,
     table: options.Table,
@@ -103,79 +92,98 @@ def fit(
     """Learn a model of a table: the kind of each variable, and then the network that fits best.
 
     Ctrl-C ends learning and keeps the best model so far.
+
+    Examples:
+        dspn fit days.csv -s day -t hour -o weather.dspn
+        dspn fit days.csv -s day --variables sky,celsius --kind sky=categorical -o weather.dspn
+        dspn fit days.parquet -s day --effort 20 --validation new.parquet -o weather.dspn
+        dspn fit days.csv -s day --checkpoint run --time-limit 600 -o weather.dspn
     """
     from dspn.cli import fit
 
     fit.fit(table, training, output, as_json=json, quiet=quiet)
 
 
-@_command(
-    "score",
-    "dspn score weather.dspn days.csv -s day -o scores.csv",
-    "cat days.csv | dspn score weather.dspn | sort -t, -k4 -g | head",
-)
+@_command
 def score(request: options.Request) -> None:
     """Compute how probable each sequence is: its log-likelihood in nats, in all and by slice.
 
     The answer has a row for each sequence.
+
+    Examples:
+        dspn score weather.dspn days.csv -s day -o scores.csv
+        cat days.csv | dspn score weather.dspn | sort -t, -k4 -g | head
     """
     _ask("score", request)
 
 
-@_command(
-    "impute",
-    "dspn impute weather.dspn days.csv -o whole.csv",
-    "dspn impute weather.dspn days.parquet -s day -t hour -o whole.parquet",
-)
+@_command
 def impute(request: options.Request) -> None:
     """Fill each gap by itself: the most probable category, the median of a count, or the mean.
 
     The answer is the table with all its columns and rows; observed values are left as they are.
+
+    Examples:
+        dspn impute weather.dspn days.csv -o whole.csv
+        dspn impute weather.dspn days.parquet -s day -t hour -o whole.parquet
     """
     _ask("impute", request, digits=request.target.digits)
 
 
-@_command("complete", "dspn complete weather.dspn days.csv -s day -o whole.csv")
+@_command
 def complete(request: options.Request) -> None:
-    """Fill all gaps together: the values and hidden choices that are jointly most probable."""
+    """Fill all gaps together: the values and hidden choices that are jointly most probable.
+
+    Examples:
+        dspn complete weather.dspn days.csv -s day -o whole.csv
+    """
     _ask("complete", request, digits=request.target.digits)
 
 
-@_command(
-    "forecast",
-    "dspn forecast weather.dspn days.csv --steps 24 -o ahead.csv",
-    "dspn forecast weather.dspn days.csv --steps 3 --levels 0.1,0.9",
-)
-def forecast(request: options.Request, steps: int = 1, levels: str = "0.05,0.5,0.95") -> None:
+@_command
+def forecast(steps: int = 1, levels: str = "0.05,0.5,0.95", *, request: options.Request) -> None:
     """Predict the next slices: a row for each sequence and step, with exact distributions.
 
     Each variable has a column for its point (most probable category, median of a count, mean), then
     columns for the probability of each category (sky=rain) or the quantiles (celsius@0.05). An
     order column of whole numbers or of times is continued where its steps are all equal.
+
+    Examples:
+        dspn forecast weather.dspn days.csv --steps 24 -o ahead.csv
+        dspn forecast weather.dspn days.csv --steps 3 --levels 0.1,0.9
     """
     _ask("forecast", request, steps=steps, levels=options.parse_levels(levels))
 
 
-@_command("sample", "dspn sample weather.dspn -n 100 --length 24 --seed 1 -o drawn.csv")
+@_command
 def sample(
-    model: Path, target: options.Target, number: int = 1, length: int = 10, seed: int | None = None
+    model: Path,
+    number: int = 1,
+    length: int = 10,
+    seed: int | None = None,
+    *,
+    target: options.Target,
 ) -> None:
-    """Draw whole sequences from the model, one row for each slice."""
+    """Draw whole sequences from the model, one row for each slice.
+
+    Examples:
+        dspn sample weather.dspn -n 100 --length 24 --seed 1 -o drawn.csv
+    """
     from dspn.cli import query
 
     query.sample(model, number, length, seed, target)
 
 
-@_command(
-    "surprise",
-    "dspn surprise weather.dspn days.csv -o surprise.csv",
-    "dspn surprise weather.dspn days.csv --by sequence | head -n 5",
-)
-def surprise(request: options.Request, by: Literal["slice", "sequence"] = "slice") -> None:
+@_command
+def surprise(by: Literal["slice", "sequence"] = "slice", *, request: options.Request) -> None:
     """Find anomalies: how unexpected each slice is given its past, and each entry, in nats.
 
     A row for each slice: the surprise of each entry given all others, and of the whole slice.
     With --by sequence: a row for each sequence, the most surprising by slice first.
+
+    Examples:
+        dspn surprise weather.dspn days.csv -o surprise.csv
+        dspn surprise weather.dspn days.csv --by sequence | head -n 5
     """
     _ask(f"surprise by {by}", request)
 
@@ -186,20 +194,20 @@ def _ask(query_name: str, request: options.Request, **parameters: Any) -> None:
     ask(query_name, request, **parameters)
 
 
-@_command("inspect", "dspn inspect weather.dspn", "dspn inspect weather.dspn --json")
+@_command
 def inspect(model: Path, json: bool = False) -> None:
-    """Show what a model file holds: variables, networks and their sizes, and its origin."""
+    """Show what a model file holds: variables, networks and their sizes, and its origin.
+
+    Examples:
+        dspn inspect weather.dspn
+        dspn inspect weather.dspn --json
+    """
     from dspn.cli import inspect
 
     inspect.inspect(model, as_json=json)
 
 
-@_command(
-    "validate",
-    "dspn validate weather.dspn",
-    "dspn validate days.csv -s day -t hour",
-    "dspn validate days.csv --model weather.dspn",
-)
+@_command
 def validate(
     file: str,
     read: options.Reading,
@@ -207,26 +215,33 @@ def validate(
     json: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Check a model file or a table: lists what is wrong, and where; the status is then 1."""
+    """Check a model file or a table: lists what is wrong, and where; the status is then 1.
+
+    Examples:
+        dspn validate weather.dspn
+        dspn validate days.csv -s day -t hour
+        dspn validate days.csv --model weather.dspn
+    """
     from dspn.cli import inspect
 
     if not inspect.validate(file, model, read, as_json=json, quiet=quiet):
         raise typer.Exit(_DATA)
 
 
-@_command(
-    "plot",
-    "dspn plot template weather.dspn -o template.svg",
-    "dspn plot filtered weather.dspn days.csv --only monday -o monday.png",
-)
+@_command
 def plot(drawing: options.Drawing) -> None:
-    """Draw a model, or what it says of one sequence of a table."""
+    """Draw a model, or what it says of one sequence of a table.
+
+    Examples:
+        dspn plot template weather.dspn -o template.svg
+        dspn plot filtered weather.dspn days.csv --only monday -o monday.png
+    """
     from dspn.cli import plot
 
     plot.plot(drawing)
 
 
-@_command("report", "dspn report weather.dspn days.csv -o report.html")
+@_command
 def report(
     model: Path,
     data: str,
@@ -238,31 +253,35 @@ def report(
     unknown: options.Unknown = "error",
     quiet: bool = False,
 ) -> None:
-    """Write one HTML page about a model and a table, which needs no other file to be read."""
+    """Write one HTML page about a model and a table, which needs no other file to be read.
+
+    Examples:
+        dspn report weather.dspn days.csv -o report.html
+    """
     from dspn.cli import plot
 
     page = {"title": title, "max_sequences": max_sequences, "steps": steps}
     plot.report(model, data, output, read, unknown, quiet, **page)
 
 
-@_command(
-    "watch",
-    "tail -n +1 -f station.csv | dspn watch weather.dspn",
-    "sensor | dspn watch weather.dspn --sequence station --json",
-)
+@_command
 def watch(model: Path, watching: options.Watching) -> None:
     """Read slices from standard input; answer each at once with its surprise and a forecast.
 
     Input is CSV with a header, or a JSON object on each line. Output is CSV: the stream, the number
     of the slice, its surprise and the log-likelihood so far in nats, and the distribution of the
     next slice as `dspn forecast` writes it; with --json a JSON object on each line.
+
+    Examples:
+        tail -n +1 -f station.csv | dspn watch weather.dspn
+        sensor | dspn watch weather.dspn --sequence station --json
     """
     from dspn.cli import watch
 
     watch.watch(model, watching)
 
 
-@_command("classify fit", "dspn classify fit walks.csv -s walk --label who -o who.dspn")
+@_command
 def classify_fit(
     label: str,
     output: Path,
@@ -272,15 +291,23 @@ def classify_fit(
     seed: int = 0,
     quiet: bool = False,
 ) -> None:
-    """Learn a model for each class; the class of a sequence is the same in all its rows."""
+    """Learn a model for each class; the class of a sequence is the same in all its rows.
+
+    Examples:
+        dspn classify fit walks.csv -s walk --label who -o who.dspn
+    """
     from dspn.cli.classify import fit_classifier
 
     fit_classifier(table, label, output, mode=mode, states=states, seed=seed, quiet=quiet)
 
 
-@_command("classify predict", "dspn classify predict who.dspn new.csv -o predicted.csv")
+@_command
 def classify_predict(request: options.Request) -> None:
-    """Predict the class of each sequence, with the probability of every class."""
+    """Predict the class of each sequence, with the probability of every class.
+
+    Examples:
+        dspn classify predict who.dspn new.csv -o predicted.csv
+    """
     from dspn.cli.classify import predict_classes
 
     predict_classes(request)

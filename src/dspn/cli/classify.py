@@ -7,13 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dspn.cli import console, fit, query, sink, source
 from dspn.cli.cells import convertible, is_missing, plain
-from dspn.cli.console import note
-from dspn.cli.fit import read_training_data, show_training_data
 from dspn.cli.options import Request, Table, check_extension
-from dspn.cli.query import Query, free_name, write_answers
-from dspn.cli.sink import check_place
-from dspn.cli.source import check_texts, remember_keys
 from dspn.cli.streams import Chunk
 from dspn.errors import DataError
 from dspn.models import HMM, DSPNClassifier
@@ -72,23 +68,21 @@ def fit_classifier(
         quiet: No notes and no progress.
     """
     check_extension(output, ".dspn")
-    check_place(str(output))
-    data = read_training_data(table, quiet=quiet, besides=(label,))
-    classes = _labels(data.chunk, label, everywhere=True)
-    if not quiet:
-        show_training_data(data)
+    sink.check_place(str(output))
+    sequences, chunk = fit.read_training_data(table, quiet=quiet, besides=(label,))
+    classes = _labels(chunk, label, everywhere=True)
     classifier = DSPNClassifier(HMM(states), mode=mode, random_state=seed)
-    classifier.fit(data.sequences, np.array(classes))
-    provenance = remember_keys({"label": label, "mode": mode, "seed": seed}, data.keys)
+    classifier.fit(sequences, np.array(classes))
+    provenance = source.remember_keys({"label": label, "mode": mode, "seed": seed}, chunk.keys)
     classifier.save(output, provenance=provenance)
-    note(f"wrote {output}: {len(classifier.classes_)} classes", quiet=quiet)
+    console.note(f"wrote {output}: {len(classifier.classes_)} classes", quiet=quiet)
 
 
 def predict_classes(request: Request) -> None:
     """Writes the class of each sequence; notes how many agree with the labels of the table."""
     classifier = DSPNClassifier.load(request.model)
     classes = classifier.classes_.tolist()
-    check_texts(request.model, classifier.schema_, classes)
+    source.check_texts(request.model, classifier.schema_, classes)
     label = str(classifier.provenance_.get("label", ""))
     agreements: list[bool] = []
 
@@ -100,15 +94,15 @@ def predict_classes(request: Request) -> None:
             known = [(one, other) for one, other in pairs if other is not None]
             agreements.extend(one == other or str(one) == str(other) for one, other in known)
         key = chunk.keys.sequence or "sequence"
-        columns = {key: chunk.ids(), free_name("predicted", [key]): pa.array(best)}
+        columns = {key: chunk.ids(), query.free_name("predicted", [key]): pa.array(best)}
         for name, share in zip(classes, shares.T, strict=True):
-            columns[free_name(f"P({name})", columns)] = np.ascontiguousarray(share)
+            columns[query.free_name(f"P({name})", columns)] = np.ascontiguousarray(share)
         return pa.table(columns)
 
-    schema, provenance = classifier.schema_, classifier.provenance_
-    write_answers(request, "classify", schema, provenance, Query(answer), optional=[label])
+    schema, provenance, asked = classifier.schema_, classifier.provenance_, query.Query(answer)
+    query.write_answers(request, "classify", schema, provenance, asked, optional=[label])
     if agreements:
-        note(
+        console.note(
             f"{sum(agreements):,} of {len(agreements):,} sequences have the class of their label",
             quiet=request.target.quiet,
         )

@@ -7,21 +7,18 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final
 
 import numpy as np
 from typer import BadParameter
 
+from dspn.cli import console, sink, source
 from dspn.cli.cells import is_text, plain
-from dspn.cli.console import StoppedError, counted, listed, make_console, make_table, note
 from dspn.cli.gathering import Described, described, gathered, variable_names, whole_table
-from dspn.cli.keys import Keys, near_misses
+from dspn.cli.keys import near_misses
 from dspn.cli.options import Table, Training, check_extension, parse_kinds, parse_names
 from dspn.cli.ordering import uneven_steps
-from dspn.cli.sink import check_place
-from dspn.cli.source import find_keys, missing_words, open_table, read_chunks, remember_keys
 from dspn.cli.streams import Chunk
 from dspn.errors import DataError, printable
 from dspn.models import DSPN, Model
@@ -39,69 +36,51 @@ _TIME: Final = re.compile(rf"\s*(({_YEAR_FIRST}|{_YEAR_LAST})([T ]+{_CLOCK})?|{_
 _UNSORTED: Final = re.compile(rf"\s*{_YEAR_LAST}\b")
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class TrainingData:
-    """The sequences of a table, its keys, the kind of each variable with its reason, its rows."""
-
-    sequences: Sequences
-    keys: Keys
-    variables: list[Described]
-    chunk: Chunk
-
-
-def read_training_data(table: Table, *, quiet: bool, besides: tuple[str, ...] = ()) -> TrainingData:
-    """The whole table; shows what it holds unless `quiet`.
+def read_training_data(
+    table: Table, *, quiet: bool, besides: tuple[str, ...] = ()
+) -> tuple[Sequences, Chunk]:
+    """The sequences of a table, and its rows.
 
     Args:
         table: The table, and how to read it.
-        quiet: Show nothing.
+        quiet: Do not show the variables, and the notes on them.
         besides: Columns that are read too, and are no variables.
     """
     read, wanted, told = table.read, parse_names(table.variables), parse_kinds(table.kind)
-    words = missing_words(read.missing)
-    with open_table(table.data, read.delimiter) as source:
-        keys = find_keys(source, read, quiet=quiet)
-        names = variable_names(source, keys, wanted)
-        names = [name for name in names if name not in besides]
-        unknown = next((name for name in told if name not in set(names)), None)
-        if unknown is not None:
-            raise DataError(
-                f"--kind names {unknown!r}{near_misses(unknown, names)}, but the variables are "
-                f"{listed(names)}."
-            )
-        chunk = whole_table(source, keys, names, sort=read.sort, extra=besides)
+    words = source.missing_words(read.missing)
+    with source.open_table(table.data, read.delimiter) as opened:
+        keys = source.find_keys(opened, read, None, quiet=quiet)
+        names = [name for name in variable_names(opened, keys, wanted) if name not in besides]
+        for name in sorted(told.keys() - set(names)):
+            near, all_names = near_misses(name, names), console.listed(names)
+            raise DataError(f"--kind names {name!r}{near}, but the variables are {all_names}.")
+        chunk = whole_table(opened, keys, names, sort=read.sort, extra=besides)
     variables = [described(chunk, name, told.get(name), words) for name in names]
     _require_few_categories(variables, chunk)
-    return TrainingData(gathered(chunk, variables), keys, variables, chunk)
+    sequences = gathered(chunk, variables)
+    if not quiet:
+        _show(sequences, variables, chunk)
+    return sequences, chunk
 
 
-def show_training_data(data: TrainingData) -> None:
+def _show(sequences: Sequences, variables: list[Described], chunk: Chunk) -> None:
     """Writes the variables and the notes on them to standard error."""
     rows = []
-    for item in data.variables:
-        missing = float(np.isnan(item.codes).mean())
-        values = ", ".join(map(str, item.variable.categories[:6]))
-        more = ", ..." if item.variable.num_categories > 6 else ""
-        rows.append(
-            (
-                printable(item.variable.name, 200),
-                str(item.variable.kind),
-                f"{printable(values)}{more}",
-                f"{100 * missing:.1f} %" if missing else "",
-                item.reason,
-            )
-        )
+    for item in variables:
+        variable, missing = item.variable, float(np.isnan(item.codes).mean())
+        values = printable(", ".join(map(str, variable.categories[:6])))
+        values += ", ..." if variable.num_categories > 6 else ""
+        share = f"{100 * missing:.1f} %" if missing else ""
+        rows.append((printable(variable.name, 200), str(variable.kind), values, share, item.reason))
     with suppress(OSError, SystemExit):  # if nobody reads it, learning still goes on
         headings = ("variable", "kind", "values", "missing", "inferred from")
-        make_console(width=160).print(make_table(headings, rows))
-    lengths = data.sequences.lengths
-    shortest, longest = int(lengths.min()), int(lengths.max())
+        console.make_console(width=160).print(console.make_table(headings, rows))
+    shortest, longest = int(sequences.lengths.min()), int(sequences.lengths.max())
     of = f"{longest:,}" if shortest == longest else f"{shortest:,} to {longest:,}"
-    total = "" if len(lengths) == 1 else f", {data.sequences.total_slices:,} in all"
-    note(f"{counted(len(lengths), 'sequence')} of {of} slices{total}")
-    for text in _advice(data.variables, data.chunk):
-        note(f"note: {text}")
+    total = "" if len(sequences) == 1 else f", {sequences.total_slices:,} in all"
+    console.note(f"{console.counted(len(sequences), 'sequence')} of {of} slices{total}")
+    for text in _advice(variables, chunk):
+        console.note(f"note: {text}")
 
 
 def _require_few_categories(variables: Sequence[Described], chunk: Chunk) -> None:
@@ -113,22 +92,19 @@ def _require_few_categories(variables: Sequence[Described], chunk: Chunk) -> Non
         remedy = f"name the columns to learn with --variables, or say {_kind(item, 'categorical')}"
         if _looks_like_times(item):
             remedy = f"it looks like times, {_remedy_for_times(name, chunk)} Else {remedy}"
-        raise DataError(
-            f"column {name!r} must have at most {_MOST_CATEGORIES:,} categories, but has "
-            f"{_distinct(item)}; {remedy}."
-        )
+        rule = f"column {name!r} must have at most {_MOST_CATEGORIES:,} categories"
+        raise DataError(f"{rule}, but has {_distinct(item)}; {remedy}.")
 
 
 def _advice(variables: Sequence[Described], chunk: Chunk) -> Iterator[str]:
     """A sentence for each property of the table that may not be what was meant."""
     for item in variables:
-        name, count = item.variable.name, item.variable.num_categories
-        present = int(np.count_nonzero(~np.isnan(item.codes)))
-        if item.reason != "text":
-            continue
-        if _looks_like_times(item):
+        name, present = item.variable.name, np.count_nonzero(~np.isnan(item.codes))
+        if item.reason == "text" and _looks_like_times(item):
             yield f"column {name!r} looks like times; {_remedy_for_times(name, chunk)}"
-        elif count >= _FEWEST_DISTINCT and count >= _NEARLY_ALL * present:
+        elif item.reason == "text" and item.variable.num_categories >= max(
+            _FEWEST_DISTINCT, _NEARLY_ALL * present
+        ):
             yield (
                 f"column {name!r} has {_distinct(item)}; leave it out with --variables, or it "
                 "costs much and says nothing."
@@ -225,24 +201,23 @@ def fit(
     check_extension(output, ".dspn")
     if training.learner == "em" and training.interfaces is None:
         raise BadParameter("--learner em needs the number of --interfaces.")
-    check_place(str(output))
+    sink.check_place(str(output))
     estimator = _make_estimator(training, quiet=quiet)
-    data = read_training_data(table, quiet=quiet)
-    if not quiet:
-        show_training_data(data)
+    sequences, chunk = read_training_data(table, quiet=quiet)
     held_out = None
     if _validation_fraction(training) is None:
-        with open_table(training.validation, table.read.delimiter) as source:
-            schema = data.sequences.schema
-            ((_, held_out),) = read_chunks(source, schema, None, table.read, quiet=True, whole=True)
-    estimator.fit(data.sequences, validation=held_out)
-    provenance = remember_keys(estimator.model_.provenance, data.keys)
+        with source.open_table(training.validation, table.read.delimiter) as opened:
+            schema, read = sequences.schema, table.read
+            chunks = source.read_chunks(opened, schema, None, read, quiet=True, whole=True)
+            ((_, held_out),) = chunks
+    estimator.fit(sequences, validation=held_out)
+    provenance = source.remember_keys(estimator.model_.provenance, chunk.keys)
     model = Model(estimator.model_.mixture, provenance=provenance)
     model.save(output)
     if estimator.ending_ == "interrupted":
-        raise StoppedError(f"interrupted; the best model so far is in {str(output)!r}.")
+        raise console.StoppedError(f"interrupted; the best model so far is in {str(output)!r}.")
     if as_json:
-        summary: dict[str, Any] = {
+        summary = {
             "model": str(output),
             "ending": str(estimator.ending_),
             "validation_score": provenance["validation_score"],
@@ -252,8 +227,8 @@ def fit(
         sys.stdout.write(json.dumps(summary) + "\n")
     score = estimator.validation_score_
     # A single sequence is its own validation set, unless there is another table.
-    of = "held-out sequence" if held_out is not None or len(data.sequences) > 1 else "sequence"
+    of = "held-out sequence" if held_out is not None or len(sequences) > 1 else "sequence"
     reached = "" if score is None else f", {score:.4g} nats per {of}"
     nodes = sum(len(network.template.nodes) for network in model.components)
-    size = f"{counted(len(model.components), 'network')} with {nodes:,} template nodes"
-    note(f"wrote {output}: {size}{reached}", quiet=quiet)
+    size = f"{console.counted(len(model.components), 'network')} with {nodes:,} template nodes"
+    console.note(f"wrote {output}: {size}{reached}", quiet=quiet)

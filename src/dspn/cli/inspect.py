@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dspn.cli import console, sink, source
 from dspn.cli.cells import Column, coded
-from dspn.cli.console import make_console, make_table, note, sentence
 from dspn.cli.gathering import described, variable_names, whole_table
 from dspn.cli.options import Reading
-from dspn.cli.sink import plain_json
-from dspn.cli.source import STDIN, find_keys, load_model, missing_words, open_table
 from dspn.errors import DataError, DspnError, printable
 from dspn.io.classifiers import LoadedClassifier, load_any
 from dspn.io.decode import LoadedMixture
@@ -23,11 +21,11 @@ def inspect(path: Path, *, as_json: bool) -> None:
     """Writes what a model file holds: one JSON object, or tables."""
     contents = _contents(path)
     if as_json:
-        sys.stdout.write(json.dumps(plain_json(contents), indent=2) + "\n")
+        sys.stdout.write(json.dumps(sink.plain_json(contents), indent=2) + "\n")
         return
-    console = make_console(stderr=False, width=120)
+    out = console.make_console(stderr=False, width=120)
     for part in _describe(contents):
-        console.print(part)
+        out.print(part)
 
 
 def _contents(path: Path) -> dict[str, Any]:
@@ -92,7 +90,7 @@ def _describe(contents: dict[str, Any]) -> Iterator[Any]:
         more = f", ... ({len(categories)})" if len(categories) > 12 else ""
         shown = printable(", ".join(map(str, categories[:12]))) + more
         rows.append((printable(item["name"]), item["kind"], shown))
-    yield make_table(("variable", "kind", "categories"), rows)
+    yield console.make_table(("variable", "kind", "categories"), rows)
     if contents["type"] == "classifier":
         yield f"classes: {printable(', '.join(map(str, contents['classes'])))}"
         for label, model in zip(contents["classes"], contents["models"], strict=True):
@@ -112,7 +110,7 @@ def _components_table(components: list[dict[str, Any]]) -> Any:
         numbers = {**item, "groups": len(item["groups"])}
         shown = (f"{numbers[name]:,}" for name in counts)
         rows.append((f"{item['weight']:.4g}", *shown, item["bottom"]))
-    return make_table(("weight", *counts, "bottom"), rows)
+    return console.make_table(("weight", *counts, "bottom"), rows)
 
 
 def validate(path: str, model: Path | None, read: Reading, *, as_json: bool, quiet: bool) -> bool:
@@ -132,7 +130,7 @@ def validate(path: str, model: Path | None, read: Reading, *, as_json: bool, qui
         return not problems
     sys.stdout.write("".join(f"{problem}\n" for problem in problems))
     if not problems:
-        note(f"{path}: nothing is wrong", quiet=quiet)
+        console.note(f"{path}: nothing is wrong", quiet=quiet)
     return not problems
 
 
@@ -141,11 +139,11 @@ def find_problems(
 ) -> list[str]:
     """Every problem of a model file or a table, a sentence each; arguments as in `validate`."""
     try:
-        if path == STDIN or not _looks_like_a_model(path):
+        if path == source.STDIN or not _looks_like_a_model(path):
             return _table_problems(path, model, read, quiet=quiet)
         _contents(Path(path))
     except DspnError as error:
-        return [sentence(error)]
+        return [console.sentence(error)]
     return []
 
 
@@ -161,12 +159,12 @@ def _looks_like_a_model(path: str) -> bool:
 
 
 def _table_problems(path: str, model: Path | None, read: Reading, *, quiet: bool) -> list[str]:
-    loaded = None if model is None else load_model(model)
-    words = missing_words(read.missing)
-    with open_table(path, read.delimiter) as source:
-        keys = find_keys(source, read, loaded and loaded.provenance, quiet=quiet)
-        names = list(loaded.schema.names) if loaded else variable_names(source, keys, None)
-        chunk = whole_table(source, keys, names, sort=read.sort)
+    loaded = None if model is None else source.load_model(model)
+    words = source.missing_words(read.missing)
+    with source.open_table(path, read.delimiter) as table:
+        keys = source.find_keys(table, read, loaded and loaded.provenance, quiet=quiet)
+        names = list(loaded.schema.names) if loaded else variable_names(table, keys, None)
+        chunk = whole_table(table, keys, names, sort=read.sort)
     problems = []
     for number, name in enumerate(names):
         try:
@@ -176,5 +174,5 @@ def _table_problems(path: str, model: Path | None, read: Reading, *, quiet: bool
                 column = Column(name, chunk.first_row, words)
                 coded(chunk.table[name], loaded.schema[number], column)
         except DataError as error:
-            problems.append(sentence(error))
+            problems.append(console.sentence(error))
     return problems

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, final, get_args, get_origin
 
 import typer
+from typer import BadParameter
 
 KINDS: Final = ("categorical", "binary", "continuous", "count")
 Format = Literal["csv", "json", "parquet", "arrow"]
 Unknown = Literal["error", "missing"]
-Learner = Literal["auto", "paper", "em"]
 
 # What help says of an option. A key is written as help writes it: the option, its short form, the
 # word for its value, and the range of a number; before it the command, if the description is only
@@ -28,8 +28,7 @@ _DESCRIPTIONS: Final = {
     "model was fitted with, if there is one, or else the whole table is one sequence.",
     "watch: --sequence -s COLUMN": "Column that names the stream of a slice. Without it: the one "
     "that the model was fitted with, if the input has it.",
-    "--order -t COLUMN": "Column that orders the slices of a sequence; without it they are in the "
-    "order of the rows.",
+    "--order -t COLUMN": "Column that orders the slices of a sequence; by default as the rows are.",
     "--sort": "The rows of a sequence need not be adjacent; the whole table is then read first.",
     "--missing WORDS": "Words of a text table that mean a missing value, separated by commas; an "
     "empty cell always does.  [default: NA,N/A,n/a,NaN,nan,null,NULL,None]",
@@ -53,10 +52,8 @@ _DESCRIPTIONS: Final = {
     "--by": "Whether a row is a slice, or a sequence, the most surprising first.",
     "--number -n 1..": "Number of sequences.",
     "--length 1..": "Number of slices of each sequence.",
-    "--variables NAMES": "Columns that are variables, separated by commas; by default all columns "
-    "except the keys.",
-    "--kind NAME=KIND": "The kind of a variable: categorical, binary, continuous or count; may be "
-    "repeated.",
+    "--variables NAMES": "Variables, separated by commas; by default all columns but the keys.",
+    "--kind NAME=KIND": "Kind of a variable: categorical, binary, continuous or count; repeatable.",
     "--learner": "How the model is learned.",
     "--interfaces 1..": "Number of interface nodes, for the learners paper and em.",
     "--effort": "How much the automatic learner may do; by default it depends on the data.",
@@ -127,7 +124,7 @@ class Table:
 class Training:
     """How to learn; `validation` is a fraction, or the name of another table."""
 
-    learner: Learner = "auto"
+    learner: Literal["auto", "paper", "em"] = "auto"
     interfaces: int | None = None
     effort: float | None = None
     time_limit: float | None = None
@@ -234,7 +231,8 @@ _WORDS: Final = dict(_split_descriptions())
 
 def _with_choices(annotation: Any) -> Any:
     """The type with an enumeration, which every release of typer knows, in place of `Literal`."""
-    make, parts = StrEnum, get_args(annotation)
+    make: Any = StrEnum
+    parts = get_args(annotation)
     if get_origin(annotation) is Literal:
         return make("choices", {word: word for word in parts})
     return _with_choices(parts[0]) | None if len(parts) == 2 else annotation
@@ -243,9 +241,7 @@ def _with_choices(annotation: Any) -> Any:
 def _parse_delimiter(text: str | None) -> str | None:
     character = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
     if character is not None and (len(character) != 1 or character in '"\r\n'):
-        raise typer.BadParameter(
-            f"--delimiter must be one character, such as ';', or 'tab', but is {text!r}."
-        )
+        raise BadParameter(f"--delimiter must be one character, or 'tab', but is {text!r}.")
     return character
 
 
@@ -256,21 +252,16 @@ def parse_levels(text: str) -> tuple[float, ...]:
     except ValueError:
         levels = {-1.0}
     if not all(0 < level < 1 for level in levels):
-        raise typer.BadParameter(
-            f"--levels must be numbers between 0 and 1 separated by commas, such as 0.1,0.9, but "
-            f"is {text!r}."
-        )
+        raise BadParameter(f"--levels must be numbers between 0 and 1 (0.1,0.9), but is {text!r}.")
     return tuple(sorted(levels))
 
 
 def parse_names(text: str | None) -> tuple[str, ...] | None:
     """Names separated by commas."""
-    if text is None:
-        return None
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    if not names:
-        raise typer.BadParameter("--variables must name at least one column, but names none.")
-    return names
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    if text is not None and not names:
+        raise BadParameter("--variables must name at least one column, but names none.")
+    return names or None
 
 
 def parse_kinds(given: list[str] | None) -> dict[str, str]:
@@ -279,9 +270,8 @@ def parse_kinds(given: list[str] | None) -> dict[str, str]:
     for text in given or []:
         name, _, kind = text.rpartition("=")
         if not name or kind not in KINDS:
-            raise typer.BadParameter(
-                f"--kind must be NAME=KIND, KIND being one of {', '.join(KINDS)}, but is {text!r}."
-            )
+            rule = f"NAME=KIND, KIND being one of {', '.join(KINDS)}"
+            raise BadParameter(f"--kind must be {rule}, but is {text!r}.")
         kinds[name] = kind
     return kinds
 
@@ -289,6 +279,4 @@ def parse_kinds(given: list[str] | None) -> dict[str, str]:
 def check_extension(output: str | Path, *extensions: str) -> None:
     """Raises unless the file to write has one of the extensions."""
     if Path(output).suffix.lower() not in extensions:
-        raise typer.BadParameter(
-            f"--output must end in {' or '.join(extensions)}, but is {str(output)!r}."
-        )
+        raise BadParameter(f"--output must end in {' or '.join(extensions)}, but is '{output}'.")

@@ -10,11 +10,9 @@ import numpy as np
 from typer import BadParameter
 
 from dspn import plotting
+from dspn.cli import console, sink, source
 from dspn.cli.cells import convertible
-from dspn.cli.console import counted, note
 from dspn.cli.options import Drawing, Reading, Unknown, check_extension
-from dspn.cli.sink import check_place
-from dspn.cli.source import load_model, open_table, read_chunks
 from dspn.errors import DataError
 from dspn.io import write_atomically
 from dspn.models import Model
@@ -74,9 +72,9 @@ def _read_sequences(
     model: Model, data: str, read: Reading, unknown: Unknown, *, quiet: bool
 ) -> Sequences:
     """All sequences of a table, with the values of the order column, which axes show."""
-    with open_table(data, read.delimiter) as source:
-        ((chunk, sequences),) = read_chunks(
-            source, model.schema, model.provenance, read, unknown, quiet=quiet, whole=True
+    with source.open_table(data, read.delimiter) as table:
+        ((chunk, sequences),) = source.read_chunks(
+            table, model.schema, model.provenance, read, unknown, quiet=quiet, whole=True
         )
     keys = chunk.keys
     if keys.order is None:
@@ -103,9 +101,9 @@ def plot(drawing: Drawing) -> None:
     check_extension(output, ".png", ".svg", ".pdf")
     if drawing.kind not in _PICTURES:
         raise BadParameter(f"KIND must be one of {', '.join(_PICTURES)}, but is {drawing.kind!r}.")
-    check_place(output)
+    sink.check_place(output)
     draw, subject = _PICTURES[drawing.kind]
-    model = load_model(drawing.model)
+    model = source.load_model(drawing.model)
     sequences = None
     if subject != "the model":
         if drawing.data is None:
@@ -119,7 +117,7 @@ def plot(drawing: Drawing) -> None:
     buffer = io.BytesIO()
     figure.savefig(buffer, format=Path(output).suffix[1:].lower())
     write_atomically(output, buffer.getvalue())
-    note(f"wrote {output}", quiet=drawing.quiet)
+    console.note(f"wrote {output}", quiet=drawing.quiet)
 
 
 def report(
@@ -138,8 +136,8 @@ def report(
     """
     from dspn.report import write_report
 
-    check_place(str(output))
-    model = load_model(path)
+    sink.check_place(str(output))
+    model = source.load_model(path)
     sequences = _read_sequences(model, data, read, unknown, quiet=quiet)
     write_report(model, sequences, output, **page)
-    note(f"wrote {output}: {counted(len(sequences), 'sequence')}", quiet=quiet)
+    console.note(f"wrote {output}: {console.counted(len(sequences), 'sequence')}", quiet=quiet)

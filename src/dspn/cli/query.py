@@ -11,12 +11,10 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn._arrays import Floats
+from dspn.cli import console, sink, source
 from dspn.cli.cells import convertible, is_text, plain, with_columns
-from dspn.cli.console import note
 from dspn.cli.options import Request, Target
 from dspn.cli.ordering import next_values, order_goes_on
-from dspn.cli.sink import output_format, round_table, rounded, write_table
-from dspn.cli.source import Source, load_model, open_table, read_chunks, remembered_keys
 from dspn.cli.streams import Chunk
 from dspn.inference import Marginals
 from dspn.models import Model
@@ -43,7 +41,7 @@ class Query:
 
 def ask(name: str, request: Request, **options: Any) -> None:
     """Writes the answers of a model to the query of this name."""
-    query, model = QUERIES[name], load_model(request.model)
+    query, model = QUERIES[name], source.load_model(request.model)
 
     def answer(chunk: Chunk, data: Sequences) -> Any:
         return query.answer(model, chunk, data, **options)
@@ -70,39 +68,39 @@ def write_answers(
         query: Its `answer` takes a chunk and the sequences of the chunk.
         optional: Further columns that chunks have if the table has them.
     """
-    target, form = request.target, output_format(request.target)
-    with open_table(request.data, request.read.delimiter) as source:
-        chunks = read_chunks(
-            source,
+    target, form = request.target, sink.output_format(request.target)
+    with source.open_table(request.data, request.read.delimiter) as opened:
+        chunks = source.read_chunks(
+            opened,
             schema,
             provenance,
             request.read,
             request.unknown,
             title=title,
             quiet=target.quiet,
-            extra=[name for name in optional if name in source.columns],
-            along=source.columns if query.keeps_columns else (),
+            extra=[name for name in optional if name in opened.columns],
+            along=opened.columns if query.keeps_columns else (),
         )
         digits = None if query.keeps_columns else target.digits
         tables = (
-            round_table(query.answer(chunk, data), digits, (*chunk.keys.names, *query.exact))
+            sink.round_table(query.answer(chunk, data), digits, (*chunk.keys.names, *query.exact))
             for chunk, data in chunks
         )
-        column_types = _column_types(source, schema if query.keeps_columns else ())
-        with write_table(target, form, column_types) as sink:
+        column_types = _column_types(opened, schema if query.keeps_columns else ())
+        with sink.write_table(target, form, column_types) as out:
             for table in query.finish(tables):
-                sink.write(table)
+                out.write(table)
 
 
-def _column_types(source: Source, variables: Iterable[Variable]) -> dict[str, Any]:
+def _column_types(opened: source.Source, variables: Iterable[Variable]) -> dict[str, Any]:
     """The types that the columns of a text table get in formats that have types.
 
     Variables that are numbers become numbers. None stands for whatever type looks the same when it
     is written as text again, so that an id 007 remains text.
     """
-    if not source.is_text:
+    if not opened.is_text:
         return {}
-    column_types: dict[str, Any] = dict.fromkeys(source.columns)
+    column_types: dict[str, Any] = dict.fromkeys(opened.columns)
     for variable in variables:
         categories = variable.categories
         if categories and isinstance(categories[0], str | bool):
@@ -196,7 +194,7 @@ def _fill(chunk: Chunk, observed: Sequences, completed: Sequences, digits: int |
     for variable, gap, codes in zip(observed.schema, gaps.T, values.T, strict=True):
         cells = plain(chunk.table[variable.name])
         if variable.kind is Kind.CONTINUOUS and gap.any():
-            codes = rounded(codes, digits)
+            codes = sink.rounded(codes, digits)
         filled = decode(codes, variable)
         # The type of the column, if what is filled in has room in it.
         fits = types.is_floating(cells.type) and not is_text(filled.type)
@@ -284,17 +282,17 @@ def sample(path: Path, number: int, length: int, seed: int | None, target: Targe
         seed: The seed; without it one is chosen and noted.
         target: Where the table goes.
     """
-    form = output_format(target)
-    model = load_model(path)
+    form = sink.output_format(target)
+    model = source.load_model(path)
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
-        note(f"note: seed {seed}", quiet=target.quiet)
+        console.note(f"note: seed {seed}", quiet=target.quiet)
     rng = np.random.default_rng(seed)
-    keys, taken = remembered_keys(model.provenance), model.schema.names
+    keys, taken = source.remembered_keys(model.provenance), model.schema.names
     sequence = free_name(keys.get("sequence", "sequence"), taken)
     order = free_name(keys.get("order", "slice"), [*taken, sequence])
     batch = max(_SAMPLED_ROWS // length, 1)
-    with write_table(target, form) as sink:
+    with sink.write_table(target, form) as out:
         for start in range(0, number, batch):
             count = min(batch, number - start)
             values = model.sample(count, length, rng=rng).values
@@ -304,4 +302,4 @@ def sample(path: Path, number: int, length: int, seed: int | None, target: Targe
             }
             for variable, codes in zip(model.schema, values.T, strict=True):
                 columns[variable.name] = decode(codes, variable)
-            sink.write(round_table(pa.table(columns), target.digits))
+            out.write(sink.round_table(pa.table(columns), target.digits))

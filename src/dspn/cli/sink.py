@@ -26,7 +26,7 @@ from dspn.errors import DataError, DspnError
 from dspn.io.atomic import replacing
 
 STDOUT: Final = "-"
-_EXTENSIONS: Final[dict[str, Any]] = {
+_EXTENSIONS: Final[dict[str, Format]] = {
     ".csv": "csv",
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
     **TYPED,
@@ -40,14 +40,13 @@ def output_format(target: Target) -> Format:
     """
     name, extension = target.output, os.path.splitext(target.output)[1].lower()
     check_place(name)
-    if target.json or target.format:
-        return "json" if target.json else target.format
-    if name != STDOUT and extension not in _EXTENSIONS:
+    form: Format | None = "json" if target.json else target.format
+    if form is None and name != STDOUT and extension not in _EXTENSIONS:
         raise DataError(
             f"the output {name!r} must have one of the extensions {', '.join(_EXTENSIONS)}, or "
             "--format must say what to write."
         )
-    return _EXTENSIONS.get(extension, "csv")
+    return form or _EXTENSIONS.get(extension, "csv")
 
 
 def check_place(name: str) -> None:

@@ -21,7 +21,7 @@ from pyarrow import ipc
 from dspn.cli.cells import MISSING, Unseen
 from dspn.cli.console import CSV_COLUMN, note, plainly, show_progress
 from dspn.cli.keys import Keys, require_columns
-from dspn.cli.options import Reading, Unknown
+from dspn.cli.options import Format, Reading, Unknown
 from dspn.cli.streams import Chunk, chunks
 from dspn.errors import DataError
 from dspn.models import Model
@@ -30,7 +30,7 @@ from dspn.sequences import Schema, Sequences
 STDIN: Final = "-"
 NOTHING: Final = "there is nothing on standard input;"
 TABLE: Final = "table"
-TYPED: Final = {
+TYPED: Final[dict[str, Format]] = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
 }
@@ -408,13 +408,7 @@ def remembered_keys(provenance: Mapping[str, Any] | None) -> dict[str, str]:
     return {name: column for name, column in columns if isinstance(column, str)}
 
 
-def find_keys(
-    source: Source,
-    read: Reading,
-    provenance: Mapping[str, Any] | None = None,
-    *,
-    quiet: bool = False,
-) -> Keys:
+def find_keys(source: Source, read: Reading, provenance: Any, *, quiet: bool) -> Keys:
     """The key columns: those of the options, or those of the table that the model was fitted to.
 
     Args:
