@@ -455,7 +455,7 @@ def _from_table(one: Case) -> str:
 def tried(one: Case) -> str:
     """How a case ends: 'read', 'refused' or 'refused by Arrow', or what is wrong."""
     from dspn.cli.fit import read_training_data
-    from dspn.cli.inspect import find_problems
+    from dspn.cli.inspect import validate
     from dspn.cli.options import Reading, Table
     from dspn.errors import DspnError
 
@@ -472,7 +472,9 @@ def tried(one: Case) -> str:
         if one.name == "-":
             return _command(_COMMANDS["validate"], one)
         if door == "validate":
-            return "refused" if find_problems(one.name, Path("weather.dspn"), Reading()) else "read"
+            words = (one.name, Path("weather.dspn"), Reading())
+            with contextlib.redirect_stdout(io.StringIO()):
+                return "read" if validate(*words, as_json=False, quiet=True) else "refused"
         read_training_data(Table(data=one.name, read=Reading("day", "hour")), quiet=True)
     except DspnError:
         return "refused"

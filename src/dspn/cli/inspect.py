@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -123,39 +124,31 @@ def validate(path: str, model: Path | None, read: Reading, *, as_json: bool, qui
         as_json: Write one JSON object.
         quiet: Do not note that nothing is wrong.
     """
-    problems = find_problems(path, model, read, quiet=quiet)
+    problems: list[str] = []
+    try:
+        if path == source.STDIN or not _looks_like_a_model(path):
+            problems = _table_problems(path, model, read, quiet=quiet)
+        else:
+            _contents(Path(path))
+    except DspnError as error:
+        problems = [console.sentence(error)]
     if as_json:
         verdict = {"file": path, "valid": not problems, "problems": problems}
         sys.stdout.write(json.dumps(verdict) + "\n")
-        return not problems
-    sys.stdout.write("".join(f"{problem}\n" for problem in problems))
-    if not problems:
-        console.note(f"{path}: nothing is wrong", quiet=quiet)
+    else:
+        sys.stdout.write("".join(f"{problem}\n" for problem in problems))
+        if not problems:
+            console.note(f"{path}: nothing is wrong", quiet=quiet)
     return not problems
-
-
-def find_problems(
-    path: str, model: Path | None, read: Reading, *, quiet: bool = False
-) -> list[str]:
-    """Every problem of a model file or a table, a sentence each; arguments as in `validate`."""
-    try:
-        if path == source.STDIN or not _looks_like_a_model(path):
-            return _table_problems(path, model, read, quiet=quiet)
-        _contents(Path(path))
-    except DspnError as error:
-        return [console.sentence(error)]
-    return []
 
 
 def _looks_like_a_model(path: str) -> bool:
     """By its extension, or by its first bytes."""
     if path.endswith(".dspn"):
         return True
-    try:
-        with open(path, "rb") as file:
-            return file.read(9)[8:] == b"{"
-    except OSError:
-        return False
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read(9)[8:] == b"{"
+    return False
 
 
 def _table_problems(path: str, model: Path | None, read: Reading, *, quiet: bool) -> list[str]:

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final, Literal, final, get_args, get_origin
 import typer
 from typer import BadParameter
 
-KINDS: Final = ("categorical", "binary", "continuous", "count")
 Format = Literal["csv", "json", "parquet", "arrow"]
 Unknown = Literal["error", "missing"]
 
@@ -28,7 +27,7 @@ _DESCRIPTIONS: Final = {
     "model was fitted with, if there is one, or else the whole table is one sequence.",
     "watch: --sequence -s COLUMN": "Column that names the stream of a slice. Without it: the one "
     "that the model was fitted with, if the input has it.",
-    "--order -t COLUMN": "Column that orders the slices of a sequence; by default as the rows are.",
+    "--order -t COLUMN": "Column that orders the slices; by default the order is that of the rows.",
     "--sort": "The rows of a sequence need not be adjacent; the whole table is then read first.",
     "--missing WORDS": "Words of a text table that mean a missing value, separated by commas; an "
     "empty cell always does.  [default: NA,N/A,n/a,NaN,nan,null,NULL,None]",
@@ -269,8 +268,8 @@ def parse_kinds(given: list[str] | None) -> dict[str, str]:
     kinds = {}
     for text in given or []:
         name, _, kind = text.rpartition("=")
-        if not name or kind not in KINDS:
-            rule = f"NAME=KIND, KIND being one of {', '.join(KINDS)}"
+        if not name or kind not in ("categorical", "binary", "continuous", "count"):
+            rule = "NAME=KIND, KIND being one of categorical, binary, continuous, count"
             raise BadParameter(f"--kind must be {rule}, but is {text!r}.")
         kinds[name] = kind
     return kinds

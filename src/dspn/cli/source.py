@@ -95,10 +95,8 @@ class Source:
             try:
                 cells.validate(full=True)
             except pa.ArrowException as error:
-                raise DataError(
-                    f"column {column!r} of {self.said} is damaged: {plainly(error)}; write the "
-                    "file again."
-                ) from None
+                finding = f"column {column!r} of {self.said} is damaged: {plainly(error)}"
+                raise DataError(f"{finding}; write the file again.") from None
         batch.validate()
 
     def _require_unchanged(self, before: os.stat_result) -> None:
@@ -237,23 +235,17 @@ def _text(stream: BinaryIO, name: str, delimiter: str | None, usual: str) -> tup
     names = header_cells(start, name, delimiter, usual)
     schema = pa.schema([(column, pa.large_string()) for column in names])
 
+    several = len(names) > 1
+
     def read(wanted: list[str]) -> Iterator[Any]:
         blocks = _joined(start, stream)
-        batches: Iterator[Any] = arrow_csv.open_csv(
-            pa.PythonFile(_buffered(blocks if len(names) > 1 else _with_one_end(blocks)), "r"),
-            arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK),
-            arrow_csv.ParseOptions(
-                delimiter=delimiter or usual,
-                newlines_in_values=True,
-                ignore_empty_lines=len(names) > 1,
-            ),
-            arrow_csv.ConvertOptions(
-                column_types=schema,
-                include_columns=wanted,
-                null_values=[""],
-                strings_can_be_null=True,
-            ),
-        )
+        file = pa.PythonFile(_buffered(blocks if several else _with_one_end(blocks)), "r")
+        read = arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK)
+        parse = arrow_csv.ParseOptions(delimiter=delimiter or usual, newlines_in_values=True)
+        parse.ignore_empty_lines = several
+        convert = arrow_csv.ConvertOptions(column_types=schema, include_columns=wanted)
+        convert.null_values, convert.strings_can_be_null = [""], True
+        batches: Iterator[Any] = arrow_csv.open_csv(file, read, parse, convert)
         return batches
 
     return schema, read
