@@ -12,6 +12,7 @@ import typer
 
 from dspn._version import __version__
 from dspn.cli import console, options
+from dspn.cli.options import Drawing, Reading, Request, Table, Target, Training, Unknown, Watching
 from dspn.errors import DspnError
 
 _DEBUG: Final = "--debug"
@@ -83,11 +84,7 @@ app.callback(**_split_help(dspn))(dspn)
 
 @_command
 def fit(
-    output: Path,
-    table: options.Table,
-    training: options.Training,
-    json: bool = False,
-    quiet: bool = False,
+    output: Path, table: Table, training: Training, json: bool = False, quiet: bool = False
 ) -> None:
     """Learn a model of a table: the kind of each variable, and then the network that fits best.
 
@@ -105,7 +102,7 @@ def fit(
 
 
 @_command
-def score(request: options.Request) -> None:
+def score(request: Request) -> None:
     """Compute how probable each sequence is: its log-likelihood in nats, in all and by slice.
 
     The answer has a row for each sequence.
@@ -118,7 +115,7 @@ def score(request: options.Request) -> None:
 
 
 @_command
-def impute(request: options.Request) -> None:
+def impute(request: Request) -> None:
     """Fill each gap by itself: the most probable category, the median of a count, or the mean.
 
     The answer is the table with all its columns and rows; observed values are left as they are.
@@ -131,7 +128,7 @@ def impute(request: options.Request) -> None:
 
 
 @_command
-def complete(request: options.Request) -> None:
+def complete(request: Request) -> None:
     """Fill all gaps together: the values and hidden choices that are jointly most probable.
 
     Examples:
@@ -141,7 +138,7 @@ def complete(request: options.Request) -> None:
 
 
 @_command
-def forecast(steps: int = 1, levels: str = "0.05,0.5,0.95", *, request: options.Request) -> None:
+def forecast(steps: int = 1, levels: str = "0.05,0.5,0.95", *, request: Request) -> None:
     """Predict the next slices: a row for each sequence and step, with exact distributions.
 
     Each variable has a column for its point (most probable category, median of a count, mean), then
@@ -157,12 +154,7 @@ def forecast(steps: int = 1, levels: str = "0.05,0.5,0.95", *, request: options.
 
 @_command
 def sample(
-    model: Path,
-    number: int = 1,
-    length: int = 10,
-    seed: int | None = None,
-    *,
-    target: options.Target,
+    model: Path, number: int = 1, length: int = 10, seed: int | None = None, *, target: Target
 ) -> None:
     """Draw whole sequences from the model, one row for each slice.
 
@@ -175,7 +167,7 @@ def sample(
 
 
 @_command
-def surprise(by: Literal["slice", "sequence"] = "slice", *, request: options.Request) -> None:
+def surprise(by: Literal["slice", "sequence"] = "slice", *, request: Request) -> None:
     """Find anomalies: how unexpected each slice is given its past, and each entry, in nats.
 
     A row for each slice: the surprise of each entry given all others, and of the whole slice.
@@ -188,7 +180,7 @@ def surprise(by: Literal["slice", "sequence"] = "slice", *, request: options.Req
     _ask(f"surprise by {by}", request)
 
 
-def _ask(query_name: str, request: options.Request, **parameters: Any) -> None:
+def _ask(query_name: str, request: Request, **parameters: Any) -> None:
     from dspn.cli.query import ask
 
     ask(query_name, request, **parameters)
@@ -209,11 +201,7 @@ def inspect(model: Path, json: bool = False) -> None:
 
 @_command
 def validate(
-    file: str,
-    read: options.Reading,
-    model: Path | None = None,
-    json: bool = False,
-    quiet: bool = False,
+    file: str, model: Path | None = None, json: bool = False, quiet: bool = False, *, read: Reading
 ) -> None:
     """Check a model file or a table: lists what is wrong, and where; the status is then 1.
 
@@ -229,7 +217,7 @@ def validate(
 
 
 @_command
-def plot(drawing: options.Drawing) -> None:
+def plot(drawing: Drawing) -> None:
     """Draw a model, or what it says of one sequence of a table.
 
     Examples:
@@ -246,11 +234,11 @@ def report(
     model: Path,
     data: str,
     output: Path,
-    read: options.Reading,
+    read: Reading,
     title: str | None = None,
     max_sequences: int | None = None,
     steps: int = 10,
-    unknown: options.Unknown = "error",
+    unknown: Unknown = "error",
     quiet: bool = False,
 ) -> None:
     """Write one HTML page about a model and a table, which needs no other file to be read.
@@ -265,7 +253,7 @@ def report(
 
 
 @_command
-def watch(model: Path, watching: options.Watching) -> None:
+def watch(model: Path, watching: Watching) -> None:
     """Read slices from standard input; answer each at once with its surprise and a forecast.
 
     Input is CSV with a header, or a JSON object on each line. Output is CSV: the stream, the number
@@ -285,7 +273,7 @@ def watch(model: Path, watching: options.Watching) -> None:
 def classify_fit(
     label: str,
     output: Path,
-    table: options.Table,
+    table: Table,
     mode: Literal["generative", "discriminative"] = "generative",
     states: int = 8,
     seed: int = 0,
@@ -302,7 +290,7 @@ def classify_fit(
 
 
 @_command
-def classify_predict(request: options.Request) -> None:
+def classify_predict(request: Request) -> None:
     """Predict the class of each sequence, with the probability of every class.
 
     Examples:
@@ -358,16 +346,14 @@ def _end(error: Exception, *, debug: bool) -> int:
         remedy = f" See `{context.command_path} --help`." if context else ""
         console.note(f"usage: {error.format_message()}{remedy}")
         return _USAGE
-    match error:
-        case MemoryError():
-            console.note("error: the data do not fit into memory.")
-        case OSError(strerror=str()):
-            where = f" ({error.filename})" if error.filename else ""
-            console.note(f"error: {console.plainly(error)}{where}.")
-        case DspnError() | OSError():
-            console.note(f"error: {error}")
-        case _:
-            console.note(f"error: {type(error).__name__}: {error} (--debug shows where)")
+    text = str(error)
+    if isinstance(error, MemoryError):
+        text = "the data do not fit into memory."
+    elif isinstance(error, OSError) and error.strerror:
+        text = console.plainly(error) + (f" ({error.filename})." if error.filename else ".")
+    elif not isinstance(error, DspnError | OSError):
+        text = f"{type(error).__name__}: {error} (--debug shows where)"
+    console.note(f"error: {text}")
     return _DATA
 
 
