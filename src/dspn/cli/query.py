@@ -155,9 +155,11 @@ def _sequence_surprise(model: Model, chunk: Chunk, data: Sequences) -> Any:
     # An impossible slice is infinitely surprising, and what follows it has no surprise.
     known = np.where(np.isnan(surprise), -np.inf, surprise)
     total = np.add.reduceat(np.where(np.isnan(surprise), 0.0, surprise), starts)
-    pairs = zip(starts.tolist(), data.offsets[1:].tolist(), strict=True)
-    worst = [int(start + np.argmax(known[start:end])) for start, end in pairs]
-    places: Any = np.array(worst) - starts
+    owners = np.repeat(np.arange(len(data)), data.lengths)
+    largest = np.maximum.reduceat(known, starts)
+    places_of_largest = np.flatnonzero(known == largest[owners])
+    worst = places_of_largest[np.unique(owners[places_of_largest], return_index=True)[1]]
+    places: Any = worst - starts
     if chunk.keys.order is not None:
         places = plain(chunk.table[chunk.keys.order]).take(pa.array(chunk.grouping.rows[worst]))
     columns = {
@@ -165,7 +167,7 @@ def _sequence_surprise(model: Model, chunk: Chunk, data: Sequences) -> Any:
         "slices": data.lengths,
         "per_slice": total / data.lengths,
         "worst": places,
-        "worst_surprise": known[worst],
+        "worst_surprise": largest,
     }
     return sequence_table(chunk, columns)
 
