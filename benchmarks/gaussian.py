@@ -17,8 +17,8 @@ import numpy as np
 from hmmlearn.hmm import GaussianHMM
 from rich.console import Console
 
+from dspn.data import Sequences
 from dspn.errors import DataError
-from dspn.sequences import Sequences
 from experiments import Fold
 from experiments.cases import CASES, folds_for
 from experiments.contenders import CONTENDERS

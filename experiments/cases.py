@@ -7,7 +7,7 @@ from typing import Final, final
 
 import numpy as np
 
-from dspn.sequences import Sequences
+from dspn.data import Sequences
 from experiments import datasets
 from experiments.datasets import Preparation, RealData
 from experiments.folds import Fold, folds_of

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 from dspn._arrays import Floats
+from dspn.data import Sequences
+from dspn.data.sequences import joined
 from dspn.engine.warm import warm
 from dspn.errors import DspnError
-from dspn.sequences import Sequences
-from dspn.sequences.joining import joined
 from experiments.baselines import Ending
 from experiments.cases import FoldData
 from experiments.contenders import CONTENDERS, Contender, Setting

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any, final
 
 from dspn._arrays import Floats
+from dspn.data import Sequences
 from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
 from dspn.learning.auto.state import AutoState
 from dspn.learning.learner import Learned, learn
 from dspn.learning.plan import DEFAULT_PLAN, Plan
 from dspn.models import Model
-from dspn.sequences import Sequences
 from experiments.baselines.base import Baseline, FittedBaseline, Task
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from rich.console import Console
 
 from dspn._arrays import Floats
-from dspn.sequences import Sequences
+from dspn.data import Sequences
 from experiments import paper
 from experiments.cases import FoldData, Spending
 from experiments.cells import Cell, run_cells, summaries

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 from rich.console import Console
 
+from dspn.data import Sequences
 from dspn.engine import compile_program, likelihood
-from dspn.sequences import Sequences
 from dspn.structure import initial_network
 from experiments import paper, table2
 from experiments.cases import CASES, Spending, prepared

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dspn.sequences import Schema, Variable
+from dspn.data import Schema, Variable
 from dspn.structure import DynamicNetwork, NetworkBuilder, assemble, initial_network
 
 

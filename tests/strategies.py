@@ -12,8 +12,8 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.leaves import family_for
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import (
     DynamicNetwork,
     Input,

@@ -15,7 +15,7 @@ from typing import Final, final
 import numpy as np
 
 from dspn._arrays import Bools, Floats
-from dspn.sequences import Schema, Sequences
+from dspn.data import Schema, Sequences
 from dspn.structure import DbnStructure, DbnTables
 from experiments.datasets.synthetic.process import DbnProcess
 

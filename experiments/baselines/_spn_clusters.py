@@ -8,10 +8,10 @@ import numpy as np
 from scipy.special import log_softmax
 
 from dspn._arrays import Floats, Ints
+from dspn.data import Sequences
 from dspn.learning.independence import Column
 from dspn.learning.priors import Priors
 from dspn.leaves import Categorical, Family, family_for
-from dspn.sequences import Sequences
 
 _SHARE_PSEUDO_COUNT: Final = 1.0
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
+from dspn.data import Schema, Sequences
+from dspn.data.sequences import sequences_of
 from dspn.errors import DataError
 from dspn.learning.clock import Clock
 from dspn.learning.learner import Ending
-from dspn.sequences import Schema, Sequences
-from dspn.sequences.reading import sequences_of
 
 __all__ = ["Baseline", "Ending", "FittedBaseline", "Task", "require_categorical", "task_of"]
 

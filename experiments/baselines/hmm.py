@@ -9,6 +9,8 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
+from dspn.data import Sequences
+from dspn.data.sequences import joined, sequences_of
 from dspn.engine import Program, compile_program, likelihood
 from dspn.errors import StructureError
 from dspn.inference import interface_posteriors
@@ -20,9 +22,6 @@ from dspn.learning.slice_spn import DEFAULT_SLICE_SPN, SliceSpnOptions, spn_emis
 from dspn.models._factored import DEFAULT_EM, FactoredOptions, fit_factored
 from dspn.models._training import TrainingData
 from dspn.models.hmm import start_probabilities, transition_matrix
-from dspn.sequences import Sequences
-from dspn.sequences.joining import joined
-from dspn.sequences.reading import sequences_of
 from dspn.structure import DynamicNetwork, Root
 from experiments.baselines.base import Baseline, FittedBaseline, Task
 

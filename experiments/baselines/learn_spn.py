@@ -15,15 +15,14 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type, whole_number
+from dspn.data import Schema, Sequences
+from dspn.data.sequences import joined, sequences_of
 from dspn.engine import Program, compile_program, likelihood
 from dspn.errors import DataError, StructureError
 from dspn.learning.clock import Clock
 from dspn.learning.independence import checked_alpha, independent_subsets
 from dspn.learning.priors import Priors
 from dspn.leaves.base import require_number
-from dspn.sequences import Schema, Sequences
-from dspn.sequences.joining import joined
-from dspn.sequences.reading import sequences_of
 from dspn.structure import DynamicNetwork, NetworkBuilder, assemble, mixture_top
 from experiments.baselines._spn_clusters import Instances, clusters
 from experiments.baselines.base import Baseline, FittedBaseline, Task

@@ -17,12 +17,11 @@ from scipy.special import xlogy
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import require_type, whole_number
+from dspn.data import Sequences
+from dspn.data.sequences import joined, sequences_of
 from dspn.errors import StructureError
 from dspn.learning.clock import Clock
 from dspn.leaves.base import require_number
-from dspn.sequences import Sequences
-from dspn.sequences.joining import joined
-from dspn.sequences.reading import sequences_of
 from experiments.baselines._dbn_inference import dbn_log_likelihood
 from experiments.baselines._dbn_model import Dbn, Nodes, Parents, smoothed
 from experiments.baselines.base import Baseline, FittedBaseline, Task, require_categorical

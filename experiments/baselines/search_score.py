@@ -15,12 +15,11 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
+from dspn.data import Sequences
+from dspn.data.sequences import joined, sequences_of
 from dspn.errors import DataError, StructureError
 from dspn.learning.starts.windows import slice_clusters
 from dspn.leaves.base import require_number
-from dspn.sequences import Sequences
-from dspn.sequences.joining import joined
-from dspn.sequences.reading import sequences_of
 from experiments.baselines._dbn_families import (
     Family,
     Prior,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dspn._version import __version__
 
 if TYPE_CHECKING:
+    from dspn.data import Kind, Schema, Sequences, Variable
     from dspn.errors import (
         ConvergenceWarning,
         DataError,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
         SliceSpnOptions,
     )
     from dspn.models import DSPN, HMM, HMMSPN, DSPNClassifier, Model, load
-    from dspn.sequences import Kind, Schema, Sequences, Variable
     from dspn.structure import DbnStructure, DbnTables, DynamicNetwork, Mixture, Root, Template
 
 __all__ = [
@@ -121,7 +121,7 @@ _HOMES: Final = {
         "SliceSpnOptions",
     ),
     "models": ("DSPN", "HMM", "HMMSPN", "DSPNClassifier", "Model", "load"),
-    "sequences": ("Kind", "Schema", "Sequences", "Variable"),
+    "data": ("Kind", "Schema", "Sequences", "Variable"),
     "structure": ("DbnStructure", "DbnTables", "DynamicNetwork", "Mixture", "Root", "Template"),
     "engine": (),
     "io": (),

@@ -11,6 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
+from dspn.data import Variable
 from dspn.errors import EvidenceError, ModelFileError, StructureError
 from dspn.leaves import (
     Categorical,
@@ -24,7 +25,6 @@ from dspn.leaves import (
     family_for,
     family_from_json,
 )
-from dspn.sequences import Variable
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from dspn.sequences import Schema, Sequences, Variable
+from dspn.data import Schema, Sequences, Variable
 from experiments.cases import RealCase, folds_for, prepared
 from experiments.datasets import FittedPreparation, Preparation, RealData
 

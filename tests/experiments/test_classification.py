@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.errors import DataError
-from dspn.sequences import Schema, Sequences, Variable
 from experiments import classification
 from experiments.__main__ import run
 from experiments.classification import CASES, Case, Results

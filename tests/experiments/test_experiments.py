@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from dspn import Model, Schema, Variable
 from dspn.cli.app import run as library
+from dspn.data import Sequences
 from dspn.errors import DataError
-from dspn.sequences import Sequences
 from experiments import book, cases, cells, contenders, table1, table2, table3
 from experiments.__main__ import app, run
 from experiments.baselines import Ending, HmmBaseline, HmmOptions

@@ -141,7 +141,7 @@ BAD_DATA: dict[str, tuple[tuple[Any, dict[str, Any]], str]] = {
     "a string": (("abc", {}), "`X` must be a list"),
     "columns that differ": (([np.zeros((2, 2)), np.zeros((2, 3))], {}), "same number of columns"),
     "an empty sequence": (([np.zeros((0, 2))], {}), "at least one slice"),
-    "infinity": (([np.array([[0.5], [np.inf]])], {}), "must be finite"),
+    "infinity": (([np.array([[0.5], [np.inf]])], {}), "must hold finite numbers"),
     "lengths that do not add up": ((np.zeros((5, 2)), {"lengths": [2, 2]}), "`lengths` must sum"),
     "lengths of a list": ((arrays(), {"lengths": [4] * 6}), "`lengths` must be left out"),
     "lengths of sequences": ((coloured([0, 1]), {"lengths": [4] * 6}), "`lengths` must be left"),
@@ -176,7 +176,7 @@ def test_data_are_refused_before_the_long_work(case: str) -> None:
 def test_categories_that_were_never_seen_are_named_where_the_schema_is_inferred() -> None:
     train = [np.array([["red"], ["blue"]], dtype=object)] * 4
     held = [np.array([["green"]], dtype=object)]
-    with pytest.raises(DataError, match=r"must be one of its categories.*'green'"):
+    with pytest.raises(DataError, match=r"must hold one of the categories.*'green'"):
         HMM(2, em=QUICK).fit(train, validation=held)
 
 

@@ -22,10 +22,10 @@ from safetensors.numpy import save, save_file
 import dspn
 import mutated_files
 from dspn._arrays import Floats
+from dspn.data import Schema, Variable
 from dspn.errors import ModelFileError, StructureError
 from dspn.io import LoadedNetwork, load_network, save_network
 from dspn.leaves import Gaussian, Poisson
-from dspn.sequences import Schema, Variable
 from dspn.structure import (
     DynamicNetwork,
     NetworkBuilder,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.errors import DataError
-from dspn.sequences import Schema, Sequences, Variable
 from experiments import Fold, cases, folds_of
 from experiments.datasets import RealData
 from experiments.results import Results

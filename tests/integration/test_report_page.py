@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.models import Model
 from dspn.report import write_report
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import Mixture, initial_network
 from unit.report.cases import mixed_data, mixed_model, never_back
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dspn.data import Schema, Variable
 from dspn.engine import compile_program
 from dspn.engine import likelihood as engine_likelihood
 from dspn.inference import interface_posteriors
-from dspn.sequences import Schema, Variable
 from dspn.structure import DynamicNetwork, Template, side_by_side, united, violations
 from oracles import conditional, likelihood
 from strategies import (

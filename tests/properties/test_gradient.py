@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
+from dspn.data import Sequences
 from dspn.engine import Program, compile_program
 from dspn.learning.ascent import AscentOptions, ascend
 from dspn.learning.fitting import scaled_families
@@ -19,7 +20,6 @@ from dspn.learning.gradient import (
 from dspn.learning.priors import NO_PRIORS, Priors, log_prior
 from dspn.learning.scores import LIKELIHOOD, ConditionalLikelihood, Score
 from dspn.leaves import CategoricalPrior, GaussianPrior, PoissonPrior
-from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork
 from strategies import KINDS, as_sequences, random_evidence, random_network, random_recipe
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dspn.data import Sequences
 from dspn.engine import Program, compile_program, likelihood_totals
 from dspn.engine import likelihood as engine_likelihood
 from dspn.errors import StructureError
 from dspn.inference import _observed
 from dspn.inference.mixed import compile_mixture, evidence_likelihood
-from dspn.sequences import Sequences
 from dspn.structure import Mixture, grouped_network, marginal, violations
 from dspn.structure.marginal import speaking_groups
 from oracles import likelihood

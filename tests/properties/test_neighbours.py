@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dspn.data import Sequences
 from dspn.engine import compile_program
 from dspn.engine import likelihood as engine_likelihood
 from dspn.learning.growth_strings import blocks, random_string
@@ -20,7 +21,6 @@ from dspn.learning.neighbours import (
 )
 from dspn.learning.partitions import PartitionOptions, Positions
 from dspn.learning.slice_posteriors import SlicePosteriors
-from dspn.sequences import Sequences
 from dspn.structure import (
     DynamicNetwork,
     Input,

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn.data import Sequences
 from dspn.errors import DataError
-from dspn.sequences import Sequences
 from experiments.baselines.base import Task
 
 Singles = NDArray[np.float32]

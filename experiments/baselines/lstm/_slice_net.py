@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dspn._arrays import Bools, Ints
-from dspn.sequences import Schema
+from dspn.data import Schema
 from experiments.baselines.lstm._net import State, StepNet
 from experiments.baselines.lstm._outputs import Categories, GaussianMixture, Output
 from experiments.baselines.lstm.slices import SliceNetSize

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import require_type, whole_number
+from dspn.data import Schema, Sequences
 from dspn.errors import DataError, StructureError
-from dspn.sequences import Schema, Sequences
 from experiments.baselines.base import Baseline, FittedBaseline, Task, require_categorical
 from experiments.baselines.lstm._encoding import Encoding, Steps, require_complete_task
 from experiments.baselines.lstm._session import require_torch

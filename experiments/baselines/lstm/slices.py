@@ -8,9 +8,9 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
+from dspn.data import Kind, Schema, Sequences
 from dspn.errors import DataError, StructureError
 from dspn.leaves.base import require_number
-from dspn.sequences import Kind, Schema, Sequences
 from experiments.baselines.base import Baseline, FittedBaseline, Task
 from experiments.baselines.lstm._encoding import Encoding, Steps, require_complete_task
 from experiments.baselines.lstm._session import require_torch

@@ -6,7 +6,7 @@ and differences are for classification.
 
 from typing import Final
 
-from dspn.sequences import Sequences
+from dspn.data import Sequences
 from experiments.datasets.preparation.base import Chain, FittedPreparation, Fixed, Preparation
 from experiments.datasets.preparation.bins import Bins, EqualWidthBins, QuantileBins
 from experiments.datasets.preparation.bits import integer_bits, median_bits

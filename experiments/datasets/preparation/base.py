@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from dspn._checks import require_type
+from dspn.data import Kind, Schema, Sequences, Variable
 from dspn.errors import DataError
-from dspn.sequences import Kind, Schema, Sequences, Variable
 
 
 class FittedPreparation(ABC):

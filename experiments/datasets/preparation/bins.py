@@ -8,8 +8,8 @@ import numpy as np
 
 from dspn._arrays import Floats, read_only
 from dspn._checks import whole_number
+from dspn.data import Schema, Sequences
 from dspn.errors import DataError
-from dspn.sequences import Schema, Sequences
 from experiments.datasets.preparation.base import (
     FittedPreparation,
     Preparation,

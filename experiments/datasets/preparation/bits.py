@@ -6,8 +6,8 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import whole_number
+from dspn.data import Kind, Schema, Sequences, Variable
 from dspn.errors import DataError
-from dspn.sequences import Kind, Schema, Sequences, Variable
 from experiments.datasets.preparation.base import checked_data, numeric_columns, recoded
 
 

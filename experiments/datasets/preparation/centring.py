@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dspn.sequences import Schema, Sequences
+from dspn.data import Schema, Sequences
 from experiments.datasets.preparation.base import checked_data, continuous, numeric_columns
 
 

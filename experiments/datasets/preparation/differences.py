@@ -3,8 +3,8 @@
 import numpy as np
 
 from dspn._arrays import Floats
+from dspn.data import Schema, Sequences, Variable
 from dspn.errors import DataError
-from dspn.sequences import Schema, Sequences, Variable
 from experiments.datasets.preparation.base import checked_data, numeric_columns
 
 

@@ -6,8 +6,8 @@ from typing import final
 import numpy as np
 
 from dspn._arrays import Floats, read_only
+from dspn.data import Kind, Schema, Sequences
 from dspn.errors import DataError
-from dspn.sequences import Kind, Schema, Sequences
 from experiments.datasets.preparation.base import (
     FittedPreparation,
     Preparation,

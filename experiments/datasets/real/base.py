@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Floats, Ints
+from dspn.data import Schema, Sequences
 from dspn.errors import DataError
-from dspn.sequences import Schema, Sequences
 
 
 @final

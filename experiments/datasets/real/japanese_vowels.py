@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from dspn.sequences import Schema, Variable
+from dspn.data import Schema, Variable
 from experiments.datasets.real._blocks import blocks
 from experiments.datasets.real.base import RealData, counted, split_at
 from experiments.datasets.real.files import DataFile, Source, verified_contents

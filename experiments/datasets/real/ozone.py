@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 
 from dspn._arrays import Floats
+from dspn.data import Schema, Sequences, Variable
 from dspn.errors import DataError
-from dspn.sequences import Schema, Sequences, Variable
 from experiments.datasets.real.base import RealData
 from experiments.datasets.real.files import DataFile, Source, verified_contents
 

@@ -12,8 +12,8 @@ from typing import Final, final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
+from dspn.data import Sequences
 from dspn.errors import StructureError
-from dspn.sequences import Sequences
 from dspn.structure import DbnStructure, DbnTables
 from experiments.datasets.synthetic._elimination import (
     LINEAR,

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dspn.cli import console, fit, query, sink, source
-from dspn.cli.cells import convertible, is_missing, plain
 from dspn.cli.options import Request, Table, check_extension
-from dspn.cli.streams import Chunk
+from dspn.data import Sequences
+from dspn.data.cells import convertible, is_missing, plain
+from dspn.data.chunks import Chunk
 from dspn.errors import DataError
 from dspn.models import HMM, DSPNClassifier
-from dspn.sequences import Sequences
 
 
 def _labels(chunk: Chunk, name: str, *, everywhere: bool = False) -> list[Any]:

@@ -5,7 +5,7 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, Final, final
 
@@ -13,7 +13,6 @@ from dspn.errors import printable
 
 _LINE_EVERY_S: Final = 10.0
 _SHOWN_AFTER_S: Final = 1.0
-_MOST_NAMED: Final = 50
 # Data are read in chunks; the number of a sequence within its chunk means nothing to the reader.
 _NUMBERED: Final = re.compile(r"sequence \d+ \(id (.+?)\)(?= at|,|;|\.| and| in)")
 _ROW: Final = re.compile(r"Row #(\d+): ")
@@ -44,13 +43,6 @@ def plainly(error: Exception) -> str:
     if "straddling" in words:
         return "one of its rows is too long, or a quotation mark is not closed"
     return words[:1].lower() + words[1:]
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names separated by commas: at most the first fifty, and the beginning of a very long one."""
-    more = f", ... ({len(names):,} in all)" if len(names) > _MOST_NAMED else ""
-    shown = [name if len(name) < 100 else f"{name[:96]}..." for name in names[:_MOST_NAMED]]
-    return ", ".join(shown) + more
 
 
 def counted(count: int, noun: str) -> str:

@@ -14,15 +14,14 @@ import numpy as np
 from typer import BadParameter
 
 from dspn.cli import console, sink, source
-from dspn.cli.cells import is_text, plain
-from dspn.cli.gathering import Described, described, gathered, variable_names, whole_table
-from dspn.cli.keys import near_misses
 from dspn.cli.options import Table, Training, check_extension, parse_kinds, parse_names
-from dspn.cli.ordering import uneven_steps
-from dspn.cli.streams import Chunk
+from dspn.data import Sequences
+from dspn.data.cells import is_text, plain
+from dspn.data.chunks import Chunk, Described, describe_column, gather_sequences, read_whole
+from dspn.data.order import near_misses, uneven_steps, variable_names
+from dspn.data.schema import list_names
 from dspn.errors import DataError, printable
 from dspn.models import DSPN, Model
-from dspn.sequences import Sequences
 
 _MOST_CATEGORIES: Final = 1000
 _FEWEST_DISTINCT: Final = 10
@@ -52,12 +51,12 @@ def read_training_data(
         keys = source.find_keys(opened, read, None, quiet=quiet)
         names = [name for name in variable_names(opened, keys, wanted) if name not in besides]
         for name in sorted(told.keys() - set(names)):
-            near, all_names = near_misses(name, names), console.listed(names)
+            near, all_names = near_misses(name, names), list_names(names)
             raise DataError(f"--kind names {name!r}{near}, but the variables are {all_names}.")
-        chunk = whole_table(opened, keys, names, sort=read.sort, extra=besides)
-    variables = [described(chunk, name, told.get(name), words) for name in names]
+        chunk = read_whole(opened, keys, names, sort=read.sort, extra=besides)
+    variables = [describe_column(chunk, name, told.get(name), words) for name in names]
     _require_few_categories(variables, chunk)
-    sequences = gathered(chunk, variables)
+    sequences = gather_sequences(chunk, variables)
     if not quiet:
         _show(sequences, variables, chunk)
     return sequences, chunk

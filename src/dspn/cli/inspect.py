@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from dspn.cli import console, sink, source
-from dspn.cli.cells import Column, coded
-from dspn.cli.gathering import described, variable_names, whole_table
 from dspn.cli.options import Reading
+from dspn.data import Schema
+from dspn.data.cells import code_cells
+from dspn.data.chunks import describe_column, read_whole
+from dspn.data.coding import Column
+from dspn.data.order import variable_names
 from dspn.errors import DataError, DspnError, printable
 from dspn.io.classifiers import LoadedClassifier, load_any
 from dspn.io.decode import LoadedMixture
-from dspn.sequences import Schema
 from dspn.structure import DynamicNetwork
 
 
@@ -157,15 +159,15 @@ def _table_problems(path: str, model: Path | None, read: Reading, *, quiet: bool
     with source.open_table(path, read.delimiter) as table:
         keys = source.find_keys(table, read, loaded and loaded.provenance, quiet=quiet)
         names = list(loaded.schema.names) if loaded else variable_names(table, keys, None)
-        chunk = whole_table(table, keys, names, sort=read.sort)
+        chunk = read_whole(table, keys, names, sort=read.sort)
     problems = []
     for number, name in enumerate(names):
         try:
             if loaded is None:
-                described(chunk, name, None, words)
+                describe_column(chunk, name, None, words)
             else:
                 column = Column(name, chunk.first_row, words)
-                coded(chunk.table[name], loaded.schema[number], column)
+                code_cells(chunk.table[name], loaded.schema[number], column)
         except DataError as error:
             problems.append(console.sentence(error))
     return problems

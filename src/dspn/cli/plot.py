@@ -11,13 +11,12 @@ from typer import BadParameter
 
 from dspn import plotting
 from dspn.cli import console, sink, source
-from dspn.cli.cells import convertible
 from dspn.cli.options import Drawing, Reading, Unknown, check_extension
+from dspn.data import Sequences, TableKeys
+from dspn.data.cells import convertible
 from dspn.errors import DataError
 from dspn.io import write_atomically
 from dspn.models import Model
-from dspn.sequences import Sequences
-from dspn.sequences.keys import TableKeys
 
 _STEPS: Final = 3
 

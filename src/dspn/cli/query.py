@@ -10,15 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from dspn._arrays import Floats
 from dspn.cli import console, sink, source
-from dspn.cli.cells import convertible, is_text, plain, with_columns
 from dspn.cli.options import Request, Target
-from dspn.cli.ordering import next_values, order_goes_on
-from dspn.cli.streams import Chunk
+from dspn.data import Kind, Schema, Sequences, Variable
+from dspn.data.cells import convertible, decode_cells, is_text, plain, with_columns
+from dspn.data.chunks import Chunk
+from dspn.data.order import next_values, order_goes_on
 from dspn.inference import Marginals
 from dspn.models import Model
-from dspn.sequences import Kind, Schema, Sequences, Variable
 
 _SAMPLED_ROWS: Final = 200_000
 
@@ -106,7 +105,7 @@ def _column_types(opened: source.Source, variables: Iterable[Variable]) -> dict[
         if categories and isinstance(categories[0], str | bool):
             column_types[variable.name] = pa.string()
         else:
-            column_types[variable.name] = decode(np.empty(0), variable).type
+            column_types[variable.name] = decode_cells(np.empty(0), variable).type
     return column_types
 
 
@@ -197,7 +196,7 @@ def _fill(chunk: Chunk, observed: Sequences, completed: Sequences, digits: int |
         cells = plain(chunk.table[variable.name])
         if variable.kind is Kind.CONTINUOUS and gap.any():
             codes = sink.rounded(codes, digits)
-        filled = decode(codes, variable)
+        filled = decode_cells(codes, variable)
         # The type of the column, if what is filled in has room in it.
         fits = types.is_floating(cells.type) and not is_text(filled.type)
         kind = cells.type if is_text(cells.type) or fits else filled.type
@@ -207,15 +206,6 @@ def _fill(chunk: Chunk, observed: Sequences, completed: Sequences, digits: int |
             cells = pc.if_else(pa.array(gap), filled.cast(kind, safe=False), cells)
         columns[variable.name] = cells
     return with_columns(chunk.table, columns)
-
-
-def decode(codes: Floats, variable: Variable) -> Any:
-    """The values that codes stand for, as a column; null for NaN."""
-    missing = np.isnan(codes)
-    if variable.kind is Kind.CONTINUOUS:
-        return pa.array(codes, mask=missing)
-    whole = pa.array(np.where(missing, 0, codes).astype(np.int64), mask=missing)
-    return whole if variable.kind is Kind.COUNT else pa.array(variable.categories).take(whole)
 
 
 def predictions(predict: Callable[..., Marginals], levels: Sequence[float]) -> dict[str, Any]:
@@ -231,7 +221,7 @@ def predictions(predict: Callable[..., Marginals], levels: Sequence[float]) -> d
     columns: dict[str, Any] = {}
     for marginals in predict(quantiles=asked).variables:
         variable = marginals.variable
-        columns[variable.name] = decode(marginals.point(), variable)
+        columns[variable.name] = decode_cells(marginals.point(), variable)
         if marginals.probabilities is not None:
             for category, share in zip(variable.categories, marginals.probabilities.T, strict=True):
                 columns[f"{variable.name}={category}"] = np.ascontiguousarray(share)
@@ -303,5 +293,5 @@ def sample(path: Path, number: int, length: int, seed: int | None, target: Targe
                 order: np.tile(np.arange(length), count),
             }
             for variable, codes in zip(model.schema, values.T, strict=True):
-                columns[variable.name] = decode(codes, variable)
+                columns[variable.name] = decode_cells(codes, variable)
             out.write(sink.round_table(pa.table(columns), target.digits))

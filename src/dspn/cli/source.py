@@ -19,14 +19,14 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 from pyarrow import ipc
 
-from dspn.cli.cells import MISSING, Unseen
 from dspn.cli.console import CSV_COLUMN, note, plainly, show_progress
-from dspn.cli.keys import Keys, require_columns
 from dspn.cli.options import Format, Reading, Unknown
-from dspn.cli.streams import Chunk, chunks
+from dspn.data import Schema, Sequences
+from dspn.data.chunks import Chunk, chunks
+from dspn.data.coding import MISSING, Unseen
+from dspn.data.order import Keys, require_columns
 from dspn.errors import DataError
 from dspn.models import Model
-from dspn.sequences import Schema, Sequences
 
 STDIN: Final = "-"
 NOTHING: Final = "there is nothing on standard input;"

@@ -12,15 +12,16 @@ from typing import Any, Final, TextIO
 import pyarrow as pa
 
 from dspn.cli import source
-from dspn.cli.cells import Column, Unseen, coded
 from dspn.cli.console import ReaderGoneError, note
 from dspn.cli.options import Watching, parse_levels
 from dspn.cli.query import free_name, predictions
 from dspn.cli.sink import csv_lines, plain_json
+from dspn.data import Variable
+from dspn.data.cells import code_cells
+from dspn.data.coding import Column, Unseen
 from dspn.errors import DataError
 from dspn.inference import Filter
 from dspn.models import Model
-from dspn.sequences import Variable
 
 Record = dict[str, Any]
 _LONGEST_LINE: Final = 16 * 2**20
@@ -164,7 +165,7 @@ def _entry(cell: Any, variable: Variable, column: Column) -> Any:
         cells = None
     if cells is None:
         raise column.wrong(0, f"a value of kind {variable.kind}", cell)
-    code = float(coded(cells, variable, column)[0])
+    code = float(code_cells(cells, variable, column)[0])
     if code != code:
         return None
     return variable.categories[int(code)] if variable.categories else code

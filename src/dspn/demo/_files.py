@@ -9,13 +9,13 @@ from pyarrow import csv
 from rich.console import Console
 from rich.markup import escape
 
+from dspn.data import Sequences
 from dspn.demo._house import Fault, House
 from dspn.demo._learning import Learned
 from dspn.demo._picture import recording_figure
 from dspn.demo._printing import heading, table
 from dspn.plotting import plot_template
 from dspn.report import write_report
-from dspn.sequences import Sequences
 
 _SHOWN = 8
 _TITLE = "A house with ten sensors"

@@ -7,8 +7,8 @@ from typing import Final, final
 import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn.data import Kind, Schema, Sequences, Variable
 from dspn.models import Model
-from dspn.sequences import Kind, Schema, Sequences, Variable
 
 SCHEMA: Final = Schema(
     (

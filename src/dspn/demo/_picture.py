@@ -5,10 +5,10 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from dspn.data import Sequences
 from dspn.demo._house import AHEAD, SCHEMA
 from dspn.models import Model
 from dspn.plotting import plot_forecast, plot_surprise
-from dspn.sequences import Sequences
 
 _SIZE: Final = (11.0, 8.0)
 _PIXELS_AN_INCH: Final = 160

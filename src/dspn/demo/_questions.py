@@ -6,12 +6,12 @@ import numpy as np
 from rich.console import Console
 
 from dspn._arrays import Bools, Floats
+from dspn.data import Kind, Sequences
 from dspn.demo._house import AHEAD, AROUND, SCHEMA, WARM, Fault, House
 from dspn.demo._learning import Learned
 from dspn.demo._printing import bar, entry, heading, table
 from dspn.inference import Marginals
 from dspn.models import Model
-from dspn.sequences import Kind, Sequences
 
 _BAND: Final = (0.1, 0.9)
 _SKY, _CELSIUS, _WIND = (SCHEMA.index(name) for name in ("sky", "celsius", "wind"))

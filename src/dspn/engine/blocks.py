@@ -6,9 +6,9 @@ from typing import Final, final
 import numpy as np
 
 from dspn._arrays import Bools, Ints
+from dspn.data import Sequences
 from dspn.engine.coding import Codes
 from dspn.engine.records import Batch
-from dspn.sequences import Sequences
 from dspn.structure.network import Root
 
 LANES: Final = 64

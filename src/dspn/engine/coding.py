@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn.data import Kind, Sequences
 from dspn.engine.kernels.coding import (
     category_codes,
     has_missing,
@@ -17,7 +18,6 @@ from dspn.engine.kernels.coding import (
     number_distinct,
     number_keys,
 )
-from dspn.sequences import Kind, Sequences
 
 _MOST_COUNTS: Final = 4096  # more distinct counts than this are evaluated slice by slice
 _LARGEST_KEY: Final = 2**62

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
+from dspn.data import Sequences
 from dspn.engine.arithmetic import NO_EDGES, Arithmetic, Linear, Logarithmic
 from dspn.engine.blocks import Block, Segment, blocks
 from dspn.engine.chain import ChainRun, is_chain
@@ -35,7 +36,6 @@ from dspn.engine.program import Program
 from dspn.engine.records import Flows
 from dspn.engine.threads import in_threads
 from dspn.errors import EvidenceError
-from dspn.sequences import Sequences
 
 __all__ = ["ExpectedFlows", "FlowsAndLikelihood", "NetworkFlows", "expected_flows"]
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeVar, final
 import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn.data import Sequences
 from dspn.engine.announce import announce_compilation
 from dspn.engine.arithmetic import Arithmetic
 from dspn.engine.blocks import LANES, Block, Segment, blocks, segments
@@ -16,7 +17,6 @@ from dspn.engine.program import Program
 from dspn.engine.records import LARGE_SCALE, LONG_SEQUENCE, Coefficients, LeafTables
 from dspn.engine.tables import DenseTables, tabulate, with_dense
 from dspn.engine.threads import check_time, in_threads
-from dspn.sequences import Sequences
 
 Result = TypeVar("Result")
 

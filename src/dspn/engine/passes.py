@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn.data import Sequences
 from dspn.engine.arithmetic import Arithmetic, Linear, Logarithmic, TopValues
 from dspn.engine.blocks import LANES, Block, Segment
 from dspn.engine.chain import ChainRun, is_chain, runs_sparse
@@ -41,7 +42,6 @@ from dspn.engine.memo import Memo
 from dspn.engine.program import Program
 from dspn.engine.records import Choices, Flows, State
 from dspn.engine.totals import TERMS, rounded
-from dspn.sequences import Sequences
 
 BOUND: Final = Linear(1e-300)
 AGREEMENT: Final = 1e-12

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
+from dspn.data import Sequences
 from dspn.engine.arithmetic import Arithmetic
 from dspn.engine.blocks import Segment, slices_as_lanes
 from dspn.engine.job import Job
@@ -22,7 +23,6 @@ from dspn.engine.program import Program
 from dspn.engine.records import Flows, State
 from dspn.engine.totals import TERMS, log_shares, ordered_sum, plus, scaled_logs, total_of
 from dspn.errors import StructureError
-from dspn.sequences import Sequences
 from dspn.structure.nodes import Input, Product, Sum
 
 _MOST_TERMS: Final = 4096

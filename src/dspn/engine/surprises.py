@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn.data import Sequences
 from dspn.engine.arithmetic import Arithmetic, Linear, Logarithmic
 from dspn.engine.blocks import Block
 from dspn.engine.job import Job
@@ -24,7 +25,6 @@ from dspn.engine.prefixes import (
 from dspn.engine.program import Program
 from dspn.engine.records import State
 from dspn.engine.totals import TERMS, difference
-from dspn.sequences import Sequences
 from dspn.structure.network import Root
 
 

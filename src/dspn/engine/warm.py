@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.engine.flows import expected_flows
 from dspn.engine.passes import best_choices, drawn_choices, likelihood, posterior_flows
 from dspn.engine.program import Program, compile_program
 from dspn.engine.surprises import slice_surprises
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import DynamicNetwork, Root, from_hmm, grouped_network
 from dspn.structure.build import mixture_top
 from dspn.structure.builder import NetworkBuilder, assemble

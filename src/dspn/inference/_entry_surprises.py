@@ -3,8 +3,8 @@
 import numpy as np
 
 from dspn._arrays import Floats
+from dspn.data import Sequences
 from dspn.engine import Program, SegmentFlows, likelihood, posterior_flows
-from dspn.sequences import Sequences
 
 
 def entry_surprises(program: Program, data: Sequences) -> Floats:

@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from dspn._arrays import Floats, Ints
+from dspn.data import Sequences
 from dspn.engine import Program, likelihood_totals
 from dspn.engine.totals import TERMS
 from dspn.inference.mixed import bounded_runs
-from dspn.sequences import Sequences
 
 _MOST_SLICES: Final = 1 << 18
 

@@ -6,6 +6,7 @@ from typing import Final, final
 import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn.data import Sequences
 from dspn.engine import Program, SegmentFlows, posterior_flows
 from dspn.engine.totals import log_shares, rounded
 from dspn.inference.completion import bottom_rows
@@ -18,7 +19,6 @@ from dspn.inference.mixed import (
     log_joint,
     rows_of,
 )
-from dspn.sequences import Sequences
 
 # Weights of leaves that are kept at a time: 128 MiB.
 _MOST_WEIGHTS: Final = 1 << 24

@@ -3,13 +3,13 @@
 import numpy as np
 
 from dspn._arrays import Bools, Floats
+from dspn.data import Sequences
 from dspn.engine import Program
 from dspn.engine.surprises import prefixes
 from dspn.engine.totals import TERMS, difference, log_shares, plus
 from dspn.inference._entry_surprises import entry_surprises
 from dspn.inference._left_out import left_out_of_impossible
 from dspn.inference.mixed import MixedProgram, for_each_component, log_joint, rows_of
-from dspn.sequences import Sequences
 
 
 def mixed_slice_surprises(program: MixedProgram, data: Sequences) -> Floats:

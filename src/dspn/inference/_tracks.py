@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeVar, final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
+from dspn.data import Sequences
 from dspn.engine import Program, SegmentFlows, likelihood_totals, posterior_flows
 from dspn.engine.arithmetic import Arithmetic, Linear, Logarithmic
 from dspn.engine.job import Job
@@ -16,7 +17,6 @@ from dspn.engine.totals import powers_of_two, rounded
 from dspn.errors import DataError, EvidenceError
 from dspn.inference._streams import Advance, Downward, Prediction, Stream, Upward
 from dspn.inference.filter_state import FilterState
-from dspn.sequences import Sequences
 from dspn.structure.network import Root
 
 _LOG_TWO: Final = float(np.log(2.0))

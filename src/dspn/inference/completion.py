@@ -6,10 +6,10 @@ from typing import final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
+from dspn.data import Sequences
 from dspn.engine import Choices, Program, best_choices
 from dspn.inference.likelihood import possible_likelihood, require_possible
 from dspn.inference.mixed import AnyProgram, MixedProgram, rows_of
-from dspn.sequences import Sequences
 from dspn.structure.network import Root
 
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from dspn._arrays import Floats
 from dspn._checks import require_type
+from dspn.data.sequences import SliceReader
 from dspn.engine import Program
 from dspn.engine.totals import TERMS, difference, log_shares, plus, rounded
 from dspn.errors import EvidenceError
@@ -17,7 +18,6 @@ from dspn.inference.filter_state import FilterState
 from dspn.inference.leaf_mixtures import Marginals, Mixer, checked_levels, leaf_rows
 from dspn.inference.marginals import marginals_at
 from dspn.inference.mixed import AnyProgram, MixedProgram, schema_of
-from dspn.sequences.reading import SliceReader
 from dspn.structure.network import Root
 
 _ROW: Final = np.zeros(1, dtype=np.int64)

@@ -8,12 +8,12 @@ import numpy as np
 
 from dspn._arrays import Bools
 from dspn._checks import whole_number
+from dspn.data import Sequences
 from dspn.errors import DataError
 from dspn.inference.leaf_mixtures import Marginals, checked_levels
 from dspn.inference.marginals import marginals_at
 from dspn.inference.mixed import AnyProgram
 from dspn.inference.sampling import sample_given
-from dspn.sequences import Sequences
 
 
 @final

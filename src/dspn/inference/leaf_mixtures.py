@@ -9,10 +9,10 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import float_array
+from dspn.data import Kind, Schema, Variable
 from dspn.engine import Program
 from dspn.errors import EvidenceError
 from dspn.leaves import Family
-from dspn.sequences import Kind, Schema, Variable
 
 
 @final

@@ -6,6 +6,7 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._warnings import warn
+from dspn.data import Kind, Sequences, Variable
 from dspn.engine.totals import difference, log_shares, rounded
 from dspn.errors import EvidenceError, ImpossibleEvidenceWarning
 from dspn.inference.mixed import (
@@ -15,7 +16,6 @@ from dspn.inference.mixed import (
     evidence_totals,
     log_joint,
 )
-from dspn.sequences import Kind, Sequences, Variable
 
 _MOST_NAMED: Final = 5
 

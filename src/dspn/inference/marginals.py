@@ -6,13 +6,13 @@ from typing import final
 import numpy as np
 
 from dspn._arrays import Bools, Floats
+from dspn.data import Sequences
 from dspn.engine import Program, SegmentFlows, posterior_flows
 from dspn.inference._mixed_marginals import mixed_marginals_at
 from dspn.inference.leaf_mixtures import Marginals, Mixer, checked_levels
 from dspn.inference.leaf_mixtures import leaf_rows as leaf_rows
 from dspn.inference.likelihood import log_posteriors, possible_likelihood
 from dspn.inference.mixed import AnyProgram, MixedProgram, for_each_component, rows_of
-from dspn.sequences import Sequences
 
 
 @final

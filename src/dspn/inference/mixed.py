@@ -8,10 +8,10 @@ from typing import Final, final
 import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn.data import Schema, Sequences
 from dspn.engine import Program, compile_program
 from dspn.engine.totals import TERMS, log_shares, plus, rounded
 from dspn.inference._observed import observed_totals
-from dspn.sequences import Schema, Sequences
 from dspn.structure import Mixture
 from dspn.structure.network import Root
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import checked_rng, whole_number, whole_numbers
+from dspn.data import Sequences
 from dspn.engine import Program, drawn_choices
 from dspn.errors import DataError, EvidenceError
 from dspn.inference.completion import chosen_parameters
@@ -17,7 +18,6 @@ from dspn.inference.mixed import (
     rows_of,
     schema_of,
 )
-from dspn.sequences import Sequences
 
 
 def sample_given(program: AnyProgram, data: Sequences, *, rng: np.random.Generator) -> Sequences:

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import final
 
 from dspn._arrays import Floats
+from dspn.data import Sequences
 from dspn.engine.surprises import slice_surprises
 from dspn.inference._entry_surprises import entry_surprises
 from dspn.inference._mixed_surprise import mixed_entry_surprises, mixed_slice_surprises
 from dspn.inference.mixed import AnyProgram, MixedProgram
-from dspn.sequences import Sequences
 
 
 @final

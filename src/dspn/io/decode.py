@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Floats
+from dspn.data import Schema, Variable
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.io.container import Contents, Tensors
 from dspn.io.encode import MIXTURE_VERSION, ROOT_WEIGHTS, NodeKind, tensor_names
 from dspn.io.json_values import JSON, fields, items, plain, text, whole
 from dspn.leaves import Family, family_from_json
-from dspn.sequences import Schema, Variable
 from dspn.structure import (
     DynamicNetwork,
     Input,

@@ -25,9 +25,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dspn.data import Schema
 from dspn.io.container import Contents, Tensors
 from dspn.io.json_values import JSON, fields, plain
-from dspn.sequences import Schema
 from dspn.structure import DynamicNetwork, Input, Leaf, Mixture, NetworkParameters, Node, Product
 
 ROOT_WEIGHTS: Final = "weights"

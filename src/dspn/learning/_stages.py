@@ -8,12 +8,12 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import sequence_weights
+from dspn.data import Sequences
 from dspn.engine import Program, likelihood
 from dspn.engine.flows import ExpectedFlows, FlowsAndLikelihood, NetworkFlows, expected_flows
 from dspn.errors import DataError, EvidenceError
 from dspn.learning.em import maximise
 from dspn.learning.priors import Priors
-from dspn.sequences import Sequences
 
 
 @final

@@ -6,6 +6,8 @@ from typing import final
 
 from dspn._arrays import Floats
 from dspn._checks import require_type
+from dspn.data import Sequences
+from dspn.data.sequences import sequences_of
 from dspn.engine import Program, compile_program
 from dspn.errors import StructureError
 from dspn.learning._stages import Part, weighted_part
@@ -14,8 +16,6 @@ from dspn.learning.gradient import FreeCoordinates, check_score, coordinates_of,
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.scores import LIKELIHOOD, Score
 from dspn.learning.stopping import StopReason
-from dspn.sequences import Sequences
-from dspn.sequences.reading import sequences_of
 from dspn.structure import DynamicNetwork
 
 __all__ = ["DEFAULT_ASCENT", "AscentFit", "AscentOptions", "AscentRecord", "ascend"]

@@ -12,6 +12,8 @@ from typing import Final, final
 from dspn._checks import is_number
 from dspn._version import __version__
 from dspn._warnings import warn
+from dspn.data import Schema, Sequences
+from dspn.data.sequences import data_fingerprint
 from dspn.errors import ModelFileError, StructureError
 from dspn.io import JSON, load_network, save_network
 from dspn.io.json_values import compact, fields, items, whole
@@ -21,8 +23,6 @@ from dspn.learning.growth import GrowthStep
 from dspn.learning.partitions import Positions
 from dspn.learning.plan import Plan
 from dspn.learning.search import SearchState
-from dspn.sequences import Schema, Sequences
-from dspn.sequences.fingerprint import data_fingerprint
 from dspn.structure import DynamicNetwork
 
 _VERSION: Final = 1

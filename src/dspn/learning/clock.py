@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final, final
 
 from dspn._checks import is_number
+from dspn.data import Sequences
 from dspn.engine.threads import until
 from dspn.errors import StructureError
-from dspn.sequences import Sequences
 
 # A pass over data of fewer entries is over before it is worth ending within.
 _LARGE: Final = 100_000

@@ -16,6 +16,7 @@ from scipy.special import log_softmax
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type
+from dspn.data import Sequences
 from dspn.engine import Program, compile_program
 from dspn.engine.flows import expected_flows
 from dspn.engine.totals import log_shares, plus
@@ -26,7 +27,6 @@ from dspn.learning.gradient import FreeCoordinates, coordinates_of
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.stopping import StopReason
 from dspn.leaves.base import FREE_LIMIT
-from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork
 
 # Sequences whose class is as sure as this add nothing to a gradient.

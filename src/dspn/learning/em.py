@@ -7,13 +7,13 @@ from typing import final
 import numpy as np
 
 from dspn._arrays import Floats
+from dspn.data import Sequences
 from dspn.engine import Program, compile_program
 from dspn.engine.flows import ExpectedFlows, NetworkFlows, expected_flows
 from dspn.learning._learnable import checked_learnable, learnable_edges, learnable_leaves
 from dspn.learning.diagnosis import check_finite
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.leaves.base import NO_WEIGHT
-from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters
 from dspn.structure.parameters import sum_starts
 from dspn.structure.template import Template, Top

@@ -8,6 +8,8 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import checked_rng, require_type, whole_number
+from dspn.data import Sequences
+from dspn.data.sequences import sequences_of
 from dspn.engine import Program, compile_program
 from dspn.engine.threads import TimeUpError
 from dspn.errors import StructureError
@@ -26,8 +28,6 @@ from dspn.learning.priors import DEFAULT_PRIORS, Priors, log_prior
 from dspn.learning.scores import LIKELIHOOD, Likelihood, Score
 from dspn.learning.stopping import StopReason, is_kept, stop_reason
 from dspn.leaves.base import keep_number
-from dspn.sequences import Sequences
-from dspn.sequences.reading import sequences_of
 from dspn.structure import DynamicNetwork, Leaf, Template
 
 

@@ -16,6 +16,8 @@ from scipy.special import xlogy
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import float_array, require_type
+from dspn.data import Sequences
+from dspn.data.sequences import sequences_of
 from dspn.engine import Program, compile_program
 from dspn.engine.flows import ExpectedFlows, NetworkFlows
 from dspn.errors import StructureError
@@ -24,8 +26,6 @@ from dspn.learning._stages import Part, weighted_part
 from dspn.learning.priors import Priors
 from dspn.learning.scores import LIKELIHOOD, ConditionalLikelihood, Likelihood, Score
 from dspn.leaves.base import FREE_LIMIT
-from dspn.sequences import Sequences
-from dspn.sequences.reading import sequences_of
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters
 from dspn.structure.parameters import sum_starts
 from dspn.structure.template import Bank, Template, Top

@@ -13,6 +13,7 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
+from dspn.data import Sequences
 from dspn.engine import compile_program
 from dspn.errors import StructureError
 from dspn.learning.fitting import EmFit, EmOptions, best_of, fit_em
@@ -23,7 +24,6 @@ from dspn.learning.starts.informed import informed_split
 from dspn.learning.starts.random import randomised
 from dspn.learning.starts.splitting import interface_use, split_interfaces
 from dspn.leaves.base import keep_number
-from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Root, initial_network
 
 

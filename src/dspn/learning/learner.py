@@ -10,6 +10,8 @@ from typing import Final, final
 import numpy as np
 
 from dspn._checks import require_type, whole_number
+from dspn.data import Sequences
+from dspn.data.sequences import drawn_part, joined
 from dspn.engine.threads import TimeUpError
 from dspn.errors import DataError, StructureError
 from dspn.learning.checkpoints import Checkpoint, CheckpointFile
@@ -26,8 +28,6 @@ from dspn.learning.plan import DEFAULT_PLAN, Plan
 from dspn.learning.progress import Report, Reporter
 from dspn.learning.scores import ConditionalLikelihood
 from dspn.learning.search import SearchState, SearchTask, next_round
-from dspn.sequences import Sequences
-from dspn.sequences.joining import drawn_part, joined
 from dspn.structure import DynamicNetwork, Root
 
 _STREAM: Final = 3  # of randomness, apart from those of growth and search

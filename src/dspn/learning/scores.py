@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from dspn._arrays import Floats
+from dspn.data import Kind, Schema, Sequences
 from dspn.engine import Program, likelihood
 from dspn.errors import DataError
-from dspn.sequences import Kind, Schema, Sequences
 
 
 class Score(ABC):

@@ -14,6 +14,7 @@ from typing import Final, final
 import numpy as np
 
 from dspn._checks import require_type, whole_number
+from dspn.data import Sequences
 from dspn.engine import compile_program
 from dspn.engine.threads import one_thread_each
 from dspn.errors import StructureError
@@ -25,7 +26,6 @@ from dspn.learning.priors import Priors
 from dspn.learning.scores import Score
 from dspn.learning.slice_posteriors import SlicePosteriors
 from dspn.leaves.base import keep_number
-from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork
 
 

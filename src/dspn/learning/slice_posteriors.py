@@ -9,12 +9,12 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import require_type
+from dspn.data import Kind, Sequences
 from dspn.engine import Program, SegmentFlows, posterior_flows
 from dspn.errors import DataError, StructureError
 from dspn.inference import interface_posteriors
 from dspn.inference.marginals import leaf_rows
 from dspn.learning.independence import Column
-from dspn.sequences import Kind, Sequences
 from dspn.structure import DynamicNetwork, Input, Leaf, Root
 from dspn.structure.graph import reachable
 from dspn.structure.nodes import children_of

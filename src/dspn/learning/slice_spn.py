@@ -14,12 +14,12 @@ from scipy.special import log_softmax
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, float_array, require_type, whole_number
+from dspn.data import Kind, Sequences
 from dspn.errors import DataError, StructureError
 from dspn.learning.independence import Column, checked_alpha, independent_subsets
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.leaves import Family
 from dspn.leaves.base import keep_number
-from dspn.sequences import Kind, Sequences
 from dspn.structure import DynamicNetwork, NetworkBuilder, assemble, mixture_top
 
 # A slice of less weight says nothing about structure that others do not say.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, assert_never
 
+from dspn.data import Kind, Variable
 from dspn.errors import ModelFileError, StructureError
 from dspn.leaves.base import Family, FloatArray, Prior
 from dspn.leaves.categorical import Categorical, CategoricalPrior
 from dspn.leaves.gaussian import Gaussian, GaussianPrior
 from dspn.leaves.poisson import Poisson, PoissonPrior
-from dspn.sequences import Kind, Variable
 
 __all__ = [
     "Categorical",

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, pdtr, xlogy
 
+from dspn.data.schema import LARGEST_WHOLE
 from dspn.leaves._mixtures import poisson_mixture_quantiles
 from dspn.leaves.base import (
     FREE_LIMIT,
@@ -23,7 +24,6 @@ from dspn.leaves.base import (
     keep_number,
     shape_violations,
 )
-from dspn.sequences.schema import LARGEST_WHOLE
 
 # Above this count x log(rate) and log(x!) cancel too many digits to be subtracted.
 _LARGE_COUNT = 1000.0

@@ -8,9 +8,9 @@ from sklearn.utils.validation import validate_data
 
 from dspn._arrays import Floats
 from dspn._checks import require_type, sequence_weights, whole_number
+from dspn.data import Schema, Sequences
+from dspn.data.sequences import sequences_of
 from dspn.errors import DataError
-from dspn.sequences import Schema, Sequences
-from dspn.sequences.reading import sequences_of
 
 _LARGEST_SEED = 2**32
 

@@ -16,6 +16,7 @@ from sklearn.utils import Tags
 
 from dspn._version import __version__
 from dspn._warnings import warn
+from dspn.data import Schema, Sequences
 from dspn.engine.flows import expected_flows
 from dspn.engine.threads import TimeUpError
 from dspn.errors import ConvergenceWarning, EvidenceError, ModelFileError
@@ -56,7 +57,6 @@ from dspn.models._training import (
 )
 from dspn.models._verbs import SequenceVerbs
 from dspn.models.model import FITTED, Model
-from dspn.sequences import Schema, Sequences
 from dspn.structure import DynamicNetwork, Mixture
 
 _MOST_NAMED: Final = 5

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
+from dspn.data.sequences import drawn_places
 from dspn.learning.fitting import EmFit, EmOptions, best_of, restarts, scaled_families
 from dspn.learning.priors import Priors
 from dspn.learning.scores import Score
 from dspn.learning.starts.clusters import clustered_network
 from dspn.learning.starts.random import randomised
 from dspn.models._training import TrainingData
-from dspn.sequences.joining import drawn_places
 from dspn.structure import DynamicNetwork, Root, initial_network
 
 DEFAULT_EM: Final = EmOptions(max_steps=200)

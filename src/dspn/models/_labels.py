@@ -9,12 +9,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dspn._arrays import Floats, Ints
+from dspn.data import Schema, Sequences
+from dspn.data.sequences import joined, sequences_of
 from dspn.errors import DataError
 from dspn.learning.discrimination import LabelledSequences
 from dspn.models._training import TrainingData, training_data
-from dspn.sequences import Schema, Sequences
-from dspn.sequences.joining import joined
-from dspn.sequences.reading import sequences_of
 
 
 def checked_labels(y: Any, num_sequences: int) -> NDArray[Any]:

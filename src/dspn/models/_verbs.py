@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from sklearn.utils.validation import check_is_fitted
 
 from dspn._arrays import Floats, Ints
+from dspn.data import Schema, Sequences
 from dspn.inference import Completion, Filter, FilterState, Forecast, Marginals, Surprise
 from dspn.models._data import rng_of
 from dspn.models.model import Model
-from dspn.sequences import Schema, Sequences
 from dspn.structure import DynamicNetwork, Mixture
 
 

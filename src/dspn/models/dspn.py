@@ -9,6 +9,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from dspn._checks import require_type, whole_number
+from dspn.data import Schema
 from dspn.engine.threads import TimeUpError
 from dspn.errors import DataError, StructureError
 from dspn.learning.auto import DEFAULT_AUTO, AutoOptions, learn_auto
@@ -24,7 +25,6 @@ from dspn.learning.search import DEFAULT_SEARCH, SearchOptions
 from dspn.models._estimator import Outcome, SequenceEstimator, outcome_of, warn_of_time
 from dspn.models._factored import DEFAULT_EM, FactoredOptions, fit_factored
 from dspn.models._training import TrainingData
-from dspn.sequences import Schema
 from dspn.structure import Root
 from dspn.structure.network import checked_root
 

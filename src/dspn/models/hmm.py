@@ -7,6 +7,7 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
+from dspn.data import Schema
 from dspn.errors import DataError, StructureError
 from dspn.learning.fitting import EmOptions
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
@@ -14,7 +15,6 @@ from dspn.learning.scores import LIKELIHOOD
 from dspn.models._estimator import Outcome, SequenceEstimator, outcome_of
 from dspn.models._factored import DEFAULT_EM, FactoredOptions, fit_factored
 from dspn.models._training import TrainingData
-from dspn.sequences import Schema
 from dspn.structure import DynamicNetwork, Root, Template, Top
 from dspn.structure.nodes import children_of
 

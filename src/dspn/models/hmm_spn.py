@@ -6,6 +6,7 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
+from dspn.data import Schema
 from dspn.engine import compile_program
 from dspn.errors import StructureError
 from dspn.inference import interface_posteriors
@@ -17,7 +18,6 @@ from dspn.models._estimator import Outcome, SequenceEstimator, outcome_of
 from dspn.models._factored import DEFAULT_EM, FactoredOptions, fit_factored
 from dspn.models._training import TrainingData
 from dspn.models.hmm import start_probabilities, transition_matrix
-from dspn.sequences import Schema
 from dspn.structure import Root
 
 

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike
 from dspn import inference
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type
+from dspn.data import Schema, Sequences
+from dspn.data.sequences import sequences_of
 from dspn.engine import Program
 from dspn.errors import StructureError
 from dspn.inference import (
@@ -25,8 +27,6 @@ from dspn.inference import (
 from dspn.inference.mixed import AnyProgram, compile_mixture
 from dspn.io import JSON, load_mixture, save_mixture
 from dspn.io.classifiers import LoadedClassifier, load_any
-from dspn.sequences import Schema, Sequences
-from dspn.sequences.reading import sequences_of
 from dspn.structure import (
     DbnStructure,
     DbnTables,

@@ -7,10 +7,10 @@ from typing import Any, final
 import numpy as np
 
 from dspn._checks import is_number, whole_number
+from dspn.data import Schema, Sequences
+from dspn.data.sequences import sequences_of
 from dspn.errors import DataError, StructureError
 from dspn.models import Model
-from dspn.sequences import Schema, Sequences
-from dspn.sequences.reading import sequences_of
 from dspn.structure import DynamicNetwork, Mixture
 
 AnyModel = DynamicNetwork | Mixture | Model

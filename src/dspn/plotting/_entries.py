@@ -11,13 +11,13 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from dspn._arrays import Floats
+from dspn.data import Kind, Schema, Sequences
 from dspn.inference import Marginals, VariableMarginals
 from dspn.plotting import _style
 from dspn.plotting._panels import Handle, dress, heading, new_panel
 from dspn.plotting._swatches import label_categories
 from dspn.plotting._ticks import slice_axis
 from dspn.plotting._values import LINE_COLOUR, MOST_OUTLINED, boxes_of, runs
-from dspn.sequences import Kind, Schema, Sequences
 
 MOST_BANDS: Final = 40
 """Most variables in one picture."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn.sequences import Sequences
+from dspn.data import Sequences
 
 # Dates and spans are said in the first of these units in which none loses anything.
 _UNITS: Final = ("D", "m", "s", "ms", "us", "ns")

@@ -7,11 +7,11 @@ from typing import Final, Protocol, final
 import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
+from dspn.data import Kind, Sequences, Variable
 from dspn.engine import Program, SegmentFlows, posterior_flows
 from dspn.inference.leaf_mixtures import leaf_rows
 from dspn.inference.likelihood import log_posteriors, possible_likelihood
 from dspn.inference.mixed import AnyProgram, bounded_runs, for_each_component, rows_of
-from dspn.sequences import Kind, Sequences, Variable
 
 _MOST_SLICES: Final = 1 << 16
 

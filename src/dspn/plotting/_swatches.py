@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dspn._arrays import Floats
+from dspn.data import Schema, Variable
 from dspn.plotting import _style
 from dspn.plotting._panels import KEY_ROW
-from dspn.sequences import Schema, Variable
 
 _BESIDE_ROOM: Final = 150.0
 _NAME_ROOM: Final = 160.0

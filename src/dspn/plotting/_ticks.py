@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, Locator
 
+from dspn.data import Sequences
 from dspn.plotting import _style
 from dspn.plotting._order import order_texts, shared_start
-from dspn.sequences import Sequences
 
 _STEPS: Final = tuple(size * int(10**power) for power in range(8) for size in (1, 2, 5))
 _MOST_TICKS: Final = 13

@@ -11,10 +11,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from dspn._arrays import Bools, Floats
+from dspn.data import Kind, Schema, Variable
 from dspn.plotting import _style
 from dspn.plotting._panels import dress, mark_anomaly, raised
 from dspn.plotting._swatches import label_categories
-from dspn.sequences import Kind, Schema, Variable
 
 _CELL_BAND = 0.26
 _LINE_BAND = 0.62

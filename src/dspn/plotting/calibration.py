@@ -7,6 +7,8 @@ from matplotlib.axes import Axes
 
 from dspn._arrays import Bools
 from dspn._checks import checked_rng, whole_number
+from dspn.data import Kind, Sequences
+from dspn.data.sequences import sequences_of
 from dspn.errors import DataError
 from dspn.inference.likelihood import possible_likelihood
 from dspn.models import Model
@@ -27,8 +29,6 @@ from dspn.plotting._predictive import (
     predicted,
 )
 from dspn.plotting._reliability import draw_histogram, draw_reliability, key
-from dspn.sequences import Kind, Sequences
-from dspn.sequences.reading import sequences_of
 
 _PANEL: Final = 4.6
 _HEIGHT: Final = 4.4

@@ -6,12 +6,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from dspn._arrays import Floats
+from dspn.data import Schema
 from dspn.errors import DataError
 from dspn.plotting import _style
 from dspn.plotting._panels import draw_posterior, draw_surprise
 from dspn.plotting._ticks import slice_axis
 from dspn.plotting._values import band_heights, draw_values
-from dspn.sequences import Schema
 
 _WIDTH = 10.0
 _TALLEST_VALUES = 6.0

@@ -5,6 +5,7 @@ from matplotlib.axes import Axes
 
 from dspn import inference
 from dspn._arrays import Floats
+from dspn.data import Sequences
 from dspn.inference.mixed import MixedProgram
 from dspn.models import Model
 from dspn.models.model import Data
@@ -19,7 +20,6 @@ from dspn.plotting._arguments import (
 from dspn.plotting._order import sequence_words
 from dspn.plotting._panels import draw_posterior, heading, new_panel
 from dspn.plotting._ticks import slice_axis
-from dspn.sequences import Sequences
 
 _WIDTH = 10.0
 _ROW = 0.16

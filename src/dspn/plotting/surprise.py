@@ -10,6 +10,7 @@ from matplotlib.patches import Patch
 
 from dspn._arrays import Bools, Floats
 from dspn._checks import require_type
+from dspn.data import Sequences
 from dspn.errors import DataError
 from dspn.inference import Surprise
 from dspn.models.model import Data
@@ -26,7 +27,6 @@ from dspn.plotting._panels import (
 )
 from dspn.plotting._ticks import slice_axis
 from dspn.plotting._values import HATCH, boxes_of, runs
-from dspn.sequences import Sequences
 
 _WIDTH: Final = 10.0
 _ROW: Final = 0.24

@@ -6,9 +6,9 @@ from typing import Final, final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
+from dspn.data import Kind, Schema, Sequences
 from dspn.report._entries import MOST_CATEGORIES
 from dspn.report._interfaces import MOST_ROWS
-from dspn.sequences import Kind, Schema, Sequences
 
 ROOM: Final = 36_000_000
 """Bytes of all records of a page whose number of sequences was not asked for."""

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Floats
+from dspn.data import Kind, Sequences
 from dspn.io import JSON
 from dspn.models import Model
 from dspn.plotting._order import order_texts
@@ -13,7 +14,6 @@ from dspn.report._entries import LEVELS, MOST_CATEGORIES
 from dspn.report._interfaces import MOST_GROUPS
 from dspn.report._packing import finite, packed_array
 from dspn.report._records import Records
-from dspn.sequences import Kind, Sequences
 
 _LEAST_SCALE = 3.0
 

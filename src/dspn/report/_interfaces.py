@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from dspn import inference
 from dspn._arrays import Floats, Ints
+from dspn.data import Sequences
 from dspn.inference.mixed import MixedProgram
 from dspn.models import Model
 from dspn.report._packing import shares as in_steps
-from dspn.sequences import Sequences
 
 MOST_ROWS: Final = 12
 MOST_GROUPS: Final = 6

@@ -6,11 +6,11 @@ from typing import Final
 import numpy as np
 
 from dspn._arrays import Floats
+from dspn.data import Kind, Variable
 from dspn.io import JSON
 from dspn.leaves import Family
 from dspn.plotting._summary import GroupSummary, mix_picture, summarise
 from dspn.report._packing import finite, packed_array
-from dspn.sequences import Kind, Variable
 from dspn.structure import DynamicNetwork
 
 MOST_GROUPS: Final = 12

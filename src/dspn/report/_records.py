@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Floats
+from dspn.data import Sequences, Variable
 from dspn.inference.mixed import bounded_runs
 from dspn.models import Model
 from dspn.report._entries import LEVELS, EntryTable, entry_tables
 from dspn.report._interfaces import InterfaceRows, interface_rows
 from dspn.report._packing import packed_record, shares, singles
-from dspn.sequences import Sequences, Variable
 
 # Numbers that a run of sequences may hold at once.
 _MOST_NUMBERS: Final = 8_000_000

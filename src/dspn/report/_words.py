@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 
 from dspn._arrays import Floats
+from dspn.data import Kind, Sequences, Variable
 from dspn.models import Model
 from dspn.report._choice import Choice
 from dspn.report._records import Records
-from dspn.sequences import Kind, Sequences, Variable
 from dspn.structure import DynamicNetwork
 
 _MOST_WORDS: Final = 12

@@ -8,6 +8,8 @@ import numpy as np
 
 from dspn import __version__
 from dspn._checks import require_type, whole_number
+from dspn.data import Sequences
+from dspn.data.sequences import sequences_of
 from dspn.errors import DataError, StructureError
 from dspn.inference.mixed import evidence_likelihood
 from dspn.io import write_atomically
@@ -19,8 +21,6 @@ from dspn.report._facts import page_facts
 from dspn.report._packing import json_text
 from dspn.report._records import records
 from dspn.report._words import summary_html
-from dspn.sequences import Sequences
-from dspn.sequences.reading import sequences_of
 
 _TITLE = "A model and its data"
 

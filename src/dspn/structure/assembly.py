@@ -9,8 +9,8 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import float_array, indices, require_type
+from dspn.data import Schema
 from dspn.errors import StructureError
-from dspn.sequences import Schema
 from dspn.structure.graph import reachable
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum

@@ -21,9 +21,9 @@ from dspn._checks import (
     whole_number,
     whole_numbers,
 )
+from dspn.data import Schema
 from dspn.errors import StructureError
 from dspn.leaves import family_for
-from dspn.sequences import Schema
 from dspn.structure.builder import NetworkBuilder, assemble
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.parameters import NetworkParameters

@@ -7,9 +7,9 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import float_array, indices, require_type, whole_number
+from dspn.data import Schema
 from dspn.errors import StructureError
 from dspn.leaves import Family, family_for
-from dspn.sequences import Schema
 from dspn.structure.network import DynamicNetwork, Root, checked_root
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
 from dspn.structure.parameters import NetworkParameters, Parameters

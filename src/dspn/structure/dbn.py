@@ -16,8 +16,8 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import checked_rng, float_array, require_type, whole_number
+from dspn.data import Schema, Variable
 from dspn.errors import StructureError
-from dspn.sequences import Schema, Variable
 from dspn.structure.build import mixture_top
 from dspn.structure.builder import NetworkBuilder, assemble
 from dspn.structure.network import DynamicNetwork, Root

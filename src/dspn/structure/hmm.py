@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike
 
 from dspn._arrays import Floats
 from dspn._checks import float_array, require_type
+from dspn.data import Schema
 from dspn.errors import StructureError
-from dspn.sequences import Schema
 from dspn.structure.build import mixture_top
 from dspn.structure.builder import NetworkBuilder, assemble
 from dspn.structure.network import DynamicNetwork, Root, checked_root

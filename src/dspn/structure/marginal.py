@@ -8,8 +8,8 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import indices, require_type
+from dspn.data import Schema
 from dspn.errors import StructureError
-from dspn.sequences import Schema
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.nodes import Input, Leaf, Node, Sum, children_of
 from dspn.structure.parameters import NetworkParameters, Parameters

@@ -11,8 +11,8 @@ import numpy as np
 
 from dspn._arrays import Floats, read_only
 from dspn._checks import float_array, require_type
+from dspn.data import Schema
 from dspn.errors import StructureError
-from dspn.sequences import Schema
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.parameters import check_distributions
 

@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import final
 
 from dspn._checks import require_type
+from dspn.data import Schema
 from dspn.errors import StructureError
-from dspn.sequences import Schema
 from dspn.structure.fingerprint import fingerprint
 from dspn.structure.parameters import Parameters, check_parameters
 from dspn.structure.template import Template, Top

@@ -6,9 +6,9 @@ from functools import cached_property
 from itertools import accumulate
 from typing import final
 
+from dspn.data import Schema, Variable
 from dspn.errors import StructureError
 from dspn.leaves import Family, family_for
-from dspn.sequences import Schema, Variable
 from dspn.structure.graph import check_children, topological_order
 from dspn.structure.nodes import Input, Leaf, Node, Sum
 

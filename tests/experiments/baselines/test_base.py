@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.errors import DataError, StructureError
 from dspn.learning.slice_spn import SliceSpnOptions
-from dspn.sequences import Schema, Sequences, Variable
 from experiments.baselines import (
     Baseline,
     Ending,

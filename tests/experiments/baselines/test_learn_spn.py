@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.errors import DataError, StructureError
 from dspn.learning.priors import Priors
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import Product, Sum, unroll
 from experiments.baselines import LearnSpnBaseline, LearnSpnOptions
 from experiments.baselines._spn_clusters import Instances, clusters

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.errors import DataError, StructureError
-from dspn.sequences import Schema, Sequences, Variable
 from experiments.baselines import RevealBaseline, RevealOptions
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.errors import DataError, StructureError
-from dspn.sequences import Schema, Sequences, Variable
 from experiments.baselines import Ending, SearchScoreBaseline, SearchScoreOptions
 from experiments.baselines._dbn_families import Prior, all_counts, cost, neighbours
 from experiments.baselines._dbn_inference import Evidence, dbn_log_likelihood, posterior

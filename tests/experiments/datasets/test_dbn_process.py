@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from dspn import Model
+from dspn.data import Sequences
 from dspn.errors import DataError, ImpossibleEvidenceWarning, StructureError
-from dspn.sequences import Sequences
 from dspn.structure import DbnStructure, DbnTables, random_tables
 from experiments.datasets import DbnProcess, hmm_process, hmm_structure, water_process
 from experiments.datasets.synthetic import _likelihood

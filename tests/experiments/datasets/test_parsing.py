@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from dspn.data import Schema, Variable
 from dspn.errors import DataError
-from dspn.sequences import Schema, Variable
 from experiments.datasets.real._blocks import blocks
 from experiments.datasets.real.base import RealData, counted, split_at
 from experiments.datasets.real.pen_digits import trajectories

@@ -87,7 +87,7 @@ def test_rows_that_lie_apart_are_sorted_on_demand(command: Run, model: Path, day
 def test_a_sequence_that_comes_back_in_a_later_chunk_is_found(
     command: Run, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dspn.cli.streams._ROWS", (4, 4))
+    monkeypatch.setattr("dspn.data.chunks._ROWS", (4, 4))
     monkeypatch.setattr("dspn.cli.source._BLOCK", 64)
     rows = "".join(f"s{number},1,rain,20,9\n" for number in range(60))
     found = command("score", model, piped=HEADER + rows + "s3,2,rain,20,9\n")
@@ -133,7 +133,7 @@ def test_a_file_that_changes_while_it_is_read_leaves_no_output(
         return own(self, data)
 
     # The chunk is small, so that there is something left to read when the file has grown.
-    monkeypatch.setattr("dspn.cli.streams._ROWS", (2, 2))
+    monkeypatch.setattr("dspn.data.chunks._ROWS", (2, 2))
     monkeypatch.setattr("dspn.cli.source._BLOCK", 70)
     monkeypatch.setattr(Model, "log_likelihood", changing)
     found = command("score", model, days, "-o", "scores.csv")

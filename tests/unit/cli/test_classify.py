@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from dspn import DSPNClassifier
+from dspn.data import Sequences
 from dspn.models import HMM
-from dspn.sequences import Sequences
 
 Run = Any
 

@@ -7,16 +7,23 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dspn.cli.keys import Grouping, Keys, grouped, with_order_kind
-from dspn.cli.ordering import next_values, order_goes_on, uneven_steps
+from dspn.data.order import (
+    Grouping,
+    Keys,
+    group_rows,
+    next_values,
+    order_goes_on,
+    uneven_steps,
+    with_order_type,
+)
 from dspn.errors import DataError
 
 KEYS = Keys("id", "when")
 
 
 def prepared(ids: list[str], order: Any) -> tuple[Keys, Grouping]:
-    keys = with_order_kind(KEYS, order)
-    return keys, grouped(pa.array(ids), order, keys, 1, sort=False)
+    keys = with_order_type(KEYS, order)
+    return keys, group_rows(len(ids), pa.array(ids), order, keys, 1, sort=False)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +103,7 @@ def test_times_with_offsets_sort_by_what_they_are_in_utc() -> None:
 
 
 def test_a_later_time_without_an_offset_is_named() -> None:
-    keys = with_order_kind(KEYS, pa.array(["2024-10-27T02:00+01:00"]))
+    keys = with_order_type(KEYS, pa.array(["2024-10-27T02:00+01:00"]))
     later = pa.array(["2024-10-27T02:00+01:00", "2024-10-27T03:00"])
-    with pytest.raises(DataError, match=r"'when' .* row 6 has '2024-10-27T03:00'"):
-        grouped(pa.array(["b", "b"]), later, keys, 5, sort=False)
+    with pytest.raises(DataError, match=r"'when' .* is '2024-10-27T03:00' in row 6"):
+        group_rows(2, pa.array(["b", "b"]), later, keys, 5, sort=False)

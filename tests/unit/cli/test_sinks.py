@@ -60,7 +60,7 @@ def test_a_later_part_that_would_change_is_refused(first: str, later: str, words
 def test_dictionaries_that_differ_from_part_to_part_are_written(
     command: Run, model: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("dspn.cli.streams._ROWS", (2, 2))
+    monkeypatch.setattr("dspn.data.chunks._ROWS", (2, 2))
     notes = [f"note {row}" for row in range(6)]
     parts = [pa.array(notes[row : row + 2]).dictionary_encode() for row in (0, 2, 4)]
     table = pa.table(

@@ -12,9 +12,9 @@ import pytest
 from pyarrow import ipc
 
 import dspn
-from dspn.cli.keys import Keys
 from dspn.cli.source import open_table
-from dspn.cli.streams import chunks
+from dspn.data.chunks import chunks
+from dspn.data.order import Keys
 
 Run = Any
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.engine import compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning.ascent import AscentFit, AscentOptions, AscentRecord, ascend
@@ -12,7 +13,6 @@ from dspn.learning.priors import NO_PRIORS, Priors, log_prior
 from dspn.learning.scores import ConditionalLikelihood
 from dspn.learning.stopping import StopReason
 from dspn.leaves import Gaussian, GaussianPrior
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import DynamicNetwork, Root, Sum, from_hmm, initial_network
 
 SCHEMA = Schema(

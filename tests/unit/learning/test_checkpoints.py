@@ -12,6 +12,7 @@ import pytest
 
 import dspn
 from dspn import Model
+from dspn.data import Sequences
 from dspn.errors import ModelFileError, StructureError
 from dspn.io import load_network, save_network
 from dspn.learning import NO_PRIORS, ConditionalLikelihood, EmOptions, checkpoints
@@ -20,7 +21,6 @@ from dspn.learning.growth import GrowthOptions, GrowthStep
 from dspn.learning.partitions import Positions
 from dspn.learning.plan import Plan
 from dspn.learning.search import SearchOptions, SearchState
-from dspn.sequences import Sequences
 from dspn.structure import initial_network
 from strategies import random_case, schema_of
 

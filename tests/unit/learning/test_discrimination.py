@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.engine import compile_program
 from dspn.engine.totals import total_of
 from dspn.errors import DataError, StructureError
@@ -15,7 +16,6 @@ from dspn.learning.discrimination import (
 )
 from dspn.learning.priors import NO_PRIORS, Priors
 from dspn.learning.stopping import StopReason
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import DynamicNetwork, from_hmm, initial_network
 from strategies import random_case
 

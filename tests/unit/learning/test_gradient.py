@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.engine import Program
 from dspn.errors import DataError, StructureError
 from dspn.learning.fitting import EmOptions, fit_em, scaled_families
@@ -15,7 +16,6 @@ from dspn.learning.gradient import (
 )
 from dspn.learning.priors import Priors
 from dspn.learning.scores import LIKELIHOOD, ConditionalLikelihood, Score
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import DynamicNetwork, Leaf, Sum, from_hmm, initial_network
 from strategies import random_case
 

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dspn import Model
+from dspn.data import Schema, Sequences
 from dspn.engine import Program, compile_program, likelihood
 from dspn.errors import StructureError
 from dspn.learning import DEFAULT_PRIORS, LIKELIHOOD, EmOptions, Score, growth
@@ -21,7 +22,6 @@ from dspn.learning.growth import (
     first_growth,
     next_growth,
 )
-from dspn.sequences import Schema, Sequences
 from dspn.structure import DynamicNetwork, Root
 from dspn.structure.validity import violations
 from strategies import arbitrary_sequence, as_sequences, hide, schema_of

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import dspn
 from dspn import Model, Schema, Sequences, Variable
+from dspn.data.sequences import joined
 from dspn.engine import Program, likelihood
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.learning import (
@@ -27,7 +28,6 @@ from dspn.learning.learner import Ending, Learned, learn
 from dspn.learning.plan import Plan
 from dspn.learning.progress import Report
 from dspn.learning.search import SearchOptions
-from dspn.sequences.joining import joined
 from dspn.structure.validity import violations
 
 SCHEMA = Schema((Variable.binary("x"), Variable.categorical("y", ("a", "b", "c"))))

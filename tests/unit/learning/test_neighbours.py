@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.engine import compile_program
 from dspn.errors import DataError, EvidenceError, StructureError
 from dspn.learning import em_step
@@ -18,7 +19,6 @@ from dspn.learning.neighbours import (
 from dspn.learning.partitions import PartitionOptions, Positions
 from dspn.learning.slice_posteriors import SlicePosteriors
 from dspn.leaves import Gaussian
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import (
     DynamicNetwork,
     Input,

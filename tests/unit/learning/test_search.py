@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dspn import Model
+from dspn.data import Schema, Sequences
 from dspn.engine import Program
 from dspn.errors import StructureError
 from dspn.learning import (
@@ -29,7 +30,6 @@ from dspn.learning.growth_strings import all_strings, blocks
 from dspn.learning.neighbours import product_nodes, scope_numbers
 from dspn.learning.partitions import PartitionOptions
 from dspn.learning.search import SearchOptions, SearchState, SearchTask, next_round
-from dspn.sequences import Schema, Sequences
 from dspn.structure import DynamicNetwork, Parameters, grouped_network, initial_network
 from dspn.structure.validity import network_scopes, violations
 from strategies import arbitrary_sequence, as_sequences, hide, schema_of

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dspn.data import Sequences
 from dspn.engine import compile_program
 from dspn.learning.independence import independent_subsets
 from dspn.learning.neighbours import product_nodes, replace_product, scope_items
 from dspn.learning.slice_posteriors import SlicePosteriors
-from dspn.sequences import Sequences
 from dspn.structure import (
     DynamicNetwork,
     Input,

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.engine import compile_program, likelihood
 from dspn.errors import DataError, StructureError
 from dspn.learning.slice_spn import SliceLearner, SliceSpnOptions, spn_emissions
 from dspn.leaves import family_for
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import DynamicNetwork, Leaf, NetworkBuilder, Sum
 from dspn.structure.graph import reachable
 

@@ -4,10 +4,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from dspn.data import Schema, Variable
 from dspn.errors import DataError
 from dspn.plotting import plot_filtered
 from dspn.plotting._panels import pooled
-from dspn.sequences import Schema, Variable
 
 MIXED = Schema(
     (

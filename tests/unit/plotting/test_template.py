@@ -9,11 +9,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
+from dspn.data import Schema, Variable
 from dspn.plotting import plot_template
 from dspn.plotting._graph import Mark, capped_graph, stacked_graph, template_graph
 from dspn.plotting._layout import _Rows, layered
 from dspn.plotting._summary import mix_picture, summarise
-from dspn.sequences import Schema, Variable
 from dspn.structure import (
     DynamicNetwork,
     Interface,
@@ -275,7 +275,7 @@ def test_pyplot_is_not_imported() -> None:
     program = (
         "import sys, numpy as np\n"
         "from dspn.plotting import plot_template\n"
-        "from dspn.sequences import Schema, Variable\n"
+        "from dspn.data import Schema, Variable\n"
         "from dspn.structure import initial_network\n"
         "schema = Schema((Variable.binary('x'),))\n"
         "plot_template(initial_network(schema, 2, rng=np.random.default_rng(0)))\n"

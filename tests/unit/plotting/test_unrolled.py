@@ -7,10 +7,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from dspn import Model, Root, StructureError
+from dspn.data import Schema, Variable
 from dspn.plotting import plot_template, plot_unrolled
 from dspn.plotting._graph import Mark
 from dspn.plotting._unrolled import unrolled_graph, unrolled_sizes
-from dspn.sequences import Schema, Variable
 from dspn.structure import (
     DynamicNetwork,
     NetworkBuilder,

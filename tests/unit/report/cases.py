@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.models import Model
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import DynamicNetwork, Mixture, grouped_network, initial_network
 
 MIXED = Schema(

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import dspn
+from dspn.data import Schema, Sequences, Variable
 from dspn.errors import DataError, DspnError, ModelFileError, StructureError
 from dspn.models import Model
 from dspn.report import report_html, write_report
-from dspn.sequences import Schema, Sequences, Variable
 from unit.report.cases import mixed_data, mixed_model
 from unit.report.reading import facts_of, numbers_of, readers_of
 

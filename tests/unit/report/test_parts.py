@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.report import _choice, report_html
 from dspn.report._assets import MODULES, asset, filled, imports_of, joined_script
 from dspn.report._choice import chosen
@@ -16,7 +17,6 @@ from dspn.report._interfaces import MOST_ROWS, _rows
 from dspn.report._packing import json_text
 from dspn.report._records import records
 from dspn.report._words import summary_html
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import initial_network
 from unit.report.cases import MIXED, mixed_data, mixed_model, mixed_networks
 from unit.report.reading import facts_of, numbers_of

@@ -3,9 +3,9 @@ import math
 import numpy as np
 import pytest
 
+from dspn.data import Schema, Variable
 from dspn.errors import StructureError
 from dspn.leaves import Gaussian, Poisson
-from dspn.sequences import Schema, Variable
 from dspn.structure import (
     DynamicNetwork,
     Input,

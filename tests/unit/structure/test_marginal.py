@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from dspn.data import Schema, Variable
 from dspn.errors import StructureError
-from dspn.sequences import Schema, Variable
 from dspn.structure import NetworkBuilder, assemble, grouped_network, initial_network, marginal
 from networks import bits, delay_line
 

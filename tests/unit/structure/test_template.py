@@ -2,9 +2,9 @@
 
 import pytest
 
+from dspn.data import Schema, Variable
 from dspn.errors import StructureError
 from dspn.leaves import Categorical, Gaussian, Poisson
-from dspn.sequences import Schema, Variable
 from dspn.structure import Input, Leaf, NetworkBuilder, Product, Sum, Template, Top
 
 B = Categorical(2)

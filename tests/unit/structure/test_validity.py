@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from dspn.data import Schema, Variable
 from dspn.errors import StructureError
 from dspn.leaves import Categorical
-from dspn.sequences import Schema, Variable
 from dspn.structure import (
     DynamicNetwork,
     Input,

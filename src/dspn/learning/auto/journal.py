@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, final
 
 from dspn._version import __version__
+from dspn.data.sequences import data_fingerprint
 from dspn.engine import compile_program, likelihood
 from dspn.errors import ModelFileError
 from dspn.io import JSON, load_network
@@ -26,7 +27,6 @@ from dspn.learning.auto.task import AutoTask
 from dspn.learning.auto.tries import Try
 from dspn.learning.checkpoints import keep_network
 from dspn.learning.plan import described
-from dspn.sequences.fingerprint import data_fingerprint
 
 _RUN: Final = "run.json"
 _LOCK: Final = "run.lock"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import final
 
 from dspn._checks import require_type, whole_number
+from dspn.data import Sequences
 from dspn.errors import StructureError
 from dspn.learning.auto.candidates import Block
 from dspn.learning.auto.choice import Choice
@@ -19,7 +20,6 @@ from dspn.learning.clock import Clock
 from dspn.learning.learner import Ending, check_sets
 from dspn.learning.priors import Priors
 from dspn.learning.progress import Report, Reporter
-from dspn.sequences import Sequences
 from dspn.structure import Mixture, Root
 from dspn.structure.network import checked_root
 

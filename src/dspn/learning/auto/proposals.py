@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
+from dspn.data import Kind
 from dspn.learning.auto.candidates import Block, Candidate
 from dspn.learning.auto.recipes import Move, Recipe
 from dspn.learning.auto.task import AutoTask
-from dspn.sequences import Kind
 from dspn.structure import Leaf, Product
 
 USUAL: Final = 0.3

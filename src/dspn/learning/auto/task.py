@@ -7,12 +7,12 @@ from typing import Final, final
 
 import numpy as np
 
+from dspn.data import Schema, Sequences
+from dspn.data.sequences import drawn_part, drawn_places, joined
 from dspn.learning.auto.candidates import Block
 from dspn.learning.auto.options import WORK_UNIT, AutoOptions, usual_effort
 from dspn.learning.clock import Clock
 from dspn.learning.priors import Priors
-from dspn.sequences import Schema, Sequences
-from dspn.sequences.joining import drawn_part, drawn_places, joined
 from dspn.structure import DynamicNetwork, Root, Sum
 
 _STREAM: Final = 5  # of randomness, apart from those of growth, search and refitting

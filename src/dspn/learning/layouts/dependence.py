@@ -20,8 +20,8 @@ from scipy.special import xlogy
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import require_type
+from dspn.data import Kind, Sequences, Variable
 from dspn.errors import DataError
-from dspn.sequences import Kind, Sequences, Variable
 
 _MOST_CATEGORIES: Final = 8
 _MOST_BINS: Final = 4

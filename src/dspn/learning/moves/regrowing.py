@@ -8,11 +8,11 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type, whole_number
+from dspn.data import Sequences
 from dspn.engine import Program, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.inference import interface_posteriors
 from dspn.learning.moves._shapes import sums_of
-from dspn.sequences import Sequences
 from dspn.structure import (
     DynamicNetwork,
     Leaf,

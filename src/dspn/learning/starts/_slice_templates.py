@@ -7,11 +7,11 @@ from typing import final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
+from dspn.data import Schema, Sequences, Variable
 from dspn.engine import compile_program
 from dspn.engine.flows import expected_flows
 from dspn.errors import StructureError
 from dspn.leaves import Categorical, Family
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import (
     DynamicNetwork,
     Leaf,

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from dspn._arrays import Floats, Ints
+from dspn.data import Kind, Sequences
 from dspn.learning.independence import NUM_BINS
-from dspn.sequences import Kind, Sequences
 
 # Rarer categories of a variable count as one when dependences are measured.
 _MOST_CATEGORIES: Final = 16

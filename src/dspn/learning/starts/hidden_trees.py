@@ -14,6 +14,8 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, require_type, whole_number, whole_numbers
+from dspn.data import Sequences
+from dspn.data.sequences import sequences_of
 from dspn.errors import StructureError
 from dspn.learning.fitting import scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
@@ -21,8 +23,6 @@ from dspn.learning.starts._slice_templates import Latent, SliceModel, expected_l
 from dspn.learning.starts._slice_trees import slice_tree
 from dspn.learning.starts.windows import slice_clusters
 from dspn.leaves import Family
-from dspn.sequences import Sequences
-from dspn.sequences.reading import sequences_of
 from dspn.structure import DynamicNetwork
 from dspn.structure.validity import network_scopes
 

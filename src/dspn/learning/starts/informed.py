@@ -14,6 +14,7 @@ import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import checked_rng, require_type, whole_number
+from dspn.data import Schema, Sequences, Variable
 from dspn.engine import compile_program
 from dspn.engine.flows import expected_flows
 from dspn.errors import DataError, StructureError
@@ -23,7 +24,6 @@ from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.starts._two_classes import Rows, category_block, number_block, two_classes
 from dspn.learning.starts.splitting import split_interfaces
 from dspn.leaves import Categorical
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import (
     DynamicNetwork,
     Leaf,

@@ -12,6 +12,7 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, indices, require_type
+from dspn.data import Sequences
 from dspn.engine import Program
 from dspn.engine.flows import expected_flows
 from dspn.errors import StructureError
@@ -23,7 +24,6 @@ from dspn.learning.starts._doubling import (
     doubled_weights,
 )
 from dspn.leaves import Family
-from dspn.sequences import Sequences
 from dspn.structure import (
     DynamicNetwork,
     NetworkParameters,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dspn import EmOptions, Model, Schema, Sequences, Variable
+from dspn.data.sequences import joined
 from dspn.learning import NO_PRIORS
 from dspn.learning.auto import AutoOptions, Move, learn_auto
 from dspn.learning.auto.candidates import BlockModel, Candidate
@@ -16,7 +17,6 @@ from dspn.learning.auto.task import AutoTask
 from dspn.learning.auto.tries import Try, attempted
 from dspn.learning.clock import Clock
 from dspn.learning.learner import Ending
-from dspn.sequences.joining import joined
 from dspn.structure import Root
 from dspn.structure.validity import violations
 from oracles import likelihood as enumerated

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from dspn import Model, Schema, Sequences, Variable
+from dspn.data import Sequences as Data
 from dspn.engine import compile_program, likelihood
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.learning import EmOptions, Priors
 from dspn.learning.auto import AutoLearned, AutoOptions, Move, learn_auto
 from dspn.learning.auto.state import AutoState
 from dspn.learning.learner import Ending
-from dspn.sequences import Sequences as Data
 from dspn.structure.validity import violations
 
 BITS = Schema(tuple(Variable.binary(f"x{i}") for i in range(4)))

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from dspn import Model
+from dspn.data import Schema, Sequences, Variable
 from dspn.engine import compile_program, likelihood
 from dspn.errors import DataError, StructureError
 from dspn.learning import NO_PRIORS, EmOptions, Priors, fit_em
 from dspn.learning.starts import clustered_network, clusters
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import Root, grouped_network
 from strategies import arbitrary_sequence, as_sequences, hide, schema_of
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import oracles
+from dspn.data import Schema, Sequences, Variable
 from dspn.engine import compile_program, likelihood
 from dspn.errors import DataError, StructureError
 from dspn.learning import EmOptions, Priors, fit_em, scaled_families
@@ -17,7 +18,6 @@ from dspn.learning.starts import (
 from dspn.learning.starts._slice_templates import expected_labels
 from dspn.learning.starts._slice_trees import slice_tree
 from dspn.leaves import Family
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import (
     DynamicNetwork,
     NetworkBuilder,

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from dspn import Model
+from dspn.data import Schema, Sequences, Variable
 from dspn.engine import compile_program, likelihood
 from dspn.errors import DataError, StructureError
 from dspn.learning import EmOptions, fit_em
 from dspn.learning.starts import informed, informed_split, randomised, split_interface
-from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import (
     DynamicNetwork,
     NetworkParameters,

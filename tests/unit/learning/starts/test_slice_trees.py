@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.learning.starts._slice_trees import pairwise_information, slice_tree
-from dspn.sequences import Schema, Sequences, Variable
 from strategies import Floats, as_sequences, schema_of
 
 

@@ -3,9 +3,9 @@ import pytest
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from dspn.data import Sequences
 from dspn.errors import DataError, StructureError
 from dspn.learning.starts import slice_clusters, windows
-from dspn.sequences import Sequences
 from strategies import arbitrary_sequence, as_sequences, schema_of
 
 MIXED = schema_of(("binary", "ternary", "continuous", "count", "single"))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dspn.sequences import Kind, Schema, Sequences, Variable
+from dspn.data import Kind, Schema, Sequences, Variable
 
 NAN = np.nan
 

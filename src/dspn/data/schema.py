@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import reprlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
@@ -54,21 +54,16 @@ class Variable:
             ) from None
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "categories", _plain_categories(self.name, self.categories))
-        if kind is Kind.CATEGORICAL and not self.categories:
+        if (kind is Kind.CATEGORICAL) != bool(self.categories):
             raise DataError(
-                f"`categories` of categorical variable {self.name!r} must hold at least one "
-                "category, found none."
-            )
-        if kind is not Kind.CATEGORICAL and self.categories:
-            raise DataError(
-                f"`categories` belong to categorical variables only, but variable {self.name!r} "
-                f"is {kind} and has {len(self.categories)}; leave them out."
+                "`categories` must hold at least one category for categorical variables only, but "
+                f"variable {self.name!r} is {kind} and has {len(self.categories)}."
             )
 
     @classmethod
     def categorical(cls, name: str, categories: Iterable[Category]) -> Variable:
         """A variable with one of the categories in each slice; codes follow the order given."""
-        return cls(name, Kind.CATEGORICAL, _plain_categories(name, categories))
+        return cls(name, Kind.CATEGORICAL, categories)  # type: ignore[arg-type]
 
     @classmethod
     def binary(cls, name: str) -> Variable:
@@ -103,13 +98,11 @@ class Schema:
     def __post_init__(self) -> None:
         """Check that there is at least one variable and that no name is used twice."""
         variables = tuple(self.variables)
-        for variable in variables:
-            if not isinstance(variable, Variable):
-                raise DataError(
-                    f"`variables` of a schema must be Variable objects, found {variable!r}."
-                )
-        if not variables:
-            raise DataError("`variables` of a schema must hold at least one variable, found none.")
+        if not variables or not all(isinstance(item, Variable) for item in variables):
+            raise DataError(
+                "`variables` of a schema must be Variable objects, at least one variable, found "
+                f"{reprlib.repr(variables)}."
+            )
         names = tuple(variable.name for variable in variables)
         columns = {name: column for column, name in enumerate(names)}
         if len(columns) < len(names):
@@ -145,7 +138,7 @@ class Schema:
             return self._columns[name]
         except (KeyError, TypeError):
             raise DataError(
-                f"`name` must be a variable of the schema ({', '.join(self.names)}), "
+                f"`name` must be a variable of the schema ({list_names(self.names)}), "
                 f"found {name!r}."
             ) from None
 
@@ -164,17 +157,13 @@ def _plain_categories(name: str, categories: Iterable[Category]) -> tuple[Catego
         )
     plain = tuple(item.item() if isinstance(item, np.generic) else item for item in categories)
     for item in plain:
-        if not isinstance(item, str | int | float):
+        is_text = isinstance(item, str)
+        if not is_text and not (isinstance(item, int | float) and abs(item) < LARGEST_WHOLE):
             raise DataError(
-                f"`categories` of variable {name!r} must be strings, booleans or numbers, "
-                f"found {item!r}."
+                f"`categories` of variable {name!r} must be strings, booleans or numbers that are "
+                f"finite and below 2**53, found {item!r}."
             )
-        if not isinstance(item, str) and not abs(item) < LARGEST_WHOLE:
-            raise DataError(
-                f"`categories` of variable {name!r} must be finite numbers below 2**53, "
-                f"found {item!r}."
-            )
-    families = {"string" if isinstance(c, str) else _number_family(c) for c in plain}
+    families = {next(t for t in (str, bool, object) if isinstance(item, t)) for item in plain}
     if len(families) > 1:
         raise DataError(
             f"`categories` of variable {name!r} must be all strings, all booleans or all numbers, "
@@ -185,5 +174,22 @@ def _plain_categories(name: str, categories: Iterable[Category]) -> tuple[Catego
     return plain
 
 
-def _number_family(category: int | float) -> str:
-    return "boolean" if isinstance(category, bool) else "number"
+def describe_variable(variable: Variable) -> str:
+    """Kind of a variable, with its categories where it has some."""
+    if not variable.categories:
+        return str(variable.kind)
+    return f"{variable.kind} ({list_categories(variable.categories)})"
+
+
+def list_categories(categories: Sequence[Any], most: int = 6) -> str:
+    """Categories as text, without the middle ones when there are many."""
+    if len(categories) <= most:
+        return ", ".join(map(repr, categories))
+    return f"{', '.join(map(repr, categories[: most - 2]))}, ..., {categories[-1]!r}"
+
+
+def list_names(names: Sequence[str], most: int = 50) -> str:
+    """Names with commas between them; only the first of very many, and long ones cut short."""
+    more = f", ... ({len(names):,} in all)" if len(names) > most else ""
+    shown = [name if len(name) < 100 else f"{name[:96]}..." for name in names[:most]]
+    return ", ".join(shown) + more

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dspn.data import Schema, Sequences, Variable
+from dspn.data.sequences import SliceReader, sequences_of
 from dspn.errors import DataError
-from dspn.sequences import Schema, Sequences, Variable
-from dspn.sequences.reading import SliceReader, sequences_of
 
 NAN = float("nan")
 NUMBERS = Schema((Variable.binary("bit"), Variable.continuous("level"), Variable.count("calls")))
@@ -79,10 +79,10 @@ def test_a_slice_holds_the_codes_of_its_values(schema: Schema, values: Any, code
         (NUMBERS, 3.0, r"shape \(\)"),
         (NUMBERS, [2, 0.5, 2], "'bit' .* but is 2 in slice 7 of this stream"),
         (NUMBERS, [None, 0.5, -1], "'calls' .* but is -1 in slice 7 of this stream"),
-        (NUMBERS, [0, "0.5", 2], "'level' is continuous, but is the string '0.5' in slice 7"),
+        (NUMBERS, [0, "0.5", 2], "'level' must hold finite numbers, but is '0.5' in slice 7"),
         (LABELS, ["green", 2, True], "'colour' .* but is 'green' in slice 7 of this stream"),
         (LABELS, ["red", 0, True], "'size' .* 2, 4, but is 0 in slice 7 of this stream"),
-        (LABELS, [0, 2, True], "'colour' .* but is the number 0 in slice 7 of this stream"),
+        (LABELS, [0, 2, True], "'colour' .* 'red', 'blue', but is 0 in slice 7 of this stream"),
     ],
 )
 def test_a_slice_that_does_not_fit_is_refused_with_its_place(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dspn.sequences import Kind, Schema, Sequences, Variable
+from dspn.data import Kind, Schema, Sequences, Variable
 
 CATEGORIES = st.one_of(
     st.lists(st.text(max_size=4), min_size=1, max_size=4, unique=True),

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dspn.sequences import Schema, Sequences, Variable
-from dspn.sequences.fingerprint import data_fingerprint
+from dspn.data import Schema, Sequences, Variable
+from dspn.data.sequences import data_fingerprint
 
 SCHEMA = Schema((Variable.categorical("x", ("a", "b", "c")), Variable.continuous("y")))
 VALUES = np.array([[0.0, 1.5], [1.0, np.nan], [2.0, -0.5], [np.nan, 0.0]])

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.errors import DataError
-from dspn.sequences import Schema, Sequences, Variable
 
 SCHEMA = Schema((Variable.categorical("c", ["u", "v", "w"]), Variable.continuous("x")))
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dspn.data import Schema, Sequences, Variable
 from dspn.errors import DataError
-from dspn.sequences import Schema, Sequences, Variable
 
 INF = float("inf")
 COLOURS = Schema((Variable.categorical("colour", ["red", "blue"]),))
@@ -54,7 +54,7 @@ SHAPES = [
     (arrays([[1]], ids=[[1]]), "`ids` must be hashable"),
     (
         arrays([[[1, 2]]], schema=BITS),
-        "`arrays` .* but has 2 columns where the schema names 1: bit",
+        "`schema` .* 2 columns of `arrays`, but names 1: bit",
     ),
     (arrays([[[1, 2]]], names=["a"]), "`names` must name one variable for each of the 2 columns"),
     (arrays([[1]], names="a"), r"write \['a'\]"),
@@ -74,8 +74,11 @@ SHAPES = [
     (concatenated(np.ones((3, 1)), 3), "`lengths` must be a one-dimensional list"),
     (concatenated(np.ones((3, 1)), [[1], [1, 2]]), "`lengths` must be a one-dimensional list"),
     (concatenated(np.ones((3, 1)), []), "`lengths` must hold at least one"),
-    (padded(np.ones((2, 3, 1)), [3, 4]), "3 slices of `array`, but length 1 is 4"),
-    (padded(np.ones((2, 3, 1)), [3]), "2 sequences of `array`, found 1"),
+    (
+        padded(np.ones((2, 3, 1)), [3, 4]),
+        "at most 3 .* `array`, found 2 of at most 4",
+    ),
+    (padded(np.ones((2, 3, 1)), [3]), "2 sequences of `array`, found 1 "),
     (padded(np.ones(3), [3]), r"three dimensions.*shape \(3,\)"),
     (padded(np.ones((2, 0, 1)), None), "sequence 0 has none"),
     (padded(np.ones((0, 2, 1)), None), "at least one sequence"),
@@ -90,7 +93,7 @@ SHAPES = [
     (codes([[1]], [1], BITS), "at least two"),
     (codes([[1]], [0.0, 1.0], BITS), "whole numbers"),
     (codes([[1], [1]], [0, 2, 2], BITS, ids=["a", "b"]), r"sequence 1 \(id 'b'\) has none"),
-    (codes([[1], [1]], [0, 2, 1, 2], BITS), "`offsets` must rise .* offset 2 is 1 after 2"),
+    (codes([[1], [1]], [0, 2, 1, 2], BITS), r"`offsets` must .*rise .* found \[0, 2, 1, 2\]"),
 ]
 
 VALUES = [
@@ -98,17 +101,20 @@ VALUES = [
     (arrays([[0], [0.5]], schema=BITS), "'bit' .* but is 0.5 in sequence 1, slice 0"),
     (arrays([[-1]], schema=BITS, ids=["a"]), r"but is -1 in sequence 0 \(id 'a'\), slice 0"),
     (arrays([[INF]], schema=BITS), "but is inf in sequence 0"),
-    (arrays([[1], [2, 4]], schema=LEVELS), "categories, 1, 2, 5, but is 4 in sequence 1, slice 1"),
+    (arrays([[1], [2, 4]], schema=LEVELS), "categories 1, 2, 5, but is 4 in sequence 1, slice 1"),
     (arrays([[0]], schema=LEVELS), "but is 0 in sequence 0"),
     (arrays([[9]], schema=LEVELS), "but is 9 in sequence 0"),
     (arrays([["red"], ["green"]], schema=COLOURS), "'red', 'blue', but is 'green' in sequence 1"),
-    (arrays([[None, 1]], schema=COLOURS), "is the number 1 in .* slice 1 .*from_codes"),
-    (arrays([[None, "a"]], schema=BITS), "'bit' is categorical .* string 'a' in .* slice 1"),
-    (arrays([["a"]], schema=NUMBERS), "'x' is continuous, but is the string 'a'"),
-    (arrays([[0.5, INF]]), "'x0' must be finite, .* but is inf in sequence 0, slice 1"),
+    (arrays([[None, 1]], schema=COLOURS), "'red', 'blue', but is 1 in .* slice 1 .*from_codes"),
+    (
+        arrays([[None, "a"]], schema=BITS),
+        "'bit' must hold one of the categories 0, 1, but is 'a' in .* slice 1",
+    ),
+    (arrays([["a"]], schema=NUMBERS), "'x' must hold finite numbers, but is 'a'"),
+    (arrays([[0.5, INF]]), "'x0' must hold finite numbers, but is inf in sequence 0, slice 1"),
     (arrays([[-INF]], schema=NUMBERS), "but is -inf"),
-    (arrays([[1, -1]], schema=COUNTS), "'n' is a count .* but is -1 in sequence 0, slice 1"),
-    (arrays([[1.5]], schema=COUNTS), "'n' is a count .* but is 1.5"),
+    (arrays([[1, -1]], schema=COUNTS), "'n' must hold counts, .* but is -1 in sequence 0, slice 1"),
+    (arrays([[1.5]], schema=COUNTS), "'n' must hold counts, .* but is 1.5"),
     (arrays([[1e300]], schema=COUNTS), "below 2.*but is 1e"),
     (arrays([["a", 1]]), "'x0' must hold values of one type, .* int, str, .* 'a' and 1"),
     (arrays([np.array([True, 2.5], dtype=object)]), "mixture of bool, float"),
@@ -120,7 +126,7 @@ VALUES = [
     (arrays([np.array([b"a"])]), "found values of type"),
     (codes([[0], [2]], [0, 1, 2], BITS), "'bit' .* but is 2 in sequence 1, slice 0"),
     (codes([[0], [0.5]], [0, 2], COLOURS), "'colour' .* but is 0.5 in sequence 0, slice 1"),
-    (codes([[INF]], [0, 1], NUMBERS), "'x' must be finite"),
+    (codes([[INF]], [0, 1], NUMBERS), "'x' must hold finite numbers"),
 ]
 
 

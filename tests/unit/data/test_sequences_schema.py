@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dspn.data import Kind, Schema, Variable
 from dspn.errors import DataError, DspnError
-from dspn.sequences import Kind, Schema, Variable
 
 
 def test_categories_keep_the_order_given() -> None:

@@ -1,0 +1,276 @@
+"""Tables of files: in chunks of whole sequences, so that memory does not grow with the file."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dspn._arrays import Floats
+from dspn.data.cells import (
+    code_cells,
+    convertible,
+    encode_checked,
+    is_plain,
+    plain,
+    read_cells,
+    reads_as_number,
+)
+from dspn.data.coding import MISSING, Column, Raw, Unseen, infer_variable
+from dspn.data.order import (
+    Grouping,
+    Keys,
+    Table,
+    find_starts,
+    group_rows,
+    number_sequences,
+    require_columns,
+    with_order_type,
+)
+from dspn.data.schema import Kind, Schema, Variable, list_categories
+from dspn.data.sequences import Sequences
+from dspn.errors import DataError
+
+# Cells and rows of a chunk: enough to keep the engine busy, and a few dozen megabytes.
+_MOST_CELLS: Final = 2_000_000
+_ROWS: Final = (1_000, 65_536)
+
+
+class Source(Table, Protocol):
+    """An open file that holds a table, read in record batches."""
+
+    @property
+    def schema(self) -> Any:
+        """Arrow schema of the table."""
+
+    def batches(self, wanted: list[str]) -> Iterator[Any]:
+        """Record batches of the named columns."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Whole sequences: rows as the table has them, and the grouping that orders them by slices.
+
+    `first_row` is the number of the first row in the table, counted from 1.
+    """
+
+    table: Any
+    first_row: int
+    grouping: Grouping
+    keys: Keys
+
+    def sequences(
+        self, schema: Schema, missing: tuple[str, ...] = MISSING, unseen: Unseen | None = None
+    ) -> Sequences:
+        """The coded sequences of the variables.
+
+        Args:
+            schema: The variables.
+            missing: Words that mean a missing value.
+            unseen: Counts unknown categories, which are then missing; without it they are errors.
+        """
+        columns = (
+            code_cells(
+                self.table[variable.name],
+                variable,
+                Column(variable.name, self.first_row, missing, unseen),
+            )
+            for variable in schema
+        )
+        return self.ordered(columns, schema)
+
+    def ordered(self, columns: Iterable[Floats], schema: Schema) -> Sequences:
+        """The sequences of codes in the order of the table's rows, a column for each variable."""
+        values = np.empty((self.table.num_rows, len(schema)))
+        for number, codes in enumerate(columns):
+            values[:, number] = codes[self.grouping.rows]
+        ids = None if self.keys.sequence is None else self.grouping.ids
+        return Sequences.from_codes(values, self.grouping.offsets, schema, ids)
+
+    def as_rows(self, found: NDArray[Any]) -> NDArray[Any]:
+        """Values of each slice in the order of the table's rows."""
+        out = np.empty_like(found)
+        out[self.grouping.rows] = found
+        return out
+
+    def ids(self) -> Any:
+        """The ids of the sequences, in the type of the table's column."""
+        if self.keys.sequence is None:
+            return pa.array([0])
+        return plain(self.table[self.keys.sequence]).take(pa.array(self.grouping.starts))
+
+
+def chunks(
+    source: Source,
+    keys: Keys,
+    names: list[str],
+    *,
+    sort: bool = False,
+    whole: bool = False,
+    along: Iterable[str] = (),
+) -> Iterator[Chunk]:
+    """The table in chunks that are cut between sequences.
+
+    Args:
+        source: The open file.
+        keys: The key columns, which are always read.
+        names: The columns to read, of numbers, text, truths or times.
+        sort: Whether the rows of a sequence may lie anywhere; all rows are then one chunk.
+        whole: Whether to read all rows as one chunk.
+        along: More columns to read, of any type.
+    """
+    require_columns(source, [*keys.names, *names])
+    asked = {*names, *keys.names}
+    for field in source.schema:
+        if field.name in asked and not is_plain(field.type):
+            raise DataError(
+                f"column {field.name!r} of {source.said} must hold numbers, text, truths or times, "
+                f"but is of type {field.type}; convert it, or leave it out."
+            )
+    asked.update(along)
+    wanted = [name for name in source.columns if name in asked]
+    most = int(np.clip(_MOST_CELLS // max(len(wanted), 1), *_ROWS))
+    whole = whole or sort or keys.sequence is None
+    seen, row = _Seen(), 1
+    for table in _cut(source, keys, wanted, None if whole else most):
+        ids = table[keys.sequence] if keys.sequence else None
+        order = table[keys.order] if keys.order else None
+        if row == 1:
+            keys = with_order_type(keys, order)
+        grouping = group_rows(table.num_rows, ids, order, keys, row, sort=sort)
+        if not sort:
+            seen.add(grouping, row, keys.sequence)
+        yield Chunk(table, row, grouping, keys)
+        row += table.num_rows
+    if row == 1:
+        raise DataError(f"{source.said} has a header, but no rows; there is nothing to do.")
+
+
+def read_whole(
+    source: Source, keys: Keys, names: list[str], *, sort: bool, extra: tuple[str, ...] = ()
+) -> Chunk:
+    """All rows of the columns as one chunk."""
+    (chunk,) = chunks(source, keys, [*names, *extra], sort=sort, whole=True)
+    return chunk
+
+
+def _cut(source: Source, keys: Keys, wanted: list[str], most: int | None) -> Iterator[Any]:
+    """Tables of whole sequences, of about `most` rows; all rows at once without a number."""
+    held: list[Any] = []
+    rows = done = 0
+    enough = most
+    for batch in source.batches(wanted):
+        held.append(batch)
+        rows += batch.num_rows
+        if enough is None or rows < enough:
+            continue
+        table = pa.Table.from_batches(held)
+        ids = table[keys.sequence]
+        with convertible(keys.sequence, ids):
+            last = int(find_starts(number_sequences(ids, keys.sequence, done + 1)[0])[-1])
+        if last:
+            yield table.slice(0, last)
+            rest = table.slice(last).combine_chunks()
+            held, rows, done, enough = rest.to_batches(), rows - last, done + last, most
+        else:
+            enough = 2 * rows  # one long sequence is not looked through again at every batch
+    if rows:
+        yield pa.Table.from_batches(held)
+
+
+@final
+class _Seen:
+    """The sequences read so far, 16 bytes for each, and the row where each began.
+
+    Names are told apart by 64 bits of their text: among ten million the chance that two are taken
+    for one is about one in 400,000. The numbers -1 and -2 themselves have the same hash.
+    """
+
+    def __init__(self) -> None:
+        self._marks = self._rows = np.empty(0, dtype=np.int64)
+
+    def add(self, grouping: Grouping, first_row: int, name: str | None) -> None:
+        """Add the sequences of a chunk; raises where one has been read before."""
+        begun = grouping.starts + first_row
+        hashes = np.fromiter(map(hash, map(str, grouping.ids)), np.int64, len(grouping.ids))
+        marks = np.concatenate([self._marks, hashes])
+        order = np.argsort(marks, kind="stable")
+        self._marks, self._rows = marks[order], np.concatenate([self._rows, begun])[order]
+        again = np.flatnonzero(self._marks[1:] == self._marks[:-1])
+        if again.size:
+            place = again[np.argmin(self._rows[again + 1])]
+            before, now = self._rows[place : place + 2]
+            raise DataError(
+                f"the rows of a sequence must lie together, but {name} = "
+                f"{grouping.ids[np.searchsorted(begun, now)]!r} begins in row {before} and comes "
+                f"back in row {now}; sort the table, or use --sort."
+            )
+
+
+# Variables whose kind the table or the user tells
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Described:
+    """A variable, its codes in the order of the rows, and what its kind was inferred from."""
+
+    variable: Variable
+    codes: Floats
+    reason: str
+
+
+def describe_column(
+    chunk: Chunk, name: str, kind: str | None, missing: tuple[str, ...] = MISSING
+) -> Described:
+    """A variable as its column suggests, or as `kind` says.
+
+    Args:
+        chunk: All rows of the table.
+        name: Name of the column.
+        kind: "categorical", "binary", "continuous" or "count", or None to infer it.
+        missing: Words that mean a missing value.
+    """
+    column = Column(name, chunk.first_row, missing)
+    cells = chunk.table[name]
+    with convertible(name, cells):
+        if kind is None:
+            raw = read_cells(cells, column)
+            variable, reason = infer_variable(name, *raw)
+        elif kind in ("categorical", "binary"):
+            raw, variable = _read_categories(cells, column, is_binary=kind == "binary")
+            reason = "booleans" if raw[1].declared else "--kind"
+        else:
+            raw = read_cells(cells, column, is_number=True, remedy=f"--kind says {kind}")
+            variable, reason = Variable(name, Kind(kind)), "--kind"
+        return Described(variable, encode_checked(raw, variable, column), reason)
+
+
+def _read_categories(cells: Any, column: Column, *, is_binary: bool) -> tuple[Raw, Variable]:
+    """A raw column and its categories: numbers by their values, text as it is."""
+    values, reading = read_cells(cells, column, is_number=False)
+    if reading.labels and all(map(reads_as_number, reading.labels)):
+        values, reading = read_cells(cells, column, is_number=True)
+    categories: Any = reading.declared or reading.labels
+    if not categories:
+        distinct = np.unique(values[~np.isnan(values)]).tolist()
+        categories = [int(value) if value.is_integer() else value for value in distinct]
+        if is_binary and set(categories) <= {0, 1}:
+            categories = (0, 1)
+    if not categories:
+        raise DataError(f"column {column.name!r} has no value, so that it has no categories.")
+    if is_binary and len(categories) != 2:
+        raise DataError(
+            f"column {column.name!r} must have two categories, as --kind says binary, but has "
+            f"{len(categories)}: {list_categories(categories)}; say categorical."
+        )
+    return (values, reading), Variable.categorical(column.name, categories)
+
+
+def gather_sequences(chunk: Chunk, found: list[Described]) -> Sequences:
+    """The sequences of all rows of the described columns."""
+    schema = Schema(tuple(described.variable for described in found))
+    return chunk.ordered((described.codes for described in found), schema)

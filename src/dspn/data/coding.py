@@ -1,0 +1,455 @@
+"""Raw columns of numbers, booleans or text, the kinds they suggest, and their codes.
+
+The kind of a variable is inferred by the first of these rules that fits:
+
+1. Text and columns with categories of their own (pandas Categorical, polars Enum, ordered Arrow
+   dictionary) are categorical. Text has its categories sorted; declared ones keep their order.
+2. Booleans are categorical with the categories False and True.
+3. A column without any value is continuous.
+4. Numbers with a fraction, negative numbers and numbers from 2**53 on are continuous.
+5. Whole numbers 0, 1, 2, ... with at most `MOST_CATEGORIES` distinct values are categorical, with
+   the values that occur as categories; a column of zeros and ones always has both.
+6. Whole numbers 0, 1, 2, ... with more distinct values are counts.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dspn._arrays import Bools, Floats
+from dspn._checks import require_type
+from dspn.data.layout import Ragged
+from dspn.data.schema import (
+    LARGEST_WHOLE,
+    Category,
+    Kind,
+    Schema,
+    Variable,
+    describe_variable,
+    list_categories,
+)
+from dspn.errors import DataError
+
+MOST_CATEGORIES = 20
+"""Whole-number columns with more distinct values than this are counts."""
+
+MISSING: Final = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
+"""Words that mean a missing value in the cells of a file."""
+
+BOOLEANS: Final = (False, True)
+_MISSING_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
+_TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
+_SAMPLE = 1024
+_LARGEST_TABULATED = 1 << 16
+_COUNTS: Final = "counts, whole numbers from 0 to below 2**53"
+_BLOCK = 1 << 15  # entries that are checked at a time: they stay in the cache
+
+
+# Where a column comes from
+
+
+@final
+class Unseen(Counter[str]):
+    """Numbers of cells, by column, whose category the model does not know."""
+
+    def said(self) -> str | None:
+        """What was taken as missing, in a sentence; None if nothing was."""
+        total = self.total()
+        if not total:
+            return None
+        columns = ", ".join(f"{count:,} in {name!r}" for name, count in self.items())
+        cells = "1 cell has a category" if total == 1 else f"{total:,} cells have categories"
+        return f"{cells} that the model does not know, taken as missing: {columns}."
+
+
+@final
+@dataclass(frozen=True)
+class Column:
+    """The name of a column, and where its cells come from.
+
+    Attributes:
+        name: Name of the column.
+        first_row: Number of the first row, for cells of a file.
+        missing: Words that mean a missing value, for cells of a file.
+        unseen: Counts categories that the model does not know, which are then missing; without it
+            they are errors.
+        ragged: The sequences and slices of the rows, for data in memory, whose text is taken as it
+            is; None for a file, where text may stand for numbers.
+    """
+
+    name: str
+    first_row: int = 1
+    missing: tuple[str, ...] = MISSING
+    unseen: Unseen | None = None
+    ragged: Ragged | None = None
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the cells come from a file."""
+        return self.ragged is None
+
+    def wrong(self, row: int, rule: str, value: Any, remedy: str = "") -> DataError:
+        """The error of a cell, `row` counted from 0 in this part of the column."""
+        place = f"row {self.first_row + row}" if self.ragged is None else self.ragged.place(row)
+        noun = "column" if self.is_file else "variable"
+        if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
+            value = int(value)
+        hint = f"; {remedy}" if remedy else ""
+        return DataError(
+            f"{noun} {self.name!r} must hold {rule}, but is {value!r} in {place}{hint}."
+        )
+
+
+# Raw columns: numbers before a schema codes them
+
+
+@final
+@dataclass(frozen=True)
+class Reading:
+    """What the numbers of a raw column stand for.
+
+    `labels` are the sorted strings of a text column, whose numbers are positions in them;
+    `declared` are the categories that the type of the column has: those of a table's column, or
+    BOOLEANS.
+    """
+
+    labels: tuple[str, ...] | None = None
+    declared: tuple[Category, ...] | None = None
+
+
+Bounds = tuple[Floats, Floats, Bools]
+"""Least code of each variable, the bound above all codes, and whether codes are whole numbers."""
+
+Raw = tuple[Floats, Reading]
+"""Numbers of a raw column, NaN where missing, and what they stand for."""
+
+
+def read_matrix(matrix: NDArray[Any], names: tuple[str, ...]) -> tuple[Floats, tuple[Reading, ...]]:
+    """Raw columns of a matrix of float64, which is used itself, of booleans or of objects."""
+    if matrix.dtype != object:
+        reading = Reading(declared=BOOLEANS if matrix.dtype == np.bool_ else None)
+        return matrix.astype(np.float64, copy=False), (reading,) * len(names)
+    values = np.empty(matrix.shape, dtype=np.float64)
+    readings = []
+    for column, name in enumerate(names):
+        values[:, column], reading = read_items(matrix[:, column].tolist(), name)
+        readings.append(reading)
+    return values, tuple(readings)
+
+
+def read_items(items: list[Any], name: str) -> Raw:
+    """Raw column of Python objects.
+
+    None, NaN and the missing values of pandas are missing. What is left must be all strings,
+    all booleans or all numbers.
+    """
+    families = {kind: _family(kind) for kind in set(map(type, items))}
+    if "other" in families.values():
+        odd = next(item for item in items if families[type(item)] == "other")
+        raise wrong_type(name, f"has {odd!r} of type {type(odd).__name__}")
+    if set(families.values()) <= {"missing", "number"}:
+        try:
+            if any(kind.__name__ in ("NAType", "NaTType") for kind in families):
+                items = [None if families[type(item)] == "missing" else item for item in items]
+            return np.array(items, dtype=np.float64), Reading()
+        except OverflowError:
+            raise DataError(
+                f"variable {name!r} must hold numbers within the range of float64, but has a "
+                "larger one; scale it first."
+            ) from None
+    # Only distinct items are looked at one by one; a column has few.
+    distinct = dict.fromkeys(items, np.nan)
+    present = [item for item in distinct if families[type(item)] != "missing" and item == item]
+    examples = {families[type(item)]: item for item in reversed(present)}
+    if len(examples) > 1:
+        types = sorted({type(item).__name__ for item in present})
+        shown = " and ".join(repr(examples[family]) for family in reversed(examples))
+        raise DataError(
+            f"variable {name!r} must hold values of one type, but is a mixture of "
+            f"{', '.join(types)}, for example {shown}; convert it first."
+        )
+    if "text" in families.values():
+        labels = tuple(sorted(map(str, present)))
+        distinct.update(zip(labels, range(len(labels)), strict=True))
+        reading = Reading(labels=labels)
+    else:
+        distinct.update({item: float(item) for item in present})
+        reading = Reading(declared=BOOLEANS)
+    return np.fromiter(map(distinct.__getitem__, items), np.float64, len(items)), reading
+
+
+def wrong_type(name: str, finding: str) -> DataError:
+    """The error of data in memory that are neither numbers nor booleans nor strings."""
+    return DataError(
+        f"variable {name!r} must hold numbers, booleans or strings, but {finding}; convert it, or "
+        "name a column of times as the `order` of `Sequences.from_table`."
+    )
+
+
+def _family(kind: type) -> str:
+    if kind.__name__ in _MISSING_TYPES:
+        return "missing"
+    if issubclass(kind, str):
+        return "text"
+    if issubclass(kind, bool | np.bool_):
+        return "boolean"
+    return "number" if issubclass(kind, numbers.Real | Decimal) else "other"
+
+
+# Kinds
+
+
+def infer_variable(name: str, values: Floats, reading: Reading) -> tuple[Variable, str]:
+    """The variable that a raw column suggests, and what it is inferred from."""
+    if reading.declared:
+        reason = "the categories of the table's column"
+        reason = "booleans" if reading.declared is BOOLEANS else reason
+        return Variable.categorical(name, reading.declared), reason
+    if reading.labels:
+        return Variable.categorical(name, reading.labels), "text"
+    # Looking at the beginning first spares continuous columns every pass over all rows.
+    if _has_fractions(values[:_SAMPLE]):
+        return Variable.continuous(name), "numbers with fractions"
+    contiguous = np.ascontiguousarray(values)
+    observed = contiguous[~np.isnan(contiguous)]
+    if not observed.size:
+        return Variable.continuous(name), "no value at all, every entry is missing"
+    for is_continuous, reason in (
+        (_has_fractions(observed), "numbers with fractions"),
+        (observed.min() < 0, "whole numbers, some negative"),
+        (observed.max() >= LARGEST_WHOLE, "numbers of 2**53 and more"),
+    ):
+        if is_continuous:
+            return Variable.continuous(name), reason
+    distinct = _few_distinct(observed)
+    if distinct is None:
+        reason = f"whole numbers with more than {MOST_CATEGORIES} distinct values"
+        return Variable.count(name), reason
+    if distinct[-1] <= 1:
+        return Variable.binary(name), "zeros and ones"
+    reason = f"whole numbers with {len(distinct)} distinct values (at most {MOST_CATEGORIES})"
+    return Variable.categorical(name, distinct), reason
+
+
+def _has_fractions(values: Floats) -> bool:
+    # False for NaN, which is missing and not fractional.
+    return bool((np.floor(values) < values).any())
+
+
+def _few_distinct(whole: Floats) -> list[int] | None:
+    # Sorted distinct values, or None when there are more than MOST_CATEGORIES.
+    if whole.max() < _LARGEST_TABULATED:
+        found = np.flatnonzero(np.bincount(whole.astype(np.int64)))
+    elif np.unique(whole[:_SAMPLE]).size > MOST_CATEGORIES:
+        return None
+    else:
+        found = np.unique(whole).astype(np.int64)
+    return found.tolist() if found.size <= MOST_CATEGORIES else None
+
+
+# Codes
+
+
+def check_names(
+    names: Iterable[str] | None, schema: Schema | None, argument: str
+) -> tuple[str, ...] | None:
+    """Names of variables as the schema or the argument of this name gives them; None for neither.
+
+    Args:
+        names: The value of the argument.
+        schema: The schema, which the names must not contradict.
+        argument: What messages call `names`.
+    """
+    if isinstance(names, str):
+        raise DataError(f"`{argument}` must be a list of names; write [{names!r}].")
+    given = None if names is None else tuple(map(str, names))
+    if given is not None and len(set(given)) < len(given):
+        raise DataError(f"`{argument}` must be different names, found {list(given)}.")
+    if schema is None:
+        return given
+    require_type(schema, Schema, "schema", DataError)
+    if given is not None and given != schema.names:
+        raise DataError(
+            f"`{argument}` must be those of `schema`, {list(schema.names)}, when both are given, "
+            f"found {list(given)}; leave `{argument}` out."
+        )
+    return schema.names
+
+
+def code_columns(
+    values: Floats,
+    readings: Sequence[Reading],
+    names: tuple[str, ...],
+    schema: Schema | None,
+    ragged: Ragged,
+    bounds: Bounds | None = None,
+) -> tuple[Floats, Schema, tuple[str, ...]]:
+    """Raw columns of data in memory as codes, with their schema and how it was inferred.
+
+    Args:
+        values: Raw columns side by side; they are overwritten by the codes.
+        readings: What the numbers of each column stand for.
+        names: Names of the columns.
+        schema: Schema of the columns, inferred if None.
+        ragged: The sequences that the rows belong to.
+        bounds: `value_bounds` of the schema, where they are known.
+    """
+    notes: tuple[str, ...] = ()
+    if schema is None:
+        inferred = [
+            infer_variable(name, values[:, j], reading)
+            for j, (name, reading) in enumerate(zip(names, readings, strict=True))
+        ]
+        schema = Schema(tuple(variable for variable, _ in inferred))
+        notes = tuple(
+            f"{variable.name}: {describe_variable(variable)}, inferred from {reason}"
+            for variable, reason in inferred
+        )
+    for j, (variable, reading) in enumerate(zip(schema, readings, strict=True)):
+        if reading.labels or not codes_are_values(variable):
+            column = Column(variable.name, ragged=ragged)
+            values[:, j] = encode(values[:, j], reading, variable, column)
+    check_values(values, schema, Column("", ragged=ragged), bounds)
+    return values, schema, notes
+
+
+def codes_are_values(variable: Variable) -> bool:
+    """Whether the values of a variable stand for themselves: numbers, or categories 0, 1, 2, ..."""
+    return variable.categories == tuple(range(variable.num_categories))
+
+
+def encode(values: Floats, reading: Reading, variable: Variable, column: Column) -> Floats:
+    """Codes of a raw column for a variable; numbers that are no categories are not checked."""
+    categories = variable.categories
+    if not categories and not reading.labels:
+        return values
+    present = ~np.isnan(values)
+    has_text = bool(categories) and isinstance(categories[0], str)
+    if reading.labels:
+        code_of: dict[Any, int] = {category: code for code, category in enumerate(categories)}
+        labels: Iterable[Any] = reading.labels
+        if column.is_file and not has_text:
+            labels = [_TRUTHS.get(label.strip().lower()) for label in labels]
+        elif not has_text:
+            row = int(np.argmax(present))
+            raise column.wrong(row, _rule(variable), reading.labels[int(values[row])])
+        table = np.array([*(code_of.get(label, np.nan) for label in labels), np.nan])
+        codes = table[np.where(present, values, -1).astype(np.int64)]
+    elif has_text:
+        if present.any():
+            row = int(np.argmax(present))
+            remedy = "give the category itself, or read codes by `Sequences.from_codes`"
+            raise column.wrong(row, _rule(variable), float(values[row]), remedy)
+        return values
+    else:
+        numbers_of = np.array(categories, dtype=np.float64)
+        order = np.argsort(numbers_of)
+        position = np.searchsorted(numbers_of, values, sorter=order)
+        nearest = order[np.minimum(position, numbers_of.size - 1)]
+        codes = np.where(numbers_of[nearest] == values, nearest, np.nan)
+    unknown = present & np.isnan(codes)
+    if column.unseen is not None:
+        column.unseen[column.name] += int(unknown.sum())
+    elif unknown.any():
+        row = int(np.argmax(unknown))
+        value = reading.labels[int(values[row])] if reading.labels else float(values[row])
+        other = "say --unknown missing" if column.is_file else "give a schema that has this one"
+        raise column.wrong(row, _rule(variable), value, f"mark it as missing, or {other}")
+    return codes
+
+
+def _rule(variable: Variable) -> str:
+    if variable.kind is Kind.CATEGORICAL:
+        return f"one of the categories {list_categories(variable.categories)}"
+    return "finite numbers" if variable.kind is Kind.CONTINUOUS else _COUNTS
+
+
+def value_bounds(variables: Iterable[Variable]) -> Bounds:
+    """The bounds that `check_values` holds codes against."""
+    whole = np.array([variable.kind is not Kind.CONTINUOUS for variable in variables])
+    upper = np.array(
+        [
+            np.inf if v.kind is Kind.CONTINUOUS else float(v.num_categories or LARGEST_WHOLE)
+            for v in variables
+        ]
+    )
+    return np.where(whole, 0.0, np.finfo(np.float64).min), upper, whole
+
+
+def check_values(
+    values: Floats,
+    variables: Sequence[Variable] | Schema,
+    column: Column,
+    bounds: Bounds | None = None,
+) -> None:
+    """Raise where a code is out of range, a count is not whole or a number is infinite.
+
+    Args:
+        values: Codes, a column for each variable; NaN is missing.
+        variables: The variables.
+        column: Says how messages name rows; the name is that of the variable.
+        bounds: `value_bounds` of the variables, where they are known.
+    """
+    lower, upper, whole = bounds or value_bounds(variables)
+    has_whole = bool(whole.any())
+    num_rows = min(len(values), max(1, _BLOCK // whole.size))
+    if num_rows > 1 and has_whole:  # NumPy is slow where it repeats a short row
+        lower, upper = np.tile(lower, num_rows), np.tile(upper, num_rows)
+        whole = np.tile(whole, num_rows)
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, num_rows * values.shape[1]):
+        block = flat[start : start + num_rows * values.shape[1]]
+        if has_whole:
+            broken = (block < lower[: block.size]) | (block >= upper[: block.size])
+            broken |= whole[: block.size] & (np.floor(block) < block)
+        else:
+            broken = np.isinf(block)
+        if broken.any():
+            place = start + int(np.argmax(broken))
+            row, j = divmod(place, values.shape[1])
+            rule = _rule(variables[j])
+            if variables[j].categories:
+                rule = f"category codes from 0 to {variables[j].num_categories - 1} for {rule}"
+            named = replace(column, name=variables[j].name)
+            raise named.wrong(row, rule, float(flat[place]), "mark it as missing")
+
+
+def decode_column(codes: Floats, variable: Variable) -> NDArray[Any]:
+    """Values of a coded column: objects with None where missing, or plain numbers with NaN.
+
+    Objects are used for text and boolean categories.
+    """
+    if variable.kind is not Kind.CATEGORICAL:
+        return codes
+    index = np.where(np.isnan(codes), -1, codes).astype(np.int64)
+    if isinstance(variable.categories[0], str | bool):
+        return np.fromiter((*variable.categories, None), dtype=object)[index]
+    return np.array((*variable.categories, np.nan), dtype=np.float64)[index]
+
+
+def decode_matrix(values: Floats, schema: Schema) -> NDArray[Any]:
+    """Coded values as the values they stand for.
+
+    A float matrix when every variable is numeric; otherwise an object matrix with None where an
+    entry is missing, in which whole numbers are Python ints.
+    """
+    columns = [decode_column(values[:, j], variable) for j, variable in enumerate(schema)]
+    if all(column.dtype != object for column in columns):
+        return np.column_stack(columns)
+    matrix = np.full(values.shape, None, dtype=object)
+    for j, (column, variable) in enumerate(zip(columns, schema, strict=True)):
+        present = ~np.isnan(values[:, j])
+        holds_integers = variable.kind is Kind.COUNT or (
+            bool(variable.categories) and all(type(item) is int for item in variable.categories)
+        )
+        observed = column[present]
+        matrix[present, j] = observed.astype(np.int64) if holds_integers else observed
+    return matrix

@@ -1,0 +1,276 @@
+"""Arrays of every accepted layout as one matrix with offsets, and the rules of ragged batches."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dspn._arrays import Floats, Ints
+from dspn._checks import float_array, whole_numbers
+from dspn.errors import DataError
+
+Ids = tuple[Hashable, ...]
+Packed = tuple[NDArray[Any], Ints]
+"""A new C-contiguous matrix of float64, bool or object, and the length of each sequence."""
+
+_NUMERIC = "biuf"
+_OBJECT = "OUT"
+
+
+@final
+@dataclass(frozen=True)
+class Ragged:
+    """Where sequences begin and end in a contiguous array, and their ids.
+
+    `only` is what messages call the single slice that a stream has read.
+    """
+
+    offsets: Ints
+    ids: Ids | None
+    only: str | None = None
+
+    def place(self, row: int) -> str:
+        """Sequence and slice that hold a row, in words."""
+        if self.only is not None:
+            return self.only
+        sequence = int(np.searchsorted(self.offsets, row, side="right")) - 1
+        position = row - int(self.offsets[sequence])
+        return f"{name_sequence(sequence, self.ids)}, slice {position} (counted from 0)"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TableKeys:
+    """Names of the sequence and order columns of a table, and the order column's values.
+
+    `order_values` has one entry for each slice, in the order of the batch; it is None when the
+    table had no order column or when the order of some slice is not known.
+    """
+
+    sequence: str
+    order: str | None = None
+    order_values: NDArray[Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.order_values is not None:
+            self.order_values.flags.writeable = False
+
+    def rows(self, rows: slice | Ints) -> TableKeys:
+        """Keys of the rows picked out."""
+        if self.order_values is None:
+            return self
+        return replace(self, order_values=self.order_values[rows])
+
+
+def name_sequence(sequence: int, ids: Ids | None) -> str:
+    """Index of a sequence, with its id where it has one."""
+    return f"sequence {sequence}" + (f" (id {ids[sequence]!r})" if ids is not None else "")
+
+
+def check_ids(ids: Iterable[Hashable] | None, num_sequences: int) -> Ids | None:
+    """One hashable id for each sequence, as plain Python values."""
+    if ids is None:
+        return None
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise DataError(f"`ids` must be a list with one id for each sequence, found {ids!r}.")
+    plain = tuple(map(_plain_id, ids))
+    if len(plain) != num_sequences:
+        raise DataError(
+            f"`ids` must hold one id for each of the {num_sequences} sequences, found {len(plain)}."
+        )
+    try:
+        hash(plain)
+    except TypeError as error:
+        raise DataError(
+            f"`ids` must be hashable (strings, numbers, tuples, ...), but one is not: {error}."
+        ) from None
+    return plain
+
+
+def _plain_id(item: Any) -> Any:
+    """A value of NumPy as one of Python; times in microseconds unless they would lose digits."""
+    plain = item.item() if isinstance(item, np.generic) else item
+    if isinstance(item, np.datetime64 | np.timedelta64) and isinstance(plain, int):
+        coarse = item.astype(f"{item.dtype.kind}8[us]")
+        return coarse.item() if coarse == item else plain
+    return plain
+
+
+def check_lengths(lengths: Any, ids: Iterable[Hashable] | None = None) -> Ints:
+    """Positive whole numbers, at least one."""
+    result = whole_numbers(lengths, "lengths", DataError, least=0)
+    if result.size == 0:
+        raise DataError("`lengths` must hold at least one sequence, found none.")
+    if not result.all():
+        empty = name_sequence(int(np.argmin(result)), check_ids(ids, result.size))
+        raise DataError(
+            f"every sequence must have at least one slice, but {empty} has none; leave it out."
+        )
+    return result
+
+
+def offsets_of(lengths: Ints) -> Ints:
+    """Start of each sequence in the contiguous array, and the end of the last."""
+    offsets = np.zeros(lengths.size + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def check_offsets(offsets: Any, total_slices: int, ids: Iterable[Hashable] | None) -> Ints:
+    """Whole numbers that begin at 0, rise strictly and end at the number of slices."""
+    array = np.asarray(offsets)
+    if array.ndim != 1 or array.size < 2 or array.dtype.kind not in "iu":
+        raise DataError(
+            "`offsets` must be whole numbers in one dimension, one more than there are sequences "
+            f"and at least two, found shape {array.shape} and type {array.dtype}."
+        )
+    result = array.astype(np.int64)
+    lengths = np.diff(result)
+    if result[0] != 0 or result[-1] != total_slices or (lengths < 0).any():
+        raise DataError(
+            f"`offsets` must begin at 0, rise from sequence to sequence and end at {total_slices}, "
+            f"the number of rows of `values`, found {reprlib.repr(result.tolist())}."
+        )
+    check_lengths(lengths, ids)
+    return result
+
+
+def check_matrix(values: Any, num_variables: int) -> Floats:
+    """C-contiguous float64 copy of a matrix of numbers with this many columns."""
+    remedy = "categories are given by their codes here, and as they are to `Sequences.from_arrays`"
+    array = np.array(float_array(values, "values", DataError, remedy=remedy), order="C")
+    if array.ndim != 2 or array.shape[1] != num_variables:
+        raise DataError(
+            f"`values` must have one row for each slice and {num_variables} columns, one for each "
+            f"variable of the schema, but has shape {array.shape}."
+        )
+    return array
+
+
+def pack_arrays(arrays: Any, ids: Iterable[Hashable] | None, argument: str) -> Packed:
+    """Matrix of a list of (T_i, n) arrays, one below the other; messages call it `argument`."""
+    _require_list(arrays, argument)
+    items = list(arrays)
+    if not items:
+        raise DataError(f"`{argument}` must hold at least one sequence, found an empty list.")
+    matrices = [
+        item
+        if type(item) is np.ndarray and item.ndim == 2 and item.dtype.kind in _NUMERIC
+        else _matrix(item, f"sequence {index} of `{argument}`")
+        for index, item in enumerate(items)
+    ]
+    lengths = check_lengths(np.fromiter(map(len, matrices), np.int64, len(matrices)), ids)
+    widths = np.array([matrix.shape[1] for matrix in matrices])
+    if (widths != widths[0]).any():
+        odd = int(np.argmax(widths != widths[0]))
+        raise DataError(
+            f"`{argument}` must all have the same number of columns, one for each variable, but "
+            f"sequence 0 has {widths[0]} and {name_sequence(odd, check_ids(ids, len(items)))} has "
+            f"{widths[odd]}."
+        )
+    if any(matrix.dtype.kind == "O" for matrix in matrices):
+        # NumPy makes numbers of the booleans of [[True, 1.0]]; other sequences have them as objects
+        matrices = [
+            matrix if hasattr(item, "dtype") else np.asarray(item, object).reshape(matrix.shape)
+            for item, matrix in zip(items, matrices, strict=True)
+        ]
+    return stack(matrices), lengths
+
+
+def pack_concatenated(x: Any, lengths: Any, ids: Iterable[Hashable] | None) -> Packed:
+    """Matrix of sequences that are already one below the other."""
+    matrix = _matrix(x, "`x`")
+    sizes = check_lengths(lengths, ids)
+    if sizes.sum() != len(matrix):
+        raise DataError(
+            f"`lengths` must sum to the number of rows of `x`, {len(matrix)}, but sum to "
+            f"{sizes.sum()}."
+        )
+    return stack([matrix]), sizes
+
+
+def pack_padded(array: Any, lengths: Any, ids: Iterable[Hashable] | None) -> Packed:
+    """Matrix of the first `lengths[i]` slices of each (T, n) layer; all T without lengths."""
+    padded = read_array(array, "`array`")
+    if padded.ndim == 2:
+        padded = padded[:, :, np.newaxis]
+    if padded.ndim != 3:
+        raise DataError(
+            "`array` must have three dimensions, (sequences, slices, variables), or two for one "
+            f"variable, but has shape {padded.shape}."
+        )
+    num_sequences, num_slices, _ = padded.shape
+    sizes = check_lengths(np.full(num_sequences, num_slices) if lengths is None else lengths, ids)
+    if sizes.size != num_sequences or sizes.max() > num_slices:
+        raise DataError(
+            f"`lengths` must hold a length of at most {num_slices} for each of the {num_sequences} "
+            f"sequences of `array`, found {sizes.size} of at most {sizes.max()}."
+        )
+    return stack([padded[np.arange(num_slices) < sizes[:, np.newaxis]]]), sizes
+
+
+def _require_list(arrays: Any, argument: str) -> None:
+    if isinstance(arrays, np.ndarray) and arrays.ndim == 2:
+        raise DataError(
+            f"`{argument}` must be a list of sequences, found one array of shape {arrays.shape}; "
+            "write [array] for a single sequence, or use `Sequences.from_concatenated` with "
+            "lengths."
+        )
+    is_table = hasattr(arrays, "columns")
+    if is_table or isinstance(arrays, str | bytes | Mapping) or not isinstance(arrays, Iterable):
+        remedy = "; use `Sequences.from_table` for a table" if is_table else ""
+        raise DataError(
+            f"`{argument}` must be a list of (T, n) arrays, found {type(arrays).__name__}{remedy}."
+        )
+
+
+def _matrix(item: Any, name: str) -> NDArray[Any]:
+    array = read_array(item, name)
+    if array.ndim == 1:
+        array = array[:, np.newaxis]
+    if array.ndim != 2:
+        raise DataError(
+            f"{name} must have two dimensions, (slices, variables), or one for a single "
+            f"variable, but has shape {array.shape}."
+        )
+    return array
+
+
+def read_array(item: Any, name: str) -> NDArray[Any]:
+    """An array of numbers and booleans, or of objects; messages call it `name`."""
+    if isinstance(item, np.ma.MaskedArray):
+        mask, item = np.ma.getmaskarray(item), np.ma.getdata(item).astype(object)
+        item[mask] = None
+    try:
+        array = np.asarray(item)
+        if array.dtype.kind in _OBJECT:
+            # NumPy makes strings of the numbers of [["a", 1.0]] unless asked for objects.
+            array = np.asarray(item, dtype=object)
+    except (ValueError, TypeError) as error:
+        raise DataError(
+            f"{name} must be an array with the same number of values in every slice, but cannot "
+            f"be read as one: {error}"
+        ) from None
+    if array.dtype.kind not in _NUMERIC and array.dtype != object:
+        raise DataError(
+            f"{name} must hold numbers, booleans or strings, found values of type {array.dtype}."
+        )
+    return array
+
+
+def stack(matrices: list[NDArray[Any]]) -> NDArray[Any]:
+    """A new C-contiguous array of objects, of booleans if there is nothing else, or of float64."""
+    width = matrices[0].shape[1]
+    if not width:
+        raise DataError("the data must have at least one column, found none.")
+    kinds = {matrix.dtype.kind for matrix in matrices}
+    kind = object if "O" in kinds else np.bool_ if kinds == {"b"} else np.float64
+    if kind is object:
+        matrices = [matrix.astype(object) for matrix in matrices]
+    joined: NDArray[Any] = np.empty((sum(map(len, matrices)), width), dtype=kind)
+    return np.concatenate(matrices, out=joined)

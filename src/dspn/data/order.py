@@ -1,0 +1,400 @@
+"""The columns that name the sequences of a table and order their slices.
+
+Rows are grouped by the first and sorted by the second. Order columns of whole numbers and of times
+have steps, which also tell the order of slices that follow the last one.
+"""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final, Protocol, final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from dspn._arrays import Bools, Ints
+from dspn.data.cells import convertible, is_missing, is_text, parse_numbers, plain, to_integers
+from dspn.data.coding import Column
+from dspn.data.schema import list_names
+from dspn.errors import DataError
+
+NUMBERS: Final = pa.float64()
+TIMES: Final = pa.timestamp("us")
+ZONED_TIMES: Final = pa.timestamp("us", tz="UTC")
+_LOOKED_AT: Final = 1000
+_TICKS: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+# Months, quarters and years are regular, though their days are not equal in number.
+_CALENDAR_DAYS: Final = ((28, 31), (89, 92), (365, 366))
+# How many characters text has that ends with days, hours, minutes or seconds.
+_ENDINGS: Final = {10: "D", 13: "h", 16: "m", 19: "s"}
+_SHOWN: Final = 3
+
+Cells = Any
+"""Arrow cells, or a list of Python objects, None where missing, that Arrow has no type for."""
+
+
+@final
+@dataclass(frozen=True)
+class Keys:
+    """The columns that name the sequences and order their slices, where there are any.
+
+    `text` is the Arrow type that an order column of text stands for, NUMBERS, TIMES or ZONED_TIMES;
+    with None it sorts as text. Times are written as in ISO 8601; those of TIMES have no offset from
+    UTC and sort as text, too.
+    """
+
+    sequence: str | None = None
+    order: str | None = None
+    text: Any = None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the key columns."""
+        return [name for name in (self.sequence, self.order) if name is not None]
+
+
+class Table(Protocol):
+    """A table whose columns are known: what messages call it, and the names of the columns."""
+
+    @property
+    def said(self) -> str:
+        """What messages call the table."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, in their order."""
+
+
+def near_misses(name: str, names: Sequence[str]) -> str:
+    """A question with the most similar names, where there are any."""
+    lower = [other for other in names if other.lower() == name.lower()]
+    guess = list(dict.fromkeys([*lower, *difflib.get_close_matches(name, names, 3, 0.6)]))
+    return f" (did you mean {' or '.join(map(repr, guess))}?)" if guess else ""
+
+
+def require_columns(table: Table, wanted: Iterable[str], remedy: str = "") -> None:
+    """Raise where a column is absent, with the similar names and all others."""
+    columns = table.columns
+    known = set(columns)
+    for name in wanted:
+        if name not in known:
+            hint = f"; {remedy}" if remedy else ""
+            raise DataError(
+                f"{table.said} has no column {name!r}{near_misses(name, columns)}, its columns are "
+                f"{list_names(columns)}{hint}."
+            )
+
+
+def variable_names(table: Table, keys: Keys, wanted: Iterable[str] | None) -> list[str]:
+    """The columns that are variables: those wanted, or all but the keys."""
+    if wanted is None:
+        wanted = (name for name in table.columns if name not in keys.names)
+    names = list(dict.fromkeys(wanted))
+    for name in keys.names:
+        if name in names:
+            raise DataError(f"column {name!r} cannot be both a variable and a key.")
+    if not names:
+        raise DataError(
+            f"{table.said} must have at least one column besides the keys, but its columns are "
+            f"{list_names(table.columns)}."
+        )
+    return names
+
+
+# Rows of sequences
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """Rows by sequence: `rows[offsets[i]:offsets[i+1]]` are those of sequence i, in their order.
+
+    `ids[i]` is the id of sequence i, and `starts[i]` its first row in the table.
+    """
+
+    rows: Ints
+    offsets: Ints
+    ids: list[Any]
+    starts: Ints
+
+    @property
+    def lengths(self) -> Ints:
+        """The number of slices of each sequence."""
+        return np.diff(self.offsets)
+
+    @property
+    def owners(self) -> Ints:
+        """The sequence of each of `rows`."""
+        return np.repeat(np.arange(len(self.ids)), self.lengths)
+
+
+def number_sequences(ids: Cells, name: str | None, first_row: int) -> tuple[Ints, list[Any]]:
+    """The sequence of each row, numbered by first appearance, and the id of each number."""
+    cells = ids if isinstance(ids, list) else plain(ids)
+    missing = _is_missing(cells)
+    if missing.any():
+        raise DataError(
+            f"column {name!r} must name the sequence of every row, but row "
+            f"{first_row + int(np.argmax(missing))} has no value."
+        )
+    if not isinstance(cells, list):
+        encoded = cells.dictionary_encode()
+        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        return codes, encoded.dictionary.to_pylist()
+    try:
+        number = {item: code for code, item in enumerate(dict.fromkeys(cells))}
+    except TypeError:
+        raise DataError(
+            f"column {name!r} must name sequences by hashable values, such as strings or numbers."
+        ) from None
+    return np.fromiter(map(number.__getitem__, cells), np.int64, len(cells)), list(number)
+
+
+def _is_missing(cells: Cells) -> Bools:
+    if isinstance(cells, list):
+        return np.array([item is None for item in cells], dtype=np.bool_)
+    return is_missing(cells)
+
+
+def find_starts(codes: Ints) -> Ints:
+    """The rows at which another sequence begins, the first row included."""
+    return np.flatnonzero(np.diff(codes, prepend=-1))
+
+
+def group_rows(
+    count: int, ids: Cells | None, order: Cells | None, keys: Keys, first_row: int, *, sort: bool
+) -> Grouping:
+    """Rows by sequence and order.
+
+    Args:
+        count: Number of rows.
+        ids: Cells of the column that names the sequences; None for a single sequence.
+        order: Cells of the order column; None where the rows are in order.
+        keys: Names of both columns, for messages, and the type of an order column of text.
+        first_row: Number of the first row, for messages.
+        sort: Whether the rows of a sequence may lie anywhere, or each run of rows is a sequence.
+    """
+    codes, named = np.zeros(count, dtype=np.int64), [0]
+    if ids is not None:
+        with convertible(keys.sequence, ids):
+            codes, named = number_sequences(ids, keys.sequence, first_row)
+    if sort:
+        starts = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+    else:
+        starts = find_starts(codes)
+        named = [named[code] for code in codes[starts]]
+        codes = np.repeat(np.arange(starts.size), np.diff(np.append(starts, count)))
+    if order is None:
+        rows = np.argsort(codes, kind="stable")
+    else:
+        with convertible(keys.order, order):
+            rows = _sort_rows(order, codes, named, keys, first_row)
+    lengths = np.bincount(codes, minlength=len(named))
+    return Grouping(rows, np.concatenate([[0], np.cumsum(lengths)]), named, starts)
+
+
+def _sort_rows(order: Cells, codes: Ints, named: list[Any], keys: Keys, first_row: int) -> Ints:
+    ranks = _rank(order, keys, first_row)
+    steps = np.diff(codes)
+    if (steps >= 0).all() and (ranks[1:] > ranks[:-1])[steps == 0].all():
+        return np.arange(codes.size)
+    rows = np.lexsort((ranks, codes))
+    repeated: Bools = (np.diff(codes[rows]) == 0) & (ranks[rows[1:]] == ranks[rows[:-1]])
+    if repeated.any():
+        place = int(np.argmax(repeated))
+        one, other = sorted((int(rows[place]), int(rows[place + 1])))
+        whose = "" if keys.sequence is None else f"{keys.sequence} = {named[codes[one]]!r} with "
+        value = order[one] if isinstance(order, list) else order[one].as_py()
+        shown = repr(value) if isinstance(value, str) else str(value)
+        raise DataError(
+            f"the rows of a sequence must differ in {keys.order!r}, but {whose}{keys.order} = "
+            f"{shown} is in row {first_row + one} and in row {first_row + other}; leave one of "
+            "them out."
+        )
+    return rows
+
+
+def _rank(order: Cells, keys: Keys, first_row: int) -> Any:
+    """Numbers that sort as the values of an order column do.
+
+    An ordered dictionary sorts by its categories, and times with a zone sort as instants, where
+    Python goes by the clock, which shows an hour twice in autumn.
+    """
+    column = Column(str(keys.order), first_row, ())
+    _require_values(order, column)
+    if isinstance(order, list):
+        return _rank_items(order, column)
+    if types.is_dictionary(order.type) and order.type.ordered:
+        if isinstance(order, pa.ChunkedArray):
+            order = order.unify_dictionaries().combine_chunks()
+        return order.indices.to_numpy(zero_copy_only=False)
+    order = plain(order)
+    if keys.text != TIMES:
+        order = _parse(order, keys, column)
+    kind = order.type
+    if types.is_integer(kind) or types.is_floating(kind):
+        _require_values(order, column)
+        return order.to_numpy(zero_copy_only=False)
+    if types.is_temporal(kind):
+        return to_integers(order)
+    encoded = order.dictionary_encode()
+    ranks = _rank_items(encoded.dictionary.to_pylist(), column)
+    return ranks[encoded.indices.to_numpy(zero_copy_only=False)]
+
+
+def _require_values(order: Cells, column: Column) -> None:
+    missing = _is_missing(order)
+    if missing.any():
+        raise DataError(
+            f"column {column.name!r} must have a value in every row, but row "
+            f"{column.first_row + int(np.argmax(missing))} has none."
+        )
+
+
+def _rank_items(items: list[Any], column: Column) -> Ints:
+    try:
+        rank = {item: index for index, item in enumerate(sorted(set(items)))}
+    except TypeError as error:
+        raise DataError(
+            f"column {column.name!r} must hold sortable values to order the slices: {error}."
+        ) from None
+    return np.fromiter(map(rank.__getitem__, items), np.int64, len(items))
+
+
+def with_order_type(keys: Keys, order: Any) -> Keys:
+    """The keys, with what the first rows of an order column of text stand for."""
+    if order is None:
+        return keys
+    with convertible(keys.order, order):
+        first = plain(order)[:_LOOKED_AT]
+    if is_text(first.type):
+        first = pc.utf8_trim_whitespace(first)
+        kinds = (NUMBERS, TIMES, ZONED_TIMES)
+        return replace(keys, text=next((kind for kind in kinds if _stands_for(first, kind)), None))
+    return keys
+
+
+def _stands_for(texts: Any, kind: Any) -> bool:
+    with suppress(pa.ArrowInvalid):
+        texts.cast(kind)
+        return True
+    return False
+
+
+def _parse(cells: Any, keys: Keys, column: Column) -> Any:
+    """Cells of an order column, as numbers or times where they are text that stands for them."""
+    if not is_text(cells.type) or keys.text is None:
+        return cells
+    with suppress(pa.ArrowInvalid):
+        # Nanoseconds since 1970 are whole numbers that float64 does not tell apart.
+        return cells.cast(pa.int64() if keys.text == NUMBERS else keys.text)
+    if keys.text == NUMBERS:
+        return parse_numbers(cells, column, "the rows before hold numbers")
+    if keys.text == TIMES:
+        return cells
+    row = next(row for row, cell in enumerate(cells) if not _stands_for(cell, ZONED_TIMES))
+    rule = "times with an offset, as 2024-03-31T02:00+01:00"
+    raise column.wrong(row, rule, cells[row].as_py(), "the rows before do")
+
+
+# Steps of an order column
+
+
+def _ticks_of(cells: Any, keys: Keys) -> tuple[Ints | None, Fraction | None]:
+    """Values of an order column as integers, and the seconds of a tick where they are times.
+
+    There are no integers for an order column of anything but whole numbers and times.
+    """
+    cells = _parse(cells, keys, Column(str(keys.order)))
+    kind = cells.type
+    with suppress(pa.ArrowInvalid):
+        if types.is_integer(kind):
+            return cells.cast(pa.int64()).to_numpy(zero_copy_only=False), None
+    if not types.is_temporal(kind) or types.is_time(kind):
+        return None, None
+    seconds = Fraction(1, _TICKS[getattr(kind, "unit", "ms")])
+    ticks = to_integers(cells).astype(np.int64)
+    return ticks, Fraction(86_400) if types.is_date32(kind) else seconds
+
+
+def _steps(ticks: Ints, grouping: Grouping) -> tuple[Ints, Ints]:
+    """The steps within sequences, and the sequence of each."""
+    owner = grouping.owners
+    within = owner[1:] == owner[:-1]
+    return np.diff(ticks[grouping.rows])[within], owner[1:][within]
+
+
+def uneven_steps(order: Any, keys: Keys, grouping: Grouping) -> str | None:
+    """The steps from slice to slice in words, the commonest first; None if all are equal."""
+    ticks, seconds = _ticks_of(plain(order), keys)
+    if ticks is None:
+        return None
+    steps, counts = np.unique(_steps(ticks, grouping)[0], return_counts=True)
+    days = steps * float(seconds or 0) / 86_400
+    if steps.size < 2 or any(
+        ((low <= days) & (days <= high)).all() for low, high in _CALENDAR_DAYS
+    ):
+        return None
+    ordered = steps[np.argsort(-counts, kind="stable")].tolist()
+    shown = [_name_step(step, seconds) for step in ordered[:_SHOWN]]
+    return ", ".join(shown) + (", ..." if len(ordered) > _SHOWN else "")
+
+
+def _name_step(step: int, seconds: Fraction | None) -> str:
+    if seconds is None:
+        return str(step)
+    for unit, size in _UNITS:
+        if (step * seconds / size).denominator == 1:
+            return f"{step * seconds / size} {unit}"
+    return f"{float(step * seconds):g} s"
+
+
+def order_goes_on(order: Any, keys: Keys) -> bool:
+    """Whether the values that follow the last ones of an order column can be told from its type."""
+    kind = plain(order).type
+    if is_text(kind):
+        # The offset from UTC that a zone will have later is not known from the offsets so far.
+        return keys.text in (NUMBERS, TIMES)
+    return bool(types.is_integer(kind) or types.is_date(kind) or types.is_timestamp(kind))
+
+
+def next_values(order: Any, keys: Keys, grouping: Grouping, steps: int) -> Any:
+    """Order values of the `steps` slices that follow each sequence, all in one column.
+
+    A sequence goes on with the step that it has; null where its steps are not all equal.
+    """
+    cells = plain(order)
+    ticks, _ = _ticks_of(cells, keys)
+    if ticks is None:
+        return pa.nulls(len(grouping.ids) * steps, cells.type)
+    starts, lengths = grouping.offsets[:-1], grouping.lengths
+    ordered = ticks[grouping.rows]
+    second = np.minimum(starts + 1, ordered.size - 1)
+    step: Any = np.where(lengths > 1, ordered[second] - ordered[starts], 0)
+    found, owner = _steps(ticks, grouping)
+    odd = np.bincount(owner[found != step[owner]], minlength=lengths.size) > 0
+    last = ordered[grouping.offsets[1:] - 1]
+    ahead = last[:, None] + step[:, None] * np.arange(1, steps + 1)
+    unknown = np.repeat(odd | (lengths < 2), steps)
+    return pc.if_else(pa.array(unknown), None, _from_ticks(ahead.ravel(), cells, keys))
+
+
+def _from_ticks(ticks: Ints, like: Any, keys: Keys) -> Any:
+    """Ticks as an order column has them; times in text as its longest cell is written."""
+    kind = like.type
+    if types.is_integer(kind):
+        return pa.array(ticks)  # 64 bits, in which small integers have room to go on
+    if types.is_temporal(kind):
+        return pa.array(ticks).cast(pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
+    if keys.text == NUMBERS:
+        return pa.array(ticks).cast(kind)
+    longest = like[int(np.argmax(pc.utf8_length(like).to_numpy(zero_copy_only=False)))].as_py()
+    unit: Any = _ENDINGS.get(len(longest), "us")
+    texts = np.datetime_as_string(ticks.astype("datetime64[us]"), unit=unit).tolist()
+    mark = "T" if "T" in longest else " "
+    return pa.array([text.replace("T", mark) for text in texts], kind)

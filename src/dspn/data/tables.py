@@ -1,0 +1,219 @@
+"""Long tables in memory, of pandas, polars, Arrow and others: one row for each slice."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import types
+
+from dspn._arrays import Floats
+from dspn.data.cells import convertible, decode_cells, plain, read_cells
+from dspn.data.coding import Column, Raw, Reading, check_names, read_items
+from dspn.data.layout import Ragged, TableKeys
+from dspn.data.order import Keys, group_rows, require_columns, variable_names
+from dspn.data.schema import Schema, list_names
+from dspn.data.sequences import Sequences
+from dspn.errors import DataError
+
+_LIBRARIES: Final = ("pandas", "polars", "pyarrow")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """A table in memory, its columns as narwhals has them, by the text of their names."""
+
+    series: dict[str, Any]
+    said: str = "`table`"
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.series)
+
+
+def read_table(
+    table: Any,
+    sequence: str,
+    order: str | None,
+    variables: Iterable[str] | None,
+    schema: Schema | None,
+) -> tuple[tuple[Floats, list[Reading]], tuple[str, ...], Ragged, TableKeys]:
+    """Raw columns of the variables, their names, the sequences of the rows, and the keys.
+
+    The rows are sorted by sequence, in the order of first appearance, and within it by `order`.
+
+    Args:
+        table: A data frame or an Arrow table.
+        sequence: Name of the column that names the sequences.
+        order: Name of the column that orders their slices; None for the order of the rows.
+        variables: Names of the variables; None for those of the schema or all other columns.
+        schema: The variables, where they are known.
+    """
+    frame = _open(table)
+    keys = Keys(str(sequence), None if order is None else str(order))
+    names = check_names(variables, schema, "variables")
+    remedy = "name another; in pandas, reset_index() makes columns of an index"
+    require_columns(frame, [*keys.names, *(names or ())], remedy)
+    names = tuple(variable_names(frame, keys, names))
+    ids = _cells_of(frame.series[str(sequence)])
+    if not len(ids):
+        raise DataError("`table` must have at least one row, found none.")
+    order_cells = None if keys.order is None else _cells_of(frame.series[keys.order])
+    grouping = group_rows(len(ids), ids, order_cells, keys, 0, sort=True)
+    ragged = Ragged(grouping.offsets, tuple(grouping.ids))
+    values = np.empty((len(ids), len(names)))
+    readings = []
+    for j, name in enumerate(names):
+        unsorted, reading = _read_column(frame.series[name], name, ragged)
+        values[:, j] = unsorted[grouping.rows]
+        readings.append(reading)
+    order_values = None
+    if keys.order is not None:
+        with convertible(keys.order, order_cells):
+            order_values = _order_values(order_cells)[grouping.rows]
+    return (values, readings), names, ragged, TableKeys(str(sequence), keys.order, order_values)
+
+
+def _open(table: Any) -> _Frame:
+    """A table of any library that narwhals knows."""
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    try:
+        if isinstance(table, pa.Table):
+            table.validate()
+        frame: Any = nw.from_native(table)
+        frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
+        series = {str(column.name): column for column in frame.iter_columns()}
+        names = list(map(str, frame.columns))
+    except nw.exceptions.DuplicateError:
+        names = list(map(str, getattr(table, "column_names", table.columns)))
+    except pa.ArrowException as error:
+        raise DataError(f"`table` is damaged: {error}; make it again.") from None
+    except TypeError:
+        raise DataError(
+            "`table` must be a data frame of pandas or polars, or an Arrow table, found "
+            f"{type(table).__module__}.{type(table).__name__}."
+        ) from None
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
+    if repeated:
+        raise DataError(f"`table` must have different column names, but {repeated} occur twice.")
+    return _Frame(series)
+
+
+def _cells_of(column: Any) -> Any:
+    """A column as one Arrow array, or as a list of objects where it holds Python objects.
+
+    The buffers are checked before anything touches them, as Arrow trusts them.
+    """
+    native = column.to_native()
+    if str(getattr(native, "dtype", "")).lower() == "object":
+        missing, items = column.is_null().to_numpy(), column.to_list()
+        for row in np.flatnonzero(missing):
+            items[row] = None
+        return items
+    with convertible(column.name, native):
+        cells = getattr(native, "array", native)  # pandas keeps Arrow columns in it
+        if hasattr(cells, "__arrow_array__"):
+            cells = cells.__arrow_array__()
+        elif not isinstance(cells, pa.ChunkedArray):
+            cells = column.to_arrow()
+        cells.validate(full=True)
+        if isinstance(cells, pa.ChunkedArray):
+            cells = cells.unify_dictionaries().combine_chunks()
+    return cells
+
+
+def _read_column(column: Any, name: str, ragged: Ragged) -> Raw:
+    cells = _cells_of(column)
+    if isinstance(cells, list):
+        return read_items(cells, name)
+    with convertible(name, cells):
+        if types.is_dictionary(cells.type) and column.implementation.is_pandas_like():
+            # Every Categorical of pandas declares its categories, in order or not.
+            cells = pa.DictionaryArray.from_arrays(cells.indices, cells.dictionary, ordered=True)
+        return read_cells(cells, Column(name, ragged=ragged))
+
+
+def _order_values(cells: Any) -> NDArray[Any]:
+    """Values of an order column: numbers and times as NumPy has them, anything else as objects."""
+    if not isinstance(cells, list):
+        kind = cells.type
+        is_time = types.is_date(kind) or types.is_duration(kind) or types.is_timestamp(kind)
+        has_zone = types.is_timestamp(kind) and kind.tz is not None
+        if types.is_integer(kind) or types.is_floating(kind) or (is_time and not has_zone):
+            return np.array(cells.to_numpy(zero_copy_only=False))
+        cells = plain(cells).to_pylist()
+    return _objects(cells)
+
+
+def _objects(items: Iterable[Any]) -> NDArray[Any]:
+    """One-dimensional array of objects, which may be sequences themselves."""
+    listed = list(items)
+    return np.fromiter(listed, dtype=object, count=len(listed))
+
+
+def make_table(batch: Sequences, library: str, keys: TableKeys) -> Any:
+    """A long table: the sequence column, the order column if it has a name, the variables.
+
+    Args:
+        batch: The sequences.
+        library: "pandas", "polars" or "pyarrow".
+        keys: Names of the key columns, and the order values where they are known.
+    """
+    if library not in _LIBRARIES:
+        raise DataError(f"`library` must be one of {', '.join(_LIBRARIES)}, found {library!r}.")
+    try:
+        module = importlib.import_module(library)
+    except ModuleNotFoundError:
+        raise DataError(
+            f"`library` {library!r} is not installed; install it (pip install {library}) or choose "
+            "another."
+        ) from None
+    ids, lengths, schema = batch.ids, batch.lengths, batch.schema
+    if ids is not None and len(set(ids)) < len(ids):
+        raise DataError(
+            "a table tells sequences apart by their ids, but some ids occur more than once; "
+            "write `batch.with_ids(None).to_table(...)` to number them."
+        )
+    columns: list[Any] = [np.repeat(np.arange(len(batch)), lengths)]
+    if ids is not None:
+        columns = [_objects(ids)[columns[0]].tolist()]
+    order = keys.order_values
+    if keys.order is not None and order is None:
+        columns.append(np.arange(batch.total_slices) - np.repeat(batch.offsets[:-1], lengths))
+    elif order is not None:
+        columns.append(order.tolist() if order.dtype == object else order)
+    columns += [decode_cells(batch.values[:, j], variable) for j, variable in enumerate(schema)]
+    names = [name for name in (keys.sequence, keys.order) if name is not None] + list(schema.names)
+    if len(set(names)) < len(names):
+        raise DataError(
+            f"`sequence` and `order` must differ from each other and from the variables "
+            f"({list_names(schema.names)}), found {keys.sequence!r} and {keys.order!r}."
+        )
+    try:
+        if library == "pandas":
+            columns = [_to_pandas(module, column) for column in columns]
+            return module.DataFrame(dict(zip(names, columns, strict=True)))
+        arrow = pa.table(dict(zip(names, columns, strict=True)))
+        return nw.from_arrow(arrow, backend=module).to_native()
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(
+            f"ids and order values must be of one type that {library} can hold in a column: {error}"
+        ) from None
+
+
+def _to_pandas(pandas: Any, column: Any) -> Any:
+    """A series; whole numbers and booleans with gaps have the nullable types."""
+    if not isinstance(column, pa.Array):
+        return pandas.Series(column)
+    nullable = {pa.int64(): pandas.Int64Dtype(), pa.bool_(): pandas.BooleanDtype()}
+    return column.to_pandas(types_mapper=nullable.get if column.null_count else None)
