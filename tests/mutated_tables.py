@@ -454,9 +454,9 @@ def _from_table(one: Case) -> str:
 
 def tried(one: Case) -> str:
     """How a case ends: 'read', 'refused' or 'refused by Arrow', or what is wrong."""
-    from dspn.cli.learning import Table, gather
-    from dspn.cli.request import Reading
-    from dspn.cli.validation import problems_of
+    from dspn.cli.fit import read_training_data
+    from dspn.cli.inspect import validate
+    from dspn.cli.options import Reading, Table
     from dspn.errors import DspnError
 
     if one.name != "-":
@@ -472,8 +472,10 @@ def tried(one: Case) -> str:
         if one.name == "-":
             return _command(_COMMANDS["validate"], one)
         if door == "validate":
-            return "refused" if problems_of(one.name, Path("weather.dspn"), Reading()) else "read"
-        gather(Table(one.name, Reading("day", "hour"), None, {}), quiet=True)
+            words = (one.name, Path("weather.dspn"), Reading())
+            with contextlib.redirect_stdout(io.StringIO()):
+                return "read" if validate(*words, as_json=False, quiet=True) else "refused"
+        read_training_data(Table(data=one.name, read=Reading("day", "hour")), quiet=True)
     except DspnError:
         return "refused"
     except (Exception, SystemExit) as error:

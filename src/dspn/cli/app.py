@@ -1,40 +1,25 @@
-"""The `dspn` command: its parts, and how it ends."""
+"""The `dspn` command: its subcommands, and how a process that runs it ends."""
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from inspect import cleandoc
+from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Final, Literal, NoReturn
 
 import typer
 
 from dspn._version import __version__
-from dspn.cli import classifying, describing, fitting, plotting, queries, watching
-from dspn.cli.console import forget, note, warnings_as_notes
-from dspn.cli.errors import (
-    DATA,
-    INTERRUPTED,
-    USAGE,
-    ReaderGoneError,
-    StoppedError,
-    UsageError,
-    sentence,
-)
-from dspn.cli.examples import epilog
+from dspn.cli import console, options
+from dspn.cli.options import Drawing, Reading, Request, Table, Target, Training, Unknown, Watching
 from dspn.errors import DspnError
 
-_DEBUG = "--debug"
-_LOADERS = ("_frozen_importlib", "importlib", "llvmlite", "numba")
-
-
-app = typer.Typer(
-    name="dspn",
-    no_args_is_help=True,
-    epilog=epilog("dspn"),
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
-)
+_DEBUG: Final = "--debug"
+_DATA, _USAGE, _INTERRUPTED = 1, 2, 130  # the last as in shells
+_LOADERS: Final = ("_frozen_importlib", "importlib", "llvmlite", "numba")
+# The class of all wrong usage; its module depends on the release of typer.
+_UsageError: Final[type[Any]] = typer.BadParameter.__mro__[1]
 
 
 def _show_version(wanted: bool) -> None:
@@ -43,7 +28,20 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+app = typer.Typer(
+    name="dspn",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+classify = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Learn to tell sequences apart by their class, and classify new ones.",
+)
+
+
 def dspn(
     version: Annotated[
         bool,
@@ -53,98 +51,321 @@ def dspn(
         bool, typer.Option(_DEBUG, help="Show where an error comes from; anywhere on the line.")
     ] = False,
 ) -> None:
-    """Dynamic sum-product networks: fit models of sequences to tables, and ask them anything.
+    """Dynamic sum-product networks: fit models of sequences to tables, and query them.
 
     A table has one row for each slice, a column that names its sequence, and a column for each
     variable; empty cells are missing. Messages count rows from 1, the first below the header.
+
+    Examples:
+        dspn fit days.csv -s day -o weather.dspn
+        dspn score weather.dspn new.csv -o scores.csv
+        dspn forecast weather.dspn new.csv --steps 24
     """
 
 
-for _command in (
-    fitting.fit,
-    queries.score,
-    queries.impute,
-    queries.complete,
-    queries.forecast,
-    queries.sample,
-    queries.surprise,
-    describing.inspect,
-    describing.validate,
-    plotting.plot,
-    plotting.report,
-    watching.watch,
-):
-    app.command(epilog=epilog(_command.__name__))(_command)
-app.add_typer(classifying.app, name="classify")
+def _split_help(function: Callable[..., None]) -> dict[str, Any]:
+    """The text of a docstring, and its examples, which help shows below the options."""
+    text, _, examples = cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
+    # A backspace on a line of its own keeps the lines of a paragraph apart.
+    return {"help": text, "epilog": f"\b\nExamples:\n{examples}" if examples else ""}
+
+
+def _command(function: Callable[..., None]) -> Callable[..., None]:
+    """Adds a function as the command of its name; `classify_fit` is `classify fit`."""
+    path = function.__name__.replace("_", " ")
+    group = classify if " " in path else app
+    add = group.command(path.split()[-1], **_split_help(function))
+    add(options.as_command(function, path))
+    return function
+
+
+app.callback(**_split_help(dspn))(dspn)
+
+
+@_command
+def fit(
+    output: Path, table: Table, training: Training, json: bool = False, quiet: bool = False
+) -> None:
+    """Learn a model of a table: the kind of each variable, and then the network that fits best.
+
+    Ctrl-C ends learning and keeps the best model so far.
+
+    Examples:
+        dspn fit days.csv -s day -t hour -o weather.dspn
+        dspn fit days.csv -s day --variables sky,celsius --kind sky=categorical -o weather.dspn
+        dspn fit days.parquet -s day --effort 20 --validation new.parquet -o weather.dspn
+        dspn fit days.csv -s day --checkpoint run --time-limit 600 -o weather.dspn
+    """
+    from dspn.cli import fit
+
+    fit.fit(table, training, output, as_json=json, quiet=quiet)
+
+
+@_command
+def score(request: Request) -> None:
+    """Compute how probable each sequence is: its log-likelihood in nats, in all and by slice.
+
+    The answer has a row for each sequence.
+
+    Examples:
+        dspn score weather.dspn days.csv -s day -o scores.csv
+        cat days.csv | dspn score weather.dspn | sort -t, -k4 -g | head
+    """
+    _ask("score", request)
+
+
+@_command
+def impute(request: Request) -> None:
+    """Fill each gap by itself: the most probable category, the median of a count, or the mean.
+
+    The answer is the table with all its columns and rows; observed values are left as they are.
+
+    Examples:
+        dspn impute weather.dspn days.csv -o whole.csv
+        dspn impute weather.dspn days.parquet -s day -t hour -o whole.parquet
+    """
+    _ask("impute", request, digits=request.target.digits)
+
+
+@_command
+def complete(request: Request) -> None:
+    """Fill all gaps together: the values and hidden choices that are jointly most probable.
+
+    Examples:
+        dspn complete weather.dspn days.csv -s day -o whole.csv
+    """
+    _ask("complete", request, digits=request.target.digits)
+
+
+@_command
+def forecast(steps: int = 1, levels: str = "0.05,0.5,0.95", *, request: Request) -> None:
+    """Predict the next slices: a row for each sequence and step, with exact distributions.
+
+    Each variable has a column for its point (most probable category, median of a count, mean), then
+    columns for the probability of each category (sky=rain) or the quantiles (celsius@0.05). An
+    order column of whole numbers or of times is continued where its steps are all equal.
+
+    Examples:
+        dspn forecast weather.dspn days.csv --steps 24 -o ahead.csv
+        dspn forecast weather.dspn days.csv --steps 3 --levels 0.1,0.9
+    """
+    _ask("forecast", request, steps=steps, levels=options.parse_levels(levels))
+
+
+@_command
+def sample(
+    model: Path, number: int = 1, length: int = 10, seed: int | None = None, *, target: Target
+) -> None:
+    """Draw whole sequences from the model, one row for each slice.
+
+    Examples:
+        dspn sample weather.dspn -n 100 --length 24 --seed 1 -o drawn.csv
+    """
+    from dspn.cli import query
+
+    query.sample(model, number, length, seed, target)
+
+
+@_command
+def surprise(by: Literal["slice", "sequence"] = "slice", *, request: Request) -> None:
+    """Find anomalies: how unexpected each slice is given its past, and each entry, in nats.
+
+    A row for each slice: the surprise of each entry given all others, and of the whole slice.
+    With --by sequence: a row for each sequence, the most surprising by slice first.
+
+    Examples:
+        dspn surprise weather.dspn days.csv -o surprise.csv
+        dspn surprise weather.dspn days.csv --by sequence | head -n 5
+    """
+    _ask(f"surprise by {by}", request)
+
+
+def _ask(query_name: str, request: Request, **parameters: Any) -> None:
+    from dspn.cli.query import ask
+
+    ask(query_name, request, **parameters)
+
+
+@_command
+def inspect(model: Path, json: bool = False) -> None:
+    """Show what a model file holds: variables, networks and their sizes, and its origin.
+
+    Examples:
+        dspn inspect weather.dspn
+        dspn inspect weather.dspn --json
+    """
+    from dspn.cli import inspect
+
+    inspect.inspect(model, as_json=json)
+
+
+@_command
+def validate(
+    file: str, model: Path | None = None, json: bool = False, quiet: bool = False, *, read: Reading
+) -> None:
+    """Check a model file or a table: lists what is wrong, and where; the status is then 1.
+
+    Examples:
+        dspn validate weather.dspn
+        dspn validate days.csv -s day -t hour
+        dspn validate days.csv --model weather.dspn
+    """
+    from dspn.cli import inspect
+
+    if not inspect.validate(file, model, read, as_json=json, quiet=quiet):
+        raise typer.Exit(_DATA)
+
+
+@_command
+def plot(drawing: Drawing) -> None:
+    """Draw a model, or what it says of one sequence of a table.
+
+    Examples:
+        dspn plot template weather.dspn -o template.svg
+        dspn plot filtered weather.dspn days.csv --only monday -o monday.png
+    """
+    from dspn.cli import plot
+
+    plot.plot(drawing)
+
+
+@_command
+def report(
+    model: Path,
+    data: str,
+    output: Path,
+    read: Reading,
+    title: str | None = None,
+    max_sequences: int | None = None,
+    steps: int = 10,
+    unknown: Unknown = "error",
+    quiet: bool = False,
+) -> None:
+    """Write one HTML page about a model and a table, which needs no other file to be read.
+
+    Examples:
+        dspn report weather.dspn days.csv -o report.html
+    """
+    from dspn.cli import plot
+
+    page = {"title": title, "max_sequences": max_sequences, "steps": steps}
+    plot.report(model, data, output, read, unknown, quiet, **page)
+
+
+@_command
+def watch(model: Path, watching: Watching) -> None:
+    """Read slices from standard input; answer each at once with its surprise and a forecast.
+
+    Input is CSV with a header, or a JSON object on each line. Output is CSV: the stream, the number
+    of the slice, its surprise and the log-likelihood so far in nats, and the distribution of the
+    next slice as `dspn forecast` writes it; with --json a JSON object on each line.
+
+    Examples:
+        tail -n +1 -f station.csv | dspn watch weather.dspn
+        sensor | dspn watch weather.dspn --sequence station --json
+    """
+    from dspn.cli import watch
+
+    watch.watch(model, watching)
+
+
+@_command
+def classify_fit(
+    label: str,
+    output: Path,
+    table: Table,
+    mode: Literal["generative", "discriminative"] = "generative",
+    states: int = 8,
+    seed: int = 0,
+    quiet: bool = False,
+) -> None:
+    """Learn a model for each class; the class of a sequence is the same in all its rows.
+
+    Examples:
+        dspn classify fit walks.csv -s walk --label who -o who.dspn
+    """
+    from dspn.cli.classify import fit_classifier
+
+    fit_classifier(table, label, output, mode=mode, states=states, seed=seed, quiet=quiet)
+
+
+@_command
+def classify_predict(request: Request) -> None:
+    """Predict the class of each sequence, with the probability of every class.
+
+    Examples:
+        dspn classify predict who.dspn new.csv -o predicted.csv
+    """
+    from dspn.cli.classify import predict_classes
+
+    predict_classes(request)
+
+
+app.add_typer(classify, name="classify")
 
 
 def run(arguments: Sequence[str], app: typer.Typer = app, name: str = "dspn") -> int:
     """Runs a command and returns its exit status: 0, 1 for data, 2 for usage, 130 for Ctrl-C.
 
-    After another signal than Ctrl-C the status is 128 and the number of the signal.
+    After a signal other than Ctrl-C, `main` makes it 128 plus the number of the signal.
+
+    Args:
+        arguments: The words after the name of the command.
+        app: The commands.
+        name: The name of the command in messages.
     """
-    debug = _DEBUG in arguments
     quiet = "--quiet" in arguments or "-q" in arguments
-    rest = [word for word in arguments if word != _DEBUG]
+    words = [word for word in arguments if word != _DEBUG]
     try:
-        with warnings_as_notes(quiet=quiet):
+        with console.warnings_as_notes(quiet=quiet):
             command = typer.main.get_command(app)
-            status = command.main(args=rest, prog_name=name, standalone_mode=False)
+            status = command.main(args=words, prog_name=name, standalone_mode=False)
     except Exception as error:
-        return _ended(error, debug=debug)
+        return _end(error, debug=_DEBUG in arguments)
     except KeyboardInterrupt:
-        status = INTERRUPTED
-    except SystemExit:  # what typer and rich make of a reader that is gone
-        return _ended(ReaderGoneError(), debug=debug)
-    if status == INTERRUPTED:
-        note("interrupted; no output file was written.")
+        status = _INTERRUPTED
+    except SystemExit:  # what typer and rich raise when the reader of the output is gone
+        return _end(console.ReaderGoneError(), debug=False)
+    if status == _INTERRUPTED:
+        console.note("interrupted; no output file was written.")
     return status if isinstance(status, int) else 0
 
 
-def _ended(error: Exception, *, debug: bool) -> int:
-    """Says in one sentence why a command ended, and returns the status for it."""
-    if isinstance(error, ReaderGoneError | BrokenPipeError):
-        forget(sys.stdout)
+def _end(error: Exception, *, debug: bool) -> int:
+    """Says in one sentence why a command ended, and returns its status."""
+    if isinstance(error, console.ReaderGoneError | BrokenPipeError):
+        console.forget(sys.stdout)
         return 0
-    if isinstance(error, StoppedError):
-        note(error)
-        return INTERRUPTED
+    if isinstance(error, console.StoppedError):
+        console.note(error)
+        return _INTERRUPTED
     if debug:
         raise error
-    if isinstance(error, UsageError):
-        said: Any = error
-        note(f"usage: {sentence(said.format_message())}{_help_of(said)}")
-        return USAGE
-    if isinstance(error, DspnError | OSError | MemoryError):
-        note(f"error: {sentence(_in_words(error))}")
-        return DATA
-    note(f"error: {type(error).__name__}: {sentence(error)} (--debug shows where)")
-    return DATA
-
-
-def _in_words(error: Exception) -> str:
+    if isinstance(error, _UsageError):
+        context = getattr(error, "ctx", None)
+        remedy = f" See `{context.command_path} --help`." if context else ""
+        console.note(f"usage: {error.format_message()}{remedy}")
+        return _USAGE
+    text = str(error)
     if isinstance(error, MemoryError):
-        return "the data do not fit into memory."
-    if isinstance(error, OSError) and error.strerror:
-        where = f" ({error.filename})" if error.filename else ""
-        return f"{error.strerror.lower()}{where}."
-    return str(error)
-
-
-def _help_of(error: Any) -> str:
-    context = getattr(error, "ctx", None)
-    return "" if context is None else f" See `{context.command_path} --help`."
+        text = "the data do not fit into memory."
+    elif isinstance(error, OSError) and error.strerror:
+        text = console.plainly(error) + (f" ({error.filename})." if error.filename else ".")
+    elif not isinstance(error, DspnError | OSError):
+        text = f"{type(error).__name__}: {error} (--debug shows where)"
+    console.note(f"error: {text}")
+    return _DATA
 
 
 def _heed_signals() -> list[int]:
-    """From now on these signals raise KeyboardInterrupt; returns where their numbers will be."""
+    """Makes signals raise KeyboardInterrupt; returns the list that will hold their numbers."""
     received: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         if number != alarm:
             received.append(number)
         if alarm is not None and _is_loading(frame):
-            # There an exception may be swallowed, or be shown and not raised: a moment later.
+            # There an exception may be lost, or be shown and not raised: try a moment later.
             signal.signal(alarm, interrupt)
             signal.setitimer(signal.ITIMER_REAL, 0.01)
             return
@@ -152,7 +373,7 @@ def _heed_signals() -> list[int]:
             signal.signal(name, signal.SIG_IGN)
         for stream in terminals:
             if not stream.isatty():
-                forget(stream)
+                console.forget(stream)
         raise KeyboardInterrupt
 
     alarm = getattr(signal, "SIGALRM", None)
@@ -183,13 +404,13 @@ def main() -> NoReturn:
     for name in ("SIGINT", "SIGALRM", "SIGTERM", "SIGHUP"):  # what comes now is too late
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    if status == INTERRUPTED and received:
-        status = 128 + received[0]  # as shells have it
+    if status == _INTERRUPTED and received:
+        status = 128 + received[0]  # as in shells
     try:
         sys.stdout.flush()
     except OSError as error:
-        forget(sys.stdout)
+        console.forget(sys.stdout)
         if not (isinstance(error, BrokenPipeError) or status):
-            note(f"error: cannot write to standard output: {_in_words(error)}")
-            status = DATA
+            console.note(f"error: cannot write to standard output: {console.plainly(error)}.")
+            status = _DATA
     sys.exit(status)

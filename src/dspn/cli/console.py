@@ -1,21 +1,57 @@
-"""What people see on standard error: notes, and how far long work has come."""
+"""What people see on standard error, and how the errors that end a command are put into words."""
 
 import os
+import re
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, Final, final
 
-from dspn.cli.errors import sentence
+from dspn.errors import printable
 
 _LINE_EVERY_S: Final = 10.0
-_BAR_AFTER_S: Final = 1.0
+_SHOWN_AFTER_S: Final = 1.0
+# Data are read in chunks; the number of a sequence within its chunk means nothing to the reader.
+_NUMBERED: Final = re.compile(r"sequence \d+ \(id (.+?)\)(?= at|,|;|\.| and| in)")
+_ROW: Final = re.compile(r"Row #(\d+): ")
+CSV_COLUMN: Final = re.compile(r"^In CSV column #(\d+): ")
+
+
+@final
+class StoppedError(Exception):
+    """Ctrl-C, after the result so far was written; the message says where."""
+
+
+@final
+class ReaderGoneError(Exception):
+    """The process that read the output has ended, as after `| head`."""
+
+
+def sentence(error: BaseException | str) -> str:
+    """The message in one line that a terminal can show; sequences are named by their ids alone."""
+    text = str(error).strip() or type(error).__name__
+    return _NUMBERED.sub(r"sequence \1", printable(re.sub(r"\s+", " ", text), 5000))
+
+
+def plainly(error: Exception) -> str:
+    """The message of Arrow or of the system, with rows counted from the first below the header."""
+    words = str(getattr(error, "strerror", None) or error).strip().rstrip(".")
+    words = re.sub(r"CSV (parse|conversion) error: ?", "", CSV_COLUMN.sub("", words))
+    words = _ROW.sub(lambda match: f"row {int(match[1]) - 1}: ", words)
+    if "straddling" in words:
+        return "one of its rows is too long, or a quotation mark is not closed"
+    return words[:1].lower() + words[1:]
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and its noun, such as `1 row` and `2,000 rows`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def note(text: object, *, quiet: bool = False) -> None:
-    """One line on standard error, for as long as anybody reads it."""
+    """Writes one line to standard error; if nobody reads it, nothing is written from then on."""
     if not quiet:
         try:
             print(sentence(str(text)), file=sys.stderr, flush=True)
@@ -24,23 +60,38 @@ def note(text: object, *, quiet: bool = False) -> None:
 
 
 def forget(stream: IO[str]) -> None:
-    """Nothing more reaches a stream that cannot be written to.
+    """Sends a stream that cannot be written to nowhere.
 
-    What is still in its buffer would fail once more when the interpreter flushes it.
+    Otherwise what is left in its buffer would fail again when the interpreter flushes it.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def console(*, stderr: bool = True) -> Any:
-    """A rich console, for tables that people read."""
+def make_console(*, stderr: bool = True, width: int | None = None) -> Any:
+    """A rich console for tables, of a fixed width where the output is not a terminal."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, soft_wrap=False)
+    console = Console(stderr=stderr, highlight=False, soft_wrap=False, markup=False)
+    if width is not None and not console.is_terminal:
+        console.width = width
+    return console
+
+
+def make_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Any:
+    """A rich table."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 @contextmanager
 def warnings_as_notes(*, quiet: bool = False) -> Iterator[None]:
-    """Warnings of the library become one line each; those of other packages are not shown."""
+    """Within it, each warning of the library is shown in one line, and none of other packages."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         note(f"note: {message}", quiet=quiet)
@@ -52,54 +103,35 @@ def warnings_as_notes(*, quiet: bool = False) -> Iterator[None]:
         yield
 
 
-@final
-class Progress:
-    """How many rows have been done: a bar on a terminal, a line now and then anywhere else."""
+@contextmanager
+def show_progress(title: str, *, quiet: bool) -> Iterator[Callable[[int, float | None], None]]:
+    """Shows how many rows are done: at the bottom of a terminal, elsewhere now and then a line.
 
-    def __init__(self, what: str, *, quiet: bool) -> None:
-        self._what = what
-        self._quiet = quiet
-        self._rows = 0
-        self._begun = self._said = time.monotonic()
-        self._bar: Any = None
-        self._task: Any = None
+    The function that it yields takes a number of further rows, and the fraction of the file that
+    has been read, or None if it is not known.
+    """
+    begun = noted = time.monotonic()
+    total, status = 0, None
 
-    def __enter__(self) -> "Progress":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def advance(self, rows: int, share: float | None) -> None:
-        """So many rows more; `share` is the part of the file that has been read."""
-        self._rows += rows
+    def advance(rows: int, share: float | None) -> None:
+        nonlocal noted, total, status
         now = time.monotonic()
-        if self._quiet:
+        total += rows
+        done = "" if share is None else f" ({100 * share:.0f} %)"
+        text = f"{title}: {total:,} rows{done}, {now - begun:.0f} s"
+        if quiet or now - noted < (_SHOWN_AFTER_S if sys.stderr.isatty() else _LINE_EVERY_S):
             return
-        if sys.stderr.isatty():
-            if now - self._begun > _BAR_AFTER_S:
-                self._draw(share)
-        elif now - self._said >= _LINE_EVERY_S:
-            done = "" if share is None else f" ({100 * share:.0f} %)"
-            note(f"{self._what}: {self._rows:,} rows{done}, {now - self._begun:.0f} s")
-            self._said = now
+        if not sys.stderr.isatty():
+            noted = now
+            note(text)
+        elif status is None:
+            status = make_console().status(text)
+            status.start()
+        else:
+            status.update(text)
 
-    def _draw(self, share: float | None) -> None:
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-
-        if self._bar is None:
-            self._bar = Bar(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.fields[rows]:,} rows"),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-                console=console(),
-                transient=True,
-            )
-            self._task = self._bar.add_task(self._what, total=1.0, rows=0)
-            self._bar.start()
-        total = None if share is None else 1.0
-        self._bar.update(self._task, completed=share or 0.0, total=total, rows=self._rows)
+    try:
+        yield advance
+    finally:
+        if status is not None:
+            status.stop()

@@ -1,116 +1,281 @@
-"""Arguments and options that several commands share."""
+"""Every option of every command, described once, and how a command gets its options."""
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, is_dataclass
 from enum import StrEnum
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, final
+from typing import Annotated, Any, Final, Literal, final, get_args, get_origin
 
 import typer
+from typer import BadParameter
+
+Format = Literal["csv", "json", "parquet", "arrow"]
+Unknown = Literal["error", "missing"]
+
+# What help says of an option. A key is written as help writes it: the option, its short form, the
+# word for its value, and the range of a number; before it the command, if the description is only
+# for that command.
+_DESCRIPTIONS: Final = {
+    "MODEL": "A model file, *.dspn.",
+    "DATA": "A long table, one row for each slice: .csv, .tsv, .parquet, .arrow, .feather "
+    "(.csv.gz too); - for standard input.",
+    "FILE": "A model file, or a table.",
+    "plot: KIND": "Of the model: template, unrolled. Of a sequence: filtered, interface, surprise, "
+    "imputed, forecast. Of a whole table: calibration.",
+    "--sequence -s COLUMN": "Column that names the sequence of a row. Without it: the one that the "
+    "model was fitted with, if there is one, or else the whole table is one sequence.",
+    "watch: --sequence -s COLUMN": "Column that names the stream of a slice. Without it: the one "
+    "that the model was fitted with, if the input has it.",
+    "--order -t COLUMN": "Column that orders the slices; by default the order is that of the rows.",
+    "--sort": "The rows of a sequence need not be adjacent; the whole table is then read first.",
+    "--missing WORDS": "Words of a text table that mean a missing value, separated by commas; an "
+    "empty cell always does.  [default: NA,N/A,n/a,NaN,nan,null,NULL,None]",
+    "--delimiter CHAR": "Character between the cells of a text table, such as ';' or tab; by "
+    "default a comma, and a tab in .tsv.",
+    "--unknown": "Whether a category that the model does not know is an error or a missing value.",
+    "--digits 1..17": "Significant digits of computed numbers; all of them by default.",
+    "--output -o FILE": "Where the table goes; - is standard output.",
+    "fit: --output -o MODEL": "The model file to write, *.dspn.",
+    "classify fit: --output -o FILE": "The classifier file to write, *.dspn.",
+    "plot: --output -o FILE": "The picture to write: .png, .svg or .pdf.",
+    "report: --output -o FILE": "The page to write, *.html.",
+    "--format": "Format of the table; by default that of the file's extension.",
+    "--json": "Machine-readable output.",
+    "--quiet -q": "No notes and no progress.",
+    "--seed 0..": "Seed of everything random.",
+    "--steps 1..": "Number of slices to forecast.",
+    "plot: --steps 1..": "Number of slices to unroll or to forecast, 3 by default; how far ahead "
+    "calibration looks, 1 by default.",
+    "--levels": "Levels of the quantiles of numbers, separated by commas.",
+    "--by": "Whether a row is a slice, or a sequence, the most surprising first.",
+    "--number -n 1..": "Number of sequences.",
+    "--length 1..": "Number of slices of each sequence.",
+    "--variables NAMES": "Variables, separated by commas; by default all columns but the keys.",
+    "--kind NAME=KIND": "Kind of a variable: categorical, binary, continuous or count; repeatable.",
+    "--learner": "How the model is learned.",
+    "--interfaces 1..": "Number of interface nodes, for the learners paper and em.",
+    "--effort": "How much the automatic learner may do; by default it depends on the data.",
+    "--time-limit 0..": "Seconds after which the best model so far is taken.",
+    "--validation": "Fraction of the sequences that is held out, or another table.",
+    "--checkpoint": "A directory; the same command continues from what it holds.",
+    "--jobs -j": "Number of models trained at the same time; -1 for all cores.",
+    "--label COLUMN": "Column with the class of the sequence.",
+    "--mode": "Discriminative models separate the classes more sharply.",
+    "--states 1..": "Number of states of each HMM.",
+    "--only ID": "The sequence to draw; by default the first.",
+    "--component 0..": "Component of a mixture; by default the one of the largest weight.",
+    "validate: --model": "A model whose variables the table must have.",
+    "--title": "Title of the page.",
+    "--max-sequences 1..": "Largest number of sequences shown in full.",
+}
 
 
 @final
-class Format(StrEnum):
-    """How a table is written; JSON has an object on each line."""
+@dataclass(frozen=True)
+class Reading:
+    """How a table is read: its key columns, and how its cells and rows are written."""
 
-    CSV = "csv"
-    JSON = "json"
-    PARQUET = "parquet"
-    ARROW = "arrow"
+    sequence: str | None = None
+    order: str | None = None
+    missing: str | None = None
+    delimiter: str | None = None
+    sort: bool = False
 
 
 @final
-class Unknown(StrEnum):
-    """What a category is taken for that the model does not know."""
+@dataclass(frozen=True)
+class Target:
+    """Where a table goes, and how it is written."""
 
-    ERROR = "error"
-    MISSING = "missing"
-
-
-def _one_character(text: str | None) -> str | None:
-    found = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
-    if found is not None and (len(found) != 1 or found in '"\r\n'):
-        raise typer.BadParameter(
-            f"--delimiter must be one character, such as ';', or 'tab', but is {text!r}."
-        )
-    return found
+    output: str = "-"
+    digits: int | None = None
+    format: Format | None = None
+    json: bool = False
+    quiet: bool = False
 
 
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, *.dspn.")]
-Data = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATA",
-        help="A long table, one row for each slice: .csv, .tsv, .parquet, .arrow, .feather "
-        "(.csv.gz too); - for standard input.",
-    ),
-]
-Sequence = Annotated[
-    str | None,
-    typer.Option(
-        "--sequence",
-        "-s",
-        metavar="COLUMN",
-        help="Column that names the sequence of a row. Without it: the one that the model was "
-        "fitted with, if there is one, or else the whole table is one sequence.",
-    ),
-]
-Order = Annotated[
-    str | None,
-    typer.Option(
-        "--order",
-        "-t",
-        metavar="COLUMN",
-        help="Column that orders the slices of a sequence; without it they are in the order of "
-        "the rows.",
-    ),
-]
-Sort = Annotated[
-    bool,
-    typer.Option(
-        "--sort", help="The rows of a sequence may lie apart; the whole table is then read first."
-    ),
-]
-Missing = Annotated[
-    str | None,
-    typer.Option(
-        "--missing",
-        metavar="WORDS",
-        help="Words of a text table that mean a missing value, with commas between them; an empty "
-        "cell always does.  [default: NA,N/A,n/a,NaN,nan,null,NULL,None]",
-    ),
-]
-Delimiter = Annotated[
-    str | None,
-    typer.Option(
-        "--delimiter",
-        metavar="CHAR",
-        callback=_one_character,
-        help="What stands between the cells of a text table, such as ';' or tab; by default a "
-        "comma, and a tab in .tsv.",
-    ),
-]
-OnUnknown = Annotated[
-    Unknown,
-    typer.Option(
-        "--unknown", help="A category that the model does not know: an error, or a missing value."
-    ),
-]
-Digits = Annotated[
-    int | None,
-    typer.Option(
-        "--digits",
-        min=1,
-        max=17,
-        help="Significant digits of the numbers that are found; all of them by default.",
-    ),
-]
-Output = Annotated[
-    str,
-    typer.Option("--output", "-o", metavar="FILE", help="Where the table goes; - is stdout."),
-]
-As = Annotated[
-    Format | None,
-    typer.Option("--format", help="Format of the table; by default that of the file's extension."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress.")]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of everything random.")]
+@final
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A query: a model, a table, how to read it, and where the answer goes."""
+
+    model: Path
+    data: str = "-"
+    read: Reading
+    unknown: Unknown = "error"
+    target: Target
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table to learn from: its file, how to read it, its variables and their kinds."""
+
+    data: str
+    read: Reading
+    variables: str | None = None
+    kind: list[str] | None = None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How to learn; `validation` is a fraction, or the name of another table."""
+
+    learner: Literal["auto", "paper", "em"] = "auto"
+    interfaces: int | None = None
+    effort: float | None = None
+    time_limit: float | None = None
+    seed: int = 0
+    validation: str = "0.1"
+    checkpoint: Path | None = None
+    jobs: int = 1
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Watching:
+    """How slices of a stream are read, and how they are answered."""
+
+    sequence: str | None = None
+    levels: str = "0.05,0.95"
+    missing: str | None = None
+    unknown: Unknown = "error"
+    delimiter: str | None = None
+    digits: int | None = None
+    json: bool = False
+    quiet: bool = False
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """A picture: its kind, the model, the table, the sequence, the slices and the component."""
+
+    kind: str
+    model: Path
+    output: str
+    data: str | None = None
+    only: str | None = None
+    steps: int | None = None
+    component: int | None = None
+    read: Reading
+    unknown: Unknown = "error"
+    quiet: bool = False
+
+
+def as_command(function: Callable[..., None], path: str) -> Callable[..., None]:
+    """The function as typer takes it, each parameter described by the table of options.
+
+    A parameter whose type is one of the classes above stands for the fields of the class.
+
+    Args:
+        function: Has a parameter for each argument and option, with its type and its default.
+        path: The words of the command, such as `classify fit`.
+    """
+
+    def command(**given: Any) -> None:
+        _call(function, {name: getattr(value, "value", value) for name, value in given.items()})
+
+    arguments = [_described(item, path) for item in _parameters(function)]
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    command.__annotations__ = {item.name: item.annotation for item in arguments}
+    command.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
+    return command
+
+
+def _parameters(function: Any) -> Iterator[Parameter]:
+    for item in signature(function).parameters.values():
+        yield from _parameters(item.annotation) if is_dataclass(item.annotation) else [item]
+
+
+def _call(function: Any, given: dict[str, Any]) -> Any:
+    values = {}
+    for name, item in signature(function).parameters.items():
+        kind = item.annotation
+        values[name] = _call(kind, given) if is_dataclass(kind) else given[name]
+    return function(**values)
+
+
+def _described(item: Parameter, path: str) -> Parameter:
+    """The parameter with its flags, the word for its value, its range and its help."""
+    words, text = _WORDS.get((path, item.name)) or _WORDS["", item.name]
+    flags = [word for word in words if word.startswith("-")]
+    settings: dict[str, Any] = {"help": text}
+    for word in words[len(flags) :]:
+        least, is_range, most = word.partition("..")
+        if is_range:
+            settings |= {"min": int(least), "max": int(most) if most else None}
+        else:
+            settings["metavar"] = word
+    if item.name == "delimiter":
+        settings["callback"] = _parse_delimiter
+    make: Any = typer.Option if flags else typer.Argument
+    annotation: Any = _with_choices(item.annotation)
+    annotation = Annotated[annotation, make(*flags, **settings)]
+    return item.replace(annotation=annotation, kind=Parameter.KEYWORD_ONLY)
+
+
+def _split_descriptions() -> Iterator[tuple[tuple[str, str], tuple[list[str], str]]]:
+    """For each command, or "", and parameter: the words and the help that belong to it."""
+    for key, text in _DESCRIPTIONS.items():
+        command, _, words = key.rpartition(": ")
+        name = words.split()[0].removeprefix("--").replace("-", "_").lower()
+        yield (command, name), (words.split(), text)
+
+
+_WORDS: Final = dict(_split_descriptions())
+
+
+def _with_choices(annotation: Any) -> Any:
+    """The type with an enumeration, which every release of typer knows, in place of `Literal`."""
+    make: Any = StrEnum
+    parts = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return make("choices", {word: word for word in parts})
+    return _with_choices(parts[0]) | None if len(parts) == 2 else annotation
+
+
+def _parse_delimiter(text: str | None) -> str | None:
+    character = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
+    if character is not None and (len(character) != 1 or character in '"\r\n'):
+        raise BadParameter(f"--delimiter must be one character, or 'tab', but is {text!r}.")
+    return character
+
+
+def parse_levels(text: str) -> tuple[float, ...]:
+    """Levels strictly between 0 and 1, from text such as `0.1,0.9`."""
+    try:
+        levels = {float(word) for word in text.split(",") if word.strip()}
+    except ValueError:
+        levels = {-1.0}
+    if not all(0 < level < 1 for level in levels):
+        raise BadParameter(f"--levels must be numbers between 0 and 1 (0.1,0.9), but is {text!r}.")
+    return tuple(sorted(levels))
+
+
+def parse_names(text: str | None) -> tuple[str, ...] | None:
+    """Names separated by commas."""
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    if text is not None and not names:
+        raise BadParameter("--variables must name at least one column, but names none.")
+    return names or None
+
+
+def parse_kinds(given: list[str] | None) -> dict[str, str]:
+    """The kind of each variable that is named, from texts such as `sky=categorical`."""
+    kinds = {}
+    for text in given or []:
+        name, _, kind = text.rpartition("=")
+        if not name or kind not in ("categorical", "binary", "continuous", "count"):
+            rule = "NAME=KIND, KIND being one of categorical, binary, continuous, count"
+            raise BadParameter(f"--kind must be {rule}, but is {text!r}.")
+        kinds[name] = kind
+    return kinds
+
+
+def check_extension(output: str | Path, *extensions: str) -> None:
+    """Raises unless the file to write has one of the extensions."""
+    if Path(output).suffix.lower() not in extensions:
+        raise BadParameter(f"--output must end in {' or '.join(extensions)}, but is '{output}'.")

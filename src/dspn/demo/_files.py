@@ -54,7 +54,7 @@ def _command() -> str:
     if shutil.which("dspn"):
         return "dspn"
     if not beside.exists():
-        return "python -m dspn.cli"
+        return "python -m dspn"
     here = Path.cwd()
     return str(beside.relative_to(here) if beside.is_relative_to(here) else beside)
 

@@ -88,7 +88,7 @@ def test_a_sequence_that_comes_back_in_a_later_chunk_is_found(
     command: Run, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dspn.data.chunks._ROWS", (4, 4))
-    monkeypatch.setattr("dspn.cli.sources._BLOCK", 64)
+    monkeypatch.setattr("dspn.cli.source._BLOCK", 64)
     rows = "".join(f"s{number},1,rain,20,9\n" for number in range(60))
     found = command("score", model, piped=HEADER + rows + "s3,2,rain,20,9\n")
     assert found.status == 1
@@ -134,7 +134,7 @@ def test_a_file_that_changes_while_it_is_read_leaves_no_output(
 
     # The chunk is small, so that there is something left to read when the file has grown.
     monkeypatch.setattr("dspn.data.chunks._ROWS", (2, 2))
-    monkeypatch.setattr("dspn.cli.sources._BLOCK", 70)
+    monkeypatch.setattr("dspn.cli.source._BLOCK", 70)
     monkeypatch.setattr(Model, "log_likelihood", changing)
     found = command("score", model, days, "-o", "scores.csv")
     assert found.status == 1
@@ -151,7 +151,7 @@ def test_a_full_disk_leaves_the_old_file(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(f"dspn.cli.writing.os.{call}", full)
+    monkeypatch.setattr(f"dspn.cli.sink.os.{call}", full)
     before = sorted(os.listdir())
     found = command("score", model, days, "-o", "scores.csv")
     assert found.status == 1
@@ -230,12 +230,12 @@ def test_a_directory_that_may_not_be_written_is_named_before_any_work(
     if exists:
         Path("scores.csv").write_text("old")
     directory = os.getcwd()
-    monkeypatch.setattr("dspn.cli.writing.os.access", lambda path, _: path != directory)
+    monkeypatch.setattr("dspn.cli.sink.os.access", lambda path, _: path != directory)
     for words in (("score", model, days, "-o", "scores.csv"), ("fit", days, "-o", "m.dspn")):
         found = command(*words)
         assert found.status == 1
         assert f"permission denied in {directory!r}" in found.err
-    monkeypatch.setattr("dspn.cli.writing.os.access", lambda path, _: path != "/dev")
+    monkeypatch.setattr("dspn.cli.sink.os.access", lambda path, _: path != "/dev")
     assert command("score", model, days, "-o", os.devnull, "--format", "csv").status == 0
 
 

@@ -151,7 +151,7 @@ def test_an_order_that_goes_on_only_in_a_later_chunk_is_written(
     command: Run, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dspn.data.chunks._ROWS", (2, 2))
-    monkeypatch.setattr("dspn.cli.sources._BLOCK", 64)
+    monkeypatch.setattr("dspn.cli.source._BLOCK", 64)
     rows = [f"s{day},2024-03-{day + 1:02d},rain,20,9\n" for day in range(9)]
     rows += [f"t,2024-03-{day:02d},rain,20,9\n" for day in (1, 3, 5)]
     text = "day,hour,sky,celsius,visitors\n" + "".join(rows)
@@ -279,7 +279,7 @@ def test_chunks_do_not_change_answers(
 ) -> None:
     whole = {query: command(query, model, long).rows() for query in ("score", "impute")}
     monkeypatch.setattr("dspn.data.chunks._ROWS", (7, 7))
-    monkeypatch.setattr("dspn.cli.sources._BLOCK", 200)
+    monkeypatch.setattr("dspn.cli.source._BLOCK", 200)
     for query, expected in whole.items():
         for row, other in zip(command(query, model, long).rows(), expected, strict=True):
             assert row[:3] == other[:3] or query == "score"

@@ -10,7 +10,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from dspn.cli.sinks import JsonSink, TypedSink
+from dspn.cli.sink import Sink
 from dspn.errors import DataError
 
 Run = Any
@@ -19,7 +19,7 @@ Run = Any
 def typed(kind: Any, *parts: list[str | None]) -> list[Any]:
     """The cells of a column after its parts have been written."""
     file = io.BytesIO()
-    sink = TypedSink(JsonSink(file), {"x": kind})
+    sink = Sink(file, "json", {"x": kind})
     for cells in parts:
         sink.write(pa.table({"x": pa.array(cells, pa.large_string())}))
     sink.close()

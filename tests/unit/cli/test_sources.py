@@ -12,7 +12,7 @@ import pytest
 from pyarrow import ipc
 
 import dspn
-from dspn.cli.sources import opened
+from dspn.cli.source import open_table
 from dspn.data.chunks import chunks
 from dspn.data.order import Keys
 
@@ -291,7 +291,7 @@ def test_wide_tables_are_read_in_linear_time(
     with ipc.new_file("wide.arrow", table.schema) as writer:
         writer.write_table(table)
     begun = time.process_time()
-    with opened("wide.arrow") as source:
+    with open_table("wide.arrow") as source:
         (chunk,) = chunks(source, Keys("day"), names)
     schema = dspn.Schema(tuple(map(dspn.Variable.continuous, names)))
     found = chunk.sequences(schema).select(names[::-1])
@@ -322,7 +322,7 @@ def test_a_header_that_does_not_end_is_refused_in_linear_time(command: Run) -> N
 def test_a_row_longer_than_a_block_is_named(
     command: Run, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dspn.cli.sources._BLOCK", 64)
+    monkeypatch.setattr("dspn.cli.source._BLOCK", 64)
     text = "day,hour,sky,celsius,visitors\na,1,,,\na,2,," + "1" * 200 + ",\n"
     found = command("score", model, piped=text)
     assert found.status == 1
@@ -334,7 +334,7 @@ def test_a_row_longer_than_a_block_is_named(
 def test_an_empty_line_of_one_column_is_a_missing_value(
     command: Run, monkeypatch: pytest.MonkeyPatch, end: str, block: int
 ) -> None:
-    monkeypatch.setattr("dspn.cli.sources._BLOCK", block)
+    monkeypatch.setattr("dspn.cli.source._BLOCK", block)
     schema = dspn.Schema((dspn.Variable.continuous("x"),))
     dspn.Model.from_hmm([1.0], [[1.0]], {"x": [[0.0, 1.0]]}, schema=schema).save("plain.dspn")
     lines = ["x", "", "1", "", "", "2", '""', "", ""]
@@ -356,5 +356,5 @@ def test_ids_that_python_hashes_alike_are_told_apart(command: Run, model: Path) 
 
 def test_what_fails_after_reading_does_not_blame_the_file(days: Path) -> None:
     for error in (pa.ArrowInvalid("elsewhere"), OSError("elsewhere")):
-        with pytest.raises(type(error), match="elsewhere"), opened(str(days)):
+        with pytest.raises(type(error), match="elsewhere"), open_table(str(days)):
             raise error

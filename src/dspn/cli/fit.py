@@ -1,0 +1,233 @@
+"""`dspn fit`: a table to learn from, notes on what it holds, and a model of it."""
+
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from typer import BadParameter
+
+from dspn.cli import console, sink, source
+from dspn.cli.options import Table, Training, check_extension, parse_kinds, parse_names
+from dspn.data import Sequences
+from dspn.data.cells import is_text, plain
+from dspn.data.chunks import Chunk, Described, describe_column, gather_sequences, read_whole
+from dspn.data.order import near_misses, uneven_steps, variable_names
+from dspn.data.schema import list_names
+from dspn.errors import DataError, printable
+from dspn.models import DSPN, Model
+
+_MOST_CATEGORIES: Final = 1000
+_FEWEST_DISTINCT: Final = 10
+_NEARLY_ALL: Final = 0.9
+_LOOKED_AT: Final = 100
+_NAMED: Final = 6
+_YEAR_FIRST: Final = r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}"
+_YEAR_LAST: Final = r"\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}"
+_CLOCK: Final = r"\d{1,2}:\d{2}(:\d{2}.*)?"
+_TIME: Final = re.compile(rf"\s*(({_YEAR_FIRST}|{_YEAR_LAST})([T ]+{_CLOCK})?|{_CLOCK})\s*")
+_UNSORTED: Final = re.compile(rf"\s*{_YEAR_LAST}\b")
+
+
+def read_training_data(
+    table: Table, *, quiet: bool, besides: tuple[str, ...] = ()
+) -> tuple[Sequences, Chunk]:
+    """The sequences of a table, and its rows.
+
+    Args:
+        table: The table, and how to read it.
+        quiet: Do not show the variables, and the notes on them.
+        besides: Columns that are read too, and are no variables.
+    """
+    read, wanted, told = table.read, parse_names(table.variables), parse_kinds(table.kind)
+    words = source.missing_words(read.missing)
+    with source.open_table(table.data, read.delimiter) as opened:
+        keys = source.find_keys(opened, read, None, quiet=quiet)
+        names = [name for name in variable_names(opened, keys, wanted) if name not in besides]
+        for name in sorted(told.keys() - set(names)):
+            near, all_names = near_misses(name, names), list_names(names)
+            raise DataError(f"--kind names {name!r}{near}, but the variables are {all_names}.")
+        chunk = read_whole(opened, keys, names, sort=read.sort, extra=besides)
+    variables = [describe_column(chunk, name, told.get(name), words) for name in names]
+    _require_few_categories(variables, chunk)
+    sequences = gather_sequences(chunk, variables)
+    if not quiet:
+        _show(sequences, variables, chunk)
+    return sequences, chunk
+
+
+def _show(sequences: Sequences, variables: list[Described], chunk: Chunk) -> None:
+    """Writes the variables and the notes on them to standard error."""
+    rows = []
+    for item in variables:
+        variable, missing = item.variable, float(np.isnan(item.codes).mean())
+        values = printable(", ".join(map(str, variable.categories[:6])))
+        values += ", ..." if variable.num_categories > 6 else ""
+        share = f"{100 * missing:.1f} %" if missing else ""
+        rows.append((printable(variable.name, 200), str(variable.kind), values, share, item.reason))
+    with suppress(OSError, SystemExit):  # if nobody reads it, learning still goes on
+        headings = ("variable", "kind", "values", "missing", "inferred from")
+        console.make_console(width=160).print(console.make_table(headings, rows))
+    shortest, longest = int(sequences.lengths.min()), int(sequences.lengths.max())
+    of = f"{longest:,}" if shortest == longest else f"{shortest:,} to {longest:,}"
+    total = "" if len(sequences) == 1 else f", {sequences.total_slices:,} in all"
+    console.note(f"{console.counted(len(sequences), 'sequence')} of {of} slices{total}")
+    for text in _advice(variables, chunk):
+        console.note(f"note: {text}")
+
+
+def _require_few_categories(variables: Sequence[Described], chunk: Chunk) -> None:
+    """Raises if a column has very many categories and no --kind says that it is categorical."""
+    for item in variables:
+        if item.reason == "--kind" or item.variable.num_categories <= _MOST_CATEGORIES:
+            continue
+        name = item.variable.name
+        remedy = f"name the columns to learn with --variables, or say {_kind(item, 'categorical')}"
+        if _looks_like_times(item):
+            remedy = f"it looks like times, {_remedy_for_times(name, chunk)} Else {remedy}"
+        rule = f"column {name!r} must have at most {_MOST_CATEGORIES:,} categories"
+        raise DataError(f"{rule}, but has {_distinct(item)}; {remedy}.")
+
+
+def _advice(variables: Sequence[Described], chunk: Chunk) -> Iterator[str]:
+    """A sentence for each property of the table that may not be what was meant."""
+    for item in variables:
+        name, present = item.variable.name, np.count_nonzero(~np.isnan(item.codes))
+        if item.reason == "text" and _looks_like_times(item):
+            yield f"column {name!r} looks like times; {_remedy_for_times(name, chunk)}"
+        elif item.reason == "text" and item.variable.num_categories >= max(
+            _FEWEST_DISTINCT, _NEARLY_ALL * present
+        ):
+            yield (
+                f"column {name!r} has {_distinct(item)}; leave it out with --variables, or it "
+                "costs much and says nothing."
+            )
+    whole = [item for item in variables if item.reason.startswith("whole numbers with")]
+    few = [item for item in whole if item.variable.categories]
+    if few:
+        yield _few_whole_numbers(few)
+    order = chunk.keys.order
+    if order is None:
+        return
+    cells = plain(chunk.table[order])
+    if is_text(cells.type) and all(map(_UNSORTED.match, cells[:_LOOKED_AT].to_pylist())):
+        yield f"column {order!r} is sorted as text; write its dates as 2024-03-31, year first."
+    steps = uneven_steps(cells, chunk.keys, chunk.grouping)
+    if steps is not None:
+        yield (
+            f"steps of {order!r} are not all equal ({steps}): slices follow each other whatever "
+            "lies between; put in empty rows where some are missing."
+        )
+
+
+def _looks_like_times(item: Described) -> bool:
+    some = item.variable.categories[:_LOOKED_AT]
+    return bool(some) and all(isinstance(word, str) and _TIME.fullmatch(word) for word in some)
+
+
+def _distinct(item: Described) -> str:
+    return f"{item.variable.num_categories:,} different values in {item.codes.size:,} rows"
+
+
+def _remedy_for_times(name: str, chunk: Chunk) -> str:
+    if chunk.keys.order is None:
+        return f"did you mean -t {shlex.quote(name)}?"
+    return "leave it out with --variables."
+
+
+def _few_whole_numbers(few: Sequence[Described]) -> str:
+    names = ", ".join(repr(item.variable.name) for item in few[:_NAMED])
+    options = " ".join(_kind(item, "count") for item in few[:_NAMED])
+    have, condition = f"column {names} has", "if it counts"
+    if len(few) > 1:
+        more = ", ..." if len(few) > _NAMED else ""
+        have, condition = f"columns {names}{more} have", "where they count"
+    return (
+        f"{have} few whole numbers, which are taken as categories; {condition} something, say "
+        f"{options}{' ...' if len(few) > _NAMED else ''}"
+    )
+
+
+def _kind(item: Described, kind: str) -> str:
+    return f"--kind {shlex.quote(f'{item.variable.name}={kind}')}"
+
+
+def _validation_fraction(training: Training) -> float | None:
+    """The fraction to hold out; None if the option names a table."""
+    try:
+        return float(training.validation)
+    except ValueError:
+        return None
+
+
+def _make_estimator(training: Training, *, quiet: bool) -> DSPN:
+    checkpoint, fraction = training.checkpoint, _validation_fraction(training)
+    if checkpoint is not None and training.learner == "paper":
+        os.makedirs(checkpoint, exist_ok=True)
+        checkpoint = checkpoint / "paper.dspn"
+    return DSPN(
+        learner=training.learner,
+        n_interfaces=training.interfaces,
+        effort=training.effort,
+        time_limit=training.time_limit,
+        random_state=training.seed,
+        validation_fraction=0.1 if fraction is None else fraction,
+        checkpoint=checkpoint,
+        resume=checkpoint is not None,
+        n_jobs=training.jobs,
+        verbose=0 if quiet else 1,
+    )
+
+
+def fit(
+    table: Table, training: Training, output: Path, *, as_json: bool = False, quiet: bool = False
+) -> None:
+    """Learns and writes a model; after Ctrl-C the best so far, if there is one.
+
+    Args:
+        table: The table, and how to read it.
+        training: How to learn.
+        output: The model file.
+        as_json: Write a summary to standard output.
+        quiet: No notes and no progress.
+    """
+    check_extension(output, ".dspn")
+    if training.learner == "em" and training.interfaces is None:
+        raise BadParameter("--learner em needs the number of --interfaces.")
+    sink.check_place(str(output))
+    estimator = _make_estimator(training, quiet=quiet)
+    sequences, chunk = read_training_data(table, quiet=quiet)
+    held_out = None
+    if _validation_fraction(training) is None:
+        with source.open_table(training.validation, table.read.delimiter) as opened:
+            schema, read = sequences.schema, table.read
+            chunks = source.read_chunks(opened, schema, None, read, quiet=True, whole=True)
+            ((_, held_out),) = chunks
+    estimator.fit(sequences, validation=held_out)
+    provenance = source.remember_keys(estimator.model_.provenance, chunk.keys)
+    model = Model(estimator.model_.mixture, provenance=provenance)
+    model.save(output)
+    if estimator.ending_ == "interrupted":
+        raise console.StoppedError(f"interrupted; the best model so far is in {str(output)!r}.")
+    if as_json:
+        summary = {
+            "model": str(output),
+            "ending": str(estimator.ending_),
+            "validation_score": provenance["validation_score"],
+            "components": len(model.components),
+            "interfaces": int(model.mixture.num_interfaces),
+        }
+        sys.stdout.write(json.dumps(summary) + "\n")
+    score = estimator.validation_score_
+    # A single sequence is its own validation set, unless there is another table.
+    of = "held-out sequence" if held_out is not None or len(sequences) > 1 else "sequence"
+    reached = "" if score is None else f", {score:.4g} nats per {of}"
+    nodes = sum(len(network.template.nodes) for network in model.components)
+    size = f"{console.counted(len(model.components), 'network')} with {nodes:,} template nodes"
+    console.note(f"wrote {output}: {size}{reached}", quiet=quiet)

@@ -1,0 +1,142 @@
+"""`dspn plot` and `dspn report`: pictures by name, and a page about a model and a table."""
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+from typer import BadParameter
+
+from dspn import plotting
+from dspn.cli import console, sink, source
+from dspn.cli.options import Drawing, Reading, Unknown, check_extension
+from dspn.data import Sequences, TableKeys
+from dspn.data.cells import convertible
+from dspn.errors import DataError
+from dspn.io import write_atomically
+from dspn.models import Model
+
+_STEPS: Final = 3
+
+
+def _template(model: Model, _: Any, drawing: Drawing) -> Any:
+    number = int(model.weights.argmax()) if drawing.component is None else drawing.component
+    if number >= len(model.components):
+        raise DataError(
+            f"--component must be below {len(model.components)}, the number of networks of the "
+            f"model, but is {number}."
+        )
+    return plotting.plot_template(model.components[number], top=True)
+
+
+def _unrolled(model: Model, _: Any, drawing: Drawing) -> Any:
+    return plotting.plot_unrolled(model, drawing.steps or _STEPS, component=drawing.component)
+
+
+def _filtered(model: Model, data: Sequences, _: Drawing) -> Any:
+    posterior = model.interface_posteriors(data) if len(model.components) == 1 else None
+    surprise = model.surprise(data).slices
+    imputed = model.impute(data).values
+    return plotting.plot_filtered(data.values, model.schema, surprise, posterior, imputed=imputed)
+
+
+def _interface(model: Model, data: Sequences, drawing: Drawing) -> Any:
+    return plotting.plot_interface(model, data, component=drawing.component)
+
+
+def _forecast(model: Model, data: Sequences, drawing: Drawing) -> Any:
+    return plotting.plot_forecast(model, data, drawing.steps or _STEPS)
+
+
+def _calibration(model: Model, data: Sequences, drawing: Drawing) -> Any:
+    return plotting.plot_calibration(model, data, steps=drawing.steps or 1)
+
+
+_Subject = Literal["the model", "a sequence", "all sequences"]
+_PICTURES: Final[dict[str, tuple[Callable[[Model, Any, Drawing], Any], _Subject]]] = {
+    "template": (_template, "the model"),
+    "unrolled": (_unrolled, "the model"),
+    "filtered": (_filtered, "a sequence"),
+    "interface": (_interface, "a sequence"),
+    "surprise": (lambda model, data, _: plotting.plot_surprise(model, data), "a sequence"),
+    "imputed": (lambda model, data, _: plotting.plot_imputed(model, data), "a sequence"),
+    "forecast": (_forecast, "a sequence"),
+    "calibration": (_calibration, "all sequences"),
+}
+
+
+def _read_sequences(
+    model: Model, data: str, read: Reading, unknown: Unknown, *, quiet: bool
+) -> Sequences:
+    """All sequences of a table, with the values of the order column, which axes show."""
+    with source.open_table(data, read.delimiter) as table:
+        ((chunk, sequences),) = source.read_chunks(
+            table, model.schema, model.provenance, read, unknown, quiet=quiet, whole=True
+        )
+    keys = chunk.keys
+    if keys.order is None:
+        return sequences
+    with convertible(keys.order, chunk.table[keys.order]):
+        values = np.array(chunk.table[keys.order].to_pylist(), dtype=object)[chunk.grouping.rows]
+    return replace(sequences, table_keys=TableKeys(keys.sequence or "sequence", keys.order, values))
+
+
+def _pick(data: Sequences, only: str | None) -> Sequences:
+    """The sequence of an id, or the first."""
+    if only is None:
+        return data[:1]
+    ids = [str(name) for name in data.ids or ()]
+    if only not in ids:
+        shown = ", ".join(ids[:6]) + (", ..." if len(ids) > 6 else "")
+        raise DataError(f"--only must name a sequence of the table ({shown}), but is {only!r}.")
+    return data[[ids.index(only)]]
+
+
+def plot(drawing: Drawing) -> None:
+    """Draws a picture and writes it, whole or not at all."""
+    output = drawing.output
+    check_extension(output, ".png", ".svg", ".pdf")
+    if drawing.kind not in _PICTURES:
+        raise BadParameter(f"KIND must be one of {', '.join(_PICTURES)}, but is {drawing.kind!r}.")
+    sink.check_place(output)
+    draw, subject = _PICTURES[drawing.kind]
+    model = source.load_model(drawing.model)
+    sequences = None
+    if subject != "the model":
+        if drawing.data is None:
+            raise DataError(f"a picture of {subject} needs DATA; name a table after the model.")
+        read, unknown, quiet = drawing.read, drawing.unknown, drawing.quiet
+        sequences = _read_sequences(model, drawing.data, read, unknown, quiet=quiet)
+        if subject == "a sequence":
+            sequences = _pick(sequences, drawing.only)
+    drawn = draw(model, sequences, drawing)
+    figure = drawn.get_figure(root=True) if hasattr(drawn, "get_figure") else drawn
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=Path(output).suffix[1:].lower())
+    write_atomically(output, buffer.getvalue())
+    console.note(f"wrote {output}", quiet=drawing.quiet)
+
+
+def report(
+    path: Path, data: str, output: Path, read: Reading, unknown: Unknown, quiet: bool, **page: Any
+) -> None:
+    """Writes a page about a model and a table.
+
+    Args:
+        path: The model file.
+        data: The table.
+        output: The page.
+        read: How to read the table.
+        unknown: What a category is that the model does not know.
+        quiet: No notes and no progress.
+        page: Further arguments of `dspn.report.write_report`.
+    """
+    from dspn.report import write_report
+
+    sink.check_place(str(output))
+    model = source.load_model(path)
+    sequences = _read_sequences(model, data, read, unknown, quiet=quiet)
+    write_report(model, sequences, output, **page)
+    console.note(f"wrote {output}: {console.counted(len(sequences), 'sequence')}", quiet=quiet)

@@ -1,0 +1,297 @@
+"""The commands that ask a model about a table: an answer for each chunk, with the table's keys."""
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from dspn.cli import console, sink, source
+from dspn.cli.options import Request, Target
+from dspn.data import Kind, Schema, Sequences, Variable
+from dspn.data.cells import convertible, decode_cells, is_text, plain, with_columns
+from dspn.data.chunks import Chunk
+from dspn.data.order import next_values, order_goes_on
+from dspn.inference import Marginals
+from dspn.models import Model
+
+_SAMPLED_ROWS: Final = 200_000
+
+
+@final
+@dataclass(frozen=True)
+class Query:
+    """A query: how it answers a chunk, and what becomes of the answers.
+
+    `answer` takes the model, the chunk, its sequences and the options of the query, and returns a
+    table. `keeps_columns` says that the whole input comes back, with its numbers as they are.
+    `exact` names columns that are not rounded, and `finish` changes the answers to all chunks.
+    """
+
+    answer: Callable[..., Any]
+    keeps_columns: bool = False
+    exact: tuple[str, ...] = ()
+    finish: Callable[[Iterator[Any]], Iterable[Any]] = iter
+
+
+def ask(name: str, request: Request, **options: Any) -> None:
+    """Writes the answers of a model to the query of this name."""
+    query, model = QUERIES[name], source.load_model(request.model)
+
+    def answer(chunk: Chunk, data: Sequences) -> Any:
+        return query.answer(model, chunk, data, **options)
+
+    write_answers(request, name, model.schema, model.provenance, replace(query, answer=answer))
+
+
+def write_answers(
+    request: Request,
+    title: str,
+    schema: Schema,
+    provenance: Mapping[str, Any],
+    query: Query,
+    *,
+    optional: Iterable[str] = (),
+) -> None:
+    """Writes the answers to all chunks of a table, in the order of the table.
+
+    Args:
+        request: The table, and where the answers go.
+        title: The word for the progress.
+        schema: The variables of the model.
+        provenance: The provenance of the model, which remembers the key columns.
+        query: Its `answer` takes a chunk and the sequences of the chunk.
+        optional: Further columns that chunks have if the table has them.
+    """
+    target, form = request.target, sink.output_format(request.target)
+    with source.open_table(request.data, request.read.delimiter) as opened:
+        chunks = source.read_chunks(
+            opened,
+            schema,
+            provenance,
+            request.read,
+            request.unknown,
+            title=title,
+            quiet=target.quiet,
+            extra=[name for name in optional if name in opened.columns],
+            along=opened.columns if query.keeps_columns else (),
+        )
+        digits = None if query.keeps_columns else target.digits
+        tables = (
+            sink.round_table(query.answer(chunk, data), digits, (*chunk.keys.names, *query.exact))
+            for chunk, data in chunks
+        )
+        column_types = _column_types(opened, schema if query.keeps_columns else ())
+        with sink.write_table(target, form, column_types) as out:
+            for table in query.finish(tables):
+                out.write(table)
+
+
+def _column_types(opened: source.Source, variables: Iterable[Variable]) -> dict[str, Any]:
+    """The types that the columns of a text table get in formats that have types.
+
+    Variables that are numbers become numbers. None stands for whatever type looks the same when it
+    is written as text again, so that an id 007 remains text.
+    """
+    if not opened.is_text:
+        return {}
+    column_types: dict[str, Any] = dict.fromkeys(opened.columns)
+    for variable in variables:
+        categories = variable.categories
+        if categories and isinstance(categories[0], str | bool):
+            column_types[variable.name] = pa.string()
+        else:
+            column_types[variable.name] = decode_cells(np.empty(0), variable).type
+    return column_types
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """The name, with underscores added until no other column has it."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def sequence_table(chunk: Chunk, columns: Mapping[str, Any]) -> Any:
+    """A table with a row for each sequence: its id, and the columns."""
+    key = chunk.keys.sequence or "sequence"
+    return pa.table(
+        {key: chunk.ids(), **{free_name(name, [key]): cells for name, cells in columns.items()}}
+    )
+
+
+def _score(model: Model, chunk: Chunk, data: Sequences) -> Any:
+    scores = model.log_likelihood(data)
+    columns = {
+        "log_likelihood": scores,
+        "slices": data.lengths,
+        "per_slice": scores / data.lengths,
+    }
+    return sequence_table(chunk, columns)
+
+
+def _slice_surprise(model: Model, chunk: Chunk, data: Sequences) -> Any:
+    """The surprise of every slice given its past, and of each of its entries given all others."""
+    surprise = model.surprise(data)
+    table = {name: plain(chunk.table[name]) for name in chunk.keys.names}
+    names = [*model.schema.names, "slice_surprise"]
+    if chunk.keys.order is None:  # slices are numbered
+        starts = np.repeat(chunk.grouping.offsets[:-1], chunk.grouping.lengths)
+        numbers = chunk.as_rows(np.arange(chunk.table.num_rows) - starts)
+        table[free_name("slice", [*table, *names])] = pa.array(numbers)
+    for name, values in zip(names, [*surprise.variables.T, surprise.slices], strict=True):
+        table[free_name(name, table)] = chunk.as_rows(np.ascontiguousarray(values))
+    return pa.table(table)
+
+
+def _sequence_surprise(model: Model, chunk: Chunk, data: Sequences) -> Any:
+    """The surprise of each sequence, in all and by slice, and its most surprising slice."""
+    surprise, starts = model.surprise(data).slices, data.offsets[:-1]
+    # An impossible slice is infinitely surprising, and what follows it has no surprise.
+    known = np.where(np.isnan(surprise), -np.inf, surprise)
+    total = np.add.reduceat(np.where(np.isnan(surprise), 0.0, surprise), starts)
+    owners = np.repeat(np.arange(len(data)), data.lengths)
+    largest = np.maximum.reduceat(known, starts)
+    places_of_largest = np.flatnonzero(known == largest[owners])
+    worst = places_of_largest[np.unique(owners[places_of_largest], return_index=True)[1]]
+    places: Any = worst - starts
+    if chunk.keys.order is not None:
+        places = plain(chunk.table[chunk.keys.order]).take(pa.array(chunk.grouping.rows[worst]))
+    columns = {
+        "total": total,
+        "slices": data.lengths,
+        "per_slice": total / data.lengths,
+        "worst": places,
+        "worst_surprise": largest,
+    }
+    return sequence_table(chunk, columns)
+
+
+def _rank(tables: Iterator[Any]) -> Iterator[Any]:
+    """All sequences, the largest surprise by slice first; equal ones in the order of the table."""
+    table = pa.concat_tables(tables)
+    order = np.argsort(-np.asarray(table["per_slice"].to_numpy()), kind="stable")
+    rank = pa.array(np.arange(1, table.num_rows + 1))
+    yield table.take(pa.array(order)).add_column(0, free_name("rank", table.column_names), rank)
+
+
+def _impute(model: Model, chunk: Chunk, data: Sequences, digits: int | None) -> Any:
+    return _fill(chunk, data, model.impute(data), digits)
+
+
+def _complete(model: Model, chunk: Chunk, data: Sequences, digits: int | None) -> Any:
+    return _fill(chunk, data, model.complete(data).sequences, digits)
+
+
+def _fill(chunk: Chunk, observed: Sequences, completed: Sequences, digits: int | None) -> Any:
+    """The table with its gaps filled; observed cells stay as they are."""
+    columns = {}
+    gaps = chunk.as_rows(np.isnan(observed.values))
+    values = chunk.as_rows(completed.values)
+    for variable, gap, codes in zip(observed.schema, gaps.T, values.T, strict=True):
+        cells = plain(chunk.table[variable.name])
+        if variable.kind is Kind.CONTINUOUS and gap.any():
+            codes = sink.rounded(codes, digits)
+        filled = decode_cells(codes, variable)
+        # The type of the column, if what is filled in has room in it.
+        fits = types.is_floating(cells.type) and not is_text(filled.type)
+        kind = cells.type if is_text(cells.type) or fits else filled.type
+        with convertible(variable.name, cells):
+            cells = cells.cast(kind)
+        if gap.any():
+            cells = pc.if_else(pa.array(gap), filled.cast(kind, safe=False), cells)
+        columns[variable.name] = cells
+    return with_columns(chunk.table, columns)
+
+
+def predictions(predict: Callable[..., Marginals], levels: Sequence[float]) -> dict[str, Any]:
+    """Columns for every variable: its point, and probabilities or quantiles.
+
+    The point is that of `impute`: the most probable category, the median of a count, or the mean.
+
+    Args:
+        predict: Returns the distributions; its argument `quantiles` has levels of quantiles.
+        levels: The levels of the quantiles that become columns.
+    """
+    asked = tuple(levels) if 0.5 in levels else (*levels, 0.5)  # the point of a count is a median
+    columns: dict[str, Any] = {}
+    for marginals in predict(quantiles=asked).variables:
+        variable = marginals.variable
+        columns[variable.name] = decode_cells(marginals.point(), variable)
+        if marginals.probabilities is not None:
+            for category, share in zip(variable.categories, marginals.probabilities.T, strict=True):
+                columns[f"{variable.name}={category}"] = np.ascontiguousarray(share)
+            continue
+        kind = np.int64 if variable.kind is Kind.COUNT else np.float64
+        for level, values in zip(marginals.levels, marginals.quantiles.T, strict=True):
+            if level in levels:
+                columns[f"{variable.name}@{level:g}"] = values.astype(kind)
+    return columns
+
+
+def _forecast(
+    model: Model, chunk: Chunk, data: Sequences, steps: int, levels: Sequence[float]
+) -> Any:
+    """The distributions of the slices that follow, a row for each step of each sequence."""
+
+    def predict(quantiles: tuple[float, ...]) -> Marginals:
+        return model.forecast(data, steps, quantiles=quantiles).marginals
+
+    columns = predictions(predict, levels)
+    sequence, order = chunk.keys.sequence or "sequence", chunk.keys.order
+    step = free_name("step", [*chunk.keys.names, sequence, *columns])
+    table = {
+        sequence: chunk.ids().take(pa.array(np.repeat(np.arange(len(data)), steps))),
+        step: np.tile(np.arange(1, steps + 1), len(data)),
+    }
+    if order is not None and order_goes_on(chunk.table[order], chunk.keys):
+        table[order] = next_values(chunk.table[order], chunk.keys, chunk.grouping, steps)
+    named = {free_name(name, [sequence]): cells for name, cells in columns.items()}
+    return pa.table({**table, **named})
+
+
+QUERIES: Final = {
+    "score": Query(_score),
+    "impute": Query(_impute, keeps_columns=True),
+    "complete": Query(_complete, keeps_columns=True),
+    "forecast": Query(_forecast),
+    "surprise by slice": Query(_slice_surprise),
+    "surprise by sequence": Query(_sequence_surprise, exact=("worst",), finish=_rank),
+}
+
+
+def sample(path: Path, number: int, length: int, seed: int | None, target: Target) -> None:
+    """Writes sequences drawn from a model; sequences and slices are numbered from 0.
+
+    Args:
+        path: The model file.
+        number: The number of sequences.
+        length: The number of slices of each.
+        seed: The seed; without it one is chosen and noted.
+        target: Where the table goes.
+    """
+    form = sink.output_format(target)
+    model = source.load_model(path)
+    if seed is None:
+        seed = int(np.random.SeedSequence().generate_state(1)[0])
+        console.note(f"note: seed {seed}", quiet=target.quiet)
+    rng = np.random.default_rng(seed)
+    keys, taken = source.remembered_keys(model.provenance), model.schema.names
+    sequence = free_name(keys.get("sequence", "sequence"), taken)
+    order = free_name(keys.get("order", "slice"), [*taken, sequence])
+    batch = max(_SAMPLED_ROWS // length, 1)
+    with sink.write_table(target, form) as out:
+        for start in range(0, number, batch):
+            count = min(batch, number - start)
+            values = model.sample(count, length, rng=rng).values
+            columns: dict[str, Any] = {
+                sequence: np.repeat(np.arange(start, start + count), length),
+                order: np.tile(np.arange(length), count),
+            }
+            for variable, codes in zip(model.schema, values.T, strict=True):
+                columns[variable.name] = decode_cells(codes, variable)
+            out.write(sink.round_table(pa.table(columns), target.digits))

@@ -1,0 +1,471 @@
+"""Input: tables that are read in record batches, and model files with the keys they remember."""
+
+import csv
+import gzip
+import io
+import os
+import re
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, Final, final
+
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+from pyarrow import ipc
+
+from dspn.cli.console import CSV_COLUMN, note, plainly, show_progress
+from dspn.cli.options import Format, Reading, Unknown
+from dspn.data import Schema, Sequences
+from dspn.data.chunks import Chunk, chunks
+from dspn.data.coding import MISSING, Unseen
+from dspn.data.order import Keys, require_columns
+from dspn.errors import DataError
+from dspn.models import Model
+
+STDIN: Final = "-"
+NOTHING: Final = "there is nothing on standard input;"
+TABLE: Final = "table"
+TYPED: Final[dict[str, Format]] = {
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
+}
+_EXTENSIONS: Final = {".csv": "csv", ".tsv": "tsv", ".txt": "csv", **TYPED}
+_BLOCK: Final = 4 * 2**20
+_BATCH_ROWS: Final = 65_536
+_LARGEST_HEADER: Final = 16 * 2**20
+_ARROW: Final = b"ARROW1"
+_IDENTITY: Final = ("st_size", "st_mtime_ns", "st_ino")
+_UNREADABLE: Final = (OSError, EOFError, zlib.error, MemoryError, UnicodeDecodeError)
+_DELIMITERS: Final = (";", "\t", "|", ",")
+
+Read = Callable[[list[str]], Iterator[Any]]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Source:
+    """An open table: its columns, and a reader of record batches with some of them.
+
+    `is_text` says that all cells are text as it stands in the file, null where a cell is empty.
+    `status` is that of a regular file, which must not change while it is read; None for a pipe.
+    Rows are counted from 1, the first below the header.
+    """
+
+    name: str
+    schema: Any
+    is_text: bool
+    read: Read
+    file: BinaryIO
+    status: os.stat_result | None
+
+    @property
+    def said(self) -> str:
+        """The name for messages."""
+        return quoted(self.name)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in their order."""
+        return list(self.schema.names)
+
+    def share(self) -> float | None:
+        """The fraction of the file that has been read; None if the table is no regular file."""
+        return self.status and min(self.file.tell() / self.status.st_size, 1.0)
+
+    def batches(self, wanted: list[str]) -> Iterator[Any]:
+        """The named columns, batch after batch; raises if the file has changed by the end."""
+        with _reading(self.name, self.columns):
+            for batch in self.read(wanted):
+                selected = batch.select(wanted)
+                if not self.is_text:
+                    self._check_buffers(selected)
+                for start in range(0, selected.num_rows, _BATCH_ROWS):
+                    yield selected.slice(start, _BATCH_ROWS)
+        if self.status is not None:
+            self._require_unchanged(self.status)
+
+    def _check_buffers(self, batch: Any) -> None:
+        """Raises if a column is damaged; Arrow reads any bytes, and trusts them afterwards."""
+        for column, cells in zip(batch.schema.names, batch.columns, strict=True):
+            try:
+                cells.validate(full=True)
+            except pa.ArrowException as error:
+                finding = f"column {column!r} of {self.said} is damaged: {plainly(error)}"
+                raise DataError(f"{finding}; write the file again.") from None
+        batch.validate()
+
+    def _require_unchanged(self, before: os.stat_result) -> None:
+        try:
+            now = os.stat(self.name)
+        except OSError:
+            reason = "was removed while it was being read; nothing was written"
+            raise DataError(f"{self.said} {reason}.") from None
+        if any(getattr(now, name) != getattr(before, name) for name in _IDENTITY):
+            raise DataError(
+                f"{self.said} changed while it was being read ({before.st_size} bytes before, "
+                f"{now.st_size} now); nothing was written, run the command again."
+            )
+
+
+def quoted(name: str) -> str:
+    """A file for messages."""
+    return "standard input" if name == STDIN else repr(name)
+
+
+@contextmanager
+def _reading(name: str, columns: Sequence[str] = ()) -> Iterator[None]:
+    """Errors of the system and of Arrow as errors that name the file, the column and the row."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"there is no file {quoted(name)}.") from None
+    except BrokenPipeError:
+        raise
+    except (*_UNREADABLE, pa.ArrowException) as error:
+        raise DataError(f"{quoted(name)} cannot be read: {_reason(error, columns)}.") from None
+
+
+def _reason(error: Exception, columns: Sequence[str]) -> str:
+    match error:
+        case EOFError():
+            return "it is cut off; copy it again"
+        case zlib.error():
+            return f"it is damaged ({error})"
+        case MemoryError():
+            return "it does not fit into memory, or is damaged"
+        case UnicodeDecodeError():
+            return f"the name of a column must be text in UTF-8, but has {error.object!r}"
+    match = CSV_COLUMN.match(str(error))
+    number = int(match[1]) if match else len(columns)
+    where = f"column {columns[number]!r}, " if number < len(columns) else ""
+    return where + plainly(error)
+
+
+@contextmanager
+def open_table(name: str, delimiter: str | None = None) -> Iterator[Source]:
+    """The table in a file, on standard input, or in a named pipe.
+
+    Args:
+        name: The path of the file, or `-` for standard input.
+        delimiter: The character between the cells of text; by default that of the extension.
+    """
+    if name == STDIN:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise DataError(f"{NOTHING} name a data file, or pipe a table into the command.")
+        yield _source(name, sys.stdin.buffer, delimiter)
+        return
+    if os.path.isdir(name):
+        raise DataError(f"{quoted(name)} is a directory; name a table in it.")
+    is_pipe = os.path.exists(name) and not os.path.isfile(name)
+    # What the caller does with the source may fail too, but not because it cannot be read.
+    with _reading(name):
+        file = open(name, "rb")  # noqa: SIM115 (closed below)
+    with file:
+        yield _source(name, file, delimiter, None if is_pipe else os.fstat(file.fileno()))
+
+
+def _source(name: str, file: Any, delimiter: str | None, status: Any = None) -> Source:
+    """The table in an open file; `status` is that of a regular file, None for a pipe."""
+    with _reading(name):
+        kind, stream = _by_content(file) if status is None else _by_extension(name, file, status)
+        if kind in ("csv", "tsv"):
+            schema, read = _text(stream, name, delimiter, "\t" if kind == "tsv" else ",")
+        else:
+            schema, read = _parquet(stream) if kind == "parquet" else _arrow(stream)
+        check_columns(schema.names, name)
+    return Source(name, schema, kind in ("csv", "tsv"), read, file, status)
+
+
+def _by_extension(name: str, file: BinaryIO, status: os.stat_result) -> tuple[str, BinaryIO]:
+    """The format of the extension, and the bytes of the table, unpacked if gzip has packed it."""
+    base = os.path.basename(name).lower()
+    extension = os.path.splitext(base.removesuffix(".gz"))[1]
+    if extension not in _EXTENSIONS:
+        raise DataError(
+            f"{quoted(name)} must have one of the extensions {', '.join(_EXTENSIONS)}, which say "
+            f"what is in it, but has {extension or 'none'!r}; rename it."
+        )
+    if not status.st_size:
+        raise _empty(name)
+    if base.endswith(".gz"):
+        file = io.BufferedReader(gzip.GzipFile(fileobj=file, mode="rb"))
+    return _EXTENSIONS[extension], file
+
+
+def _by_content(stream: Any) -> tuple[str, BinaryIO]:
+    """The format that the first bytes tell, CSV if they tell none, and the bytes of the table."""
+    start = stream.read(6)
+    whole = _buffered(_joined(start, stream))
+    if start.startswith(b"PAR1"):
+        return "parquet", io.BytesIO(whole.read())
+    return ("arrow", io.BytesIO(whole.read())) if start == _ARROW else ("csv", whole)
+
+
+def _parquet(stream: BinaryIO) -> tuple[Any, Read]:
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(stream, pre_buffer=False)
+    return file.schema_arrow, lambda wanted: file.iter_batches(
+        _BATCH_ROWS, columns=wanted, use_threads=False
+    )
+
+
+def _arrow(stream: BinaryIO) -> tuple[Any, Read]:
+    start = stream.read(6)
+    stream.seek(0)
+    if start != _ARROW:
+        reader = ipc.open_stream(stream)
+        return reader.schema, lambda _: iter(reader)
+    file = ipc.open_file(stream)
+    return file.schema, lambda _: map(file.get_batch, range(file.num_record_batches))
+
+
+def _text(stream: BinaryIO, name: str, delimiter: str | None, usual: str) -> tuple[Any, Read]:
+    """Every cell as text: what a number is depends on the variable, and errors name the row.
+
+    An empty line is no row. In a table of one column it is a row with an empty cell, except at the
+    end of the file.
+    """
+    start = _header(stream)
+    names = header_cells(start, name, delimiter, usual)
+    schema = pa.schema([(column, pa.large_string()) for column in names])
+
+    several = len(names) > 1
+
+    def read(wanted: list[str]) -> Iterator[Any]:
+        blocks = _joined(start, stream)
+        file = pa.PythonFile(_buffered(blocks if several else _with_one_end(blocks)), "r")
+        read = arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK)
+        parse = arrow_csv.ParseOptions(delimiter=delimiter or usual, newlines_in_values=True)
+        parse.ignore_empty_lines = several
+        convert = arrow_csv.ConvertOptions(column_types=schema, include_columns=wanted)
+        convert.null_values, convert.strings_can_be_null = [""], True
+        batches: Iterator[Any] = arrow_csv.open_csv(file, read, parse, convert)
+        return batches
+
+    return schema, read
+
+
+def _joined(start: bytes, stream: Any) -> Iterator[bytes]:
+    """Bytes that were read already, and the blocks of the stream that they were read from."""
+    yield start
+    while block := stream.read1(_BLOCK):
+        yield block
+
+
+def _with_one_end(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The blocks with one line end where they end with several."""
+    ends = b""
+    for block in blocks:
+        text = (ends + block).rstrip(b"\r\n")
+        ends = (ends + block)[len(text) :]
+        yield text
+    yield ends[:1]
+
+
+@final
+class _Blocks(io.RawIOBase):
+    """Blocks of bytes as a stream."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._block: bytes = b""
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fills the buffer with the next bytes."""
+        while not self._block:
+            block = next(self._blocks, None)
+            if block is None:
+                return 0
+            self._block = block
+        part = self._block[: len(buffer)]
+        self._block = self._block[len(part) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+
+def _buffered(blocks: Iterator[bytes]) -> BinaryIO:
+    return io.BufferedReader(_Blocks(blocks), _BLOCK)
+
+
+def _header(stream: BinaryIO) -> bytes:
+    """The bytes of the first record, quoted line ends included."""
+    lines: list[bytes] = []
+    size = marks = 0
+    while line := stream.readline(_LARGEST_HEADER):
+        if lines or line.strip():
+            lines.append(line)
+            size, marks = size + len(line), marks + line.count(b'"')
+            if marks % 2 == 0 or size > _LARGEST_HEADER:
+                break
+    return b"".join(lines)
+
+
+def header_cells(start: bytes, name: str, delimiter: str | None, usual: str = ",") -> list[str]:
+    """The names of the columns of a text table.
+
+    Args:
+        start: The bytes of the first record; more may follow.
+        name: The file, for messages.
+        delimiter: The character between the cells; None for the usual one, which is then checked.
+        usual: The usual character.
+    """
+    try:
+        # A carriage return alone ends a line too, as it does where Arrow reads the rows.
+        text = io.StringIO(start.decode("utf-8-sig"), newline="")
+        names = next(csv.reader(text, delimiter=delimiter or usual), [])
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{quoted(name)} must be text in UTF-8, but its header is not ({error.reason} at byte "
+            f"{error.start}); convert it first."
+        ) from None
+    except csv.Error as error:
+        raise DataError(f"the header of {quoted(name)} cannot be read: {error}.") from None
+    if not names:
+        raise _empty(name)
+    if any("\0" in column for column in names):
+        raise DataError(
+            f"{quoted(name)} must be text in UTF-8, but its header has characters of code 0, as "
+            "UTF-16 and files that hold no text have; convert it first."
+        )
+    others = [other for other in _DELIMITERS if other != usual and other in names[0]]
+    if delimiter is None and len(names) == 1 and others:
+        mark = "tab" if others[0] == "\t" else repr(others[0])
+        raise DataError(
+            f"{quoted(name)} has one column, {names[0]!r}, which looks like several with {mark} "
+            f"between them; say --delimiter {mark}."
+        )
+    return names
+
+
+def _empty(name: str) -> DataError:
+    return DataError(f"{quoted(name)} is empty; a table has at least a header and a row.")
+
+
+def check_columns(names: Sequence[str], name: str) -> None:
+    """Raises if two columns have one name."""
+    for column, count in Counter(names).items():
+        if count > 1:
+            raise DataError(
+                f"{quoted(name)} must have different column names, but {column!r} occurs {count} "
+                "times; rename one."
+            )
+
+
+def load_model(path: Path) -> Model:
+    """The model in a file."""
+    model = Model.load(path)
+    check_texts(path, model.schema)
+    return model
+
+
+def check_texts(path: Path, schema: Schema, classes: Iterable[Any] = ()) -> None:
+    """Raises if a name, a category or a class is text that no table can hold."""
+    named = (text for variable in schema for text in (variable.name, *variable.categories))
+    for text in map(str, chain(named, classes)):
+        if not is_utf8(text):
+            raise DataError(
+                f"{str(path)!r} must have names and categories that a table can hold, but "
+                f"{text[:60]!r} has half of a surrogate pair; give it another name."
+            )
+
+
+def is_utf8(text: str) -> bool:
+    """Whether text can be encoded: it has no halves of surrogate pairs."""
+    return re.search("[\ud800-\udfff]", text) is None
+
+
+def remember_keys(provenance: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
+    """The provenance, with the columns that name the sequences and their order."""
+    return {**provenance, TABLE: {"sequence": keys.sequence, "order": keys.order}}
+
+
+def remembered_keys(provenance: Mapping[str, Any] | None) -> dict[str, str]:
+    """The key columns, `sequence` and `order`, of the table that a model was fitted to."""
+    table: Any = (provenance or {}).get(TABLE)
+    columns = table.items() if isinstance(table, dict) else ()
+    return {name: column for name, column in columns if isinstance(column, str)}
+
+
+def find_keys(source: Source, read: Reading, provenance: Any, *, quiet: bool) -> Keys:
+    """The key columns: those of the options, or those of the table that the model was fitted to.
+
+    Args:
+        source: The table, which must have the columns.
+        read: The options.
+        provenance: The model's provenance, if there is a model.
+        quiet: Do not note that the whole table is one sequence.
+    """
+    remembered = remembered_keys(provenance)
+    columns: dict[str, Any] = {"sequence": read.sequence, "order": read.order}
+    for key, option in columns.items():
+        columns[key] = remembered.get(key) if option is None else option
+        if columns[key] is not None:
+            remedy = f"the model was fitted with it, name another with --{key}"
+            require_columns(source, [columns[key]], "" if option else remedy)
+    keys = Keys(**columns)
+    if keys.sequence is None:
+        note("note: without --sequence the whole table is one sequence.", quiet=quiet)
+    if keys.sequence is not None and keys.sequence == keys.order:
+        raise DataError(f"column {keys.order!r} cannot be both --sequence and --order.")
+    return keys
+
+
+def missing_words(given: str | None) -> tuple[str, ...]:
+    """The words that mean a missing value."""
+    return MISSING if given is None else tuple(word.strip() for word in given.split(","))
+
+
+def read_chunks(
+    source: Source,
+    schema: Schema,
+    provenance: Mapping[str, Any] | None,
+    read: Reading,
+    unknown: Unknown = "error",
+    *,
+    title: str = "read",
+    quiet: bool = False,
+    whole: bool = False,
+    extra: Iterable[str] = (),
+    along: Iterable[str] = (),
+) -> Iterator[tuple[Chunk, Sequences]]:
+    """Chunks of whole sequences, each with the codes of its variables; shows the progress.
+
+    Args:
+        source: The table.
+        schema: The variables, which are columns of the table.
+        provenance: The model's provenance, which remembers the key columns.
+        read: The options for reading.
+        unknown: What a category is that the schema does not have.
+        title: The word for the progress.
+        quiet: No notes and no progress.
+        whole: All rows in one chunk.
+        extra: Further columns that are needed.
+        along: Further columns that may have any type.
+    """
+    keys = find_keys(source, read, provenance, quiet=quiet)
+    words = missing_words(read.missing)
+    unseen = Unseen() if unknown == "missing" else None
+    names = [*schema.names, *extra]
+    with show_progress(title, quiet=quiet) as advance:
+        for chunk in chunks(source, keys, names, sort=read.sort, whole=whole, along=along):
+            yield chunk, chunk.sequences(schema, words, unseen)
+            advance(chunk.table.num_rows, source.share())
+    note_unseen(unseen, quiet=quiet)
+
+
+def note_unseen(unseen: Unseen | None, where: str = "", *, quiet: bool) -> None:
+    """Notes how many cells had unknown categories that were read as missing, if any had."""
+    counts = None if unseen is None else unseen.said()
+    if counts is not None:
+        note(f"note: {where}{counts}", quiet=quiet)

@@ -1,0 +1,186 @@
+"""`dspn watch`: a stream of slices, each answered before the next one is read."""
+
+import csv
+import io
+import itertools
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import pyarrow as pa
+
+from dspn.cli import source
+from dspn.cli.console import ReaderGoneError, note
+from dspn.cli.options import Watching, parse_levels
+from dspn.cli.query import free_name, predictions
+from dspn.cli.sink import csv_lines, plain_json
+from dspn.data import Variable
+from dspn.data.cells import code_cells
+from dspn.data.coding import Column, Unseen
+from dspn.errors import DataError
+from dspn.inference import Filter
+from dspn.models import Model
+
+Record = dict[str, Any]
+_LONGEST_LINE: Final = 16 * 2**20
+
+
+def watch(path: Path, options: Watching) -> None:
+    """Answers every slice of standard input before the next one is read."""
+    sequence = options.sequence
+    levels, words = parse_levels(options.levels), source.missing_words(options.missing)
+    model = source.load_model(path)
+    filters: dict[Any, tuple[Filter, int]] = {}
+    for row, record in enumerate(_records(sys.stdin, options.delimiter), start=1):
+        if row == 1 and sequence is None:
+            sequence = _remembered_sequence(model, record, quiet=options.quiet)
+        stream_id = _stream_id(record, sequence, row)
+        stream, count = filters.get(stream_id) or (model.filter(), 0)
+        step = stream.update(_slice(record, model, options, words, row))
+        filters[stream_id] = stream, count + 1
+        if step.surprise == float("inf"):
+            note(f"note: row {row} is impossible; its stream begins anew.", quiet=options.quiet)
+            del filters[stream_id]
+            stream = model.filter()
+        key = {} if sequence is None else {sequence: stream_id}
+        numbers = {"surprise": step.surprise, "log_likelihood": step.log_likelihood}
+        numbers = _round_values({"slice": count, **numbers}, options.digits)
+        taken = [*key, *model.schema.names]
+        answer = {**key, **{free_name(name, taken): value for name, value in numbers.items()}}
+        columns = predictions(stream.predict, levels)
+        following = {name: pa.array(cells)[0].as_py() for name, cells in columns.items()}
+        following = _round_values(following, options.digits)
+        _write(answer, following, as_json=options.json, with_header=row == 1)
+
+
+def _round_values(record: Record, digits: int | None) -> Record:
+    return {
+        name: float(f"{value:.{digits}g}") if digits and isinstance(value, float) else value
+        for name, value in record.items()
+    }
+
+
+def _remembered_sequence(model: Model, record: Record, *, quiet: bool) -> str | None:
+    """The column that named the sequences when the model was fitted, if the input has it."""
+    name = source.remembered_keys(model.provenance).get("sequence")
+    if name is None or name not in record:
+        return None
+    note(f"note: streams by {name!r}, as the model was fitted; -s names another.", quiet=quiet)
+    return name
+
+
+def _wrong(number: int, finding: str, unit: str = "row") -> DataError:
+    return DataError(f"{unit} {number} of standard input {finding}.")
+
+
+def _lines(stream: TextIO | None) -> Iterator[str]:
+    """Lines as soon as they are complete, in UTF-8 whatever the locale."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(encoding="utf-8-sig", errors="surrogateescape")
+    for number in itertools.count(1):
+        line = "" if stream is None else stream.readline(_LONGEST_LINE)
+        if not line:
+            return
+        if len(line) == _LONGEST_LINE:
+            rule = f"must have fewer than {_LONGEST_LINE:,} characters, but has more"
+            raise _wrong(number, f"{rule}; is a quotation mark not closed?", unit="line")
+        if not source.is_utf8(line):
+            raise _wrong(number, "must be text in UTF-8, but is not; convert it", unit="line")
+        yield line
+
+
+def _records(stream: TextIO | None, delimiter: str | None) -> Iterator[Record]:
+    """Rows by column, as soon as their line is complete."""
+    lines = _lines(stream)
+    first = next((line for line in lines if line.strip()), None)
+    if first is None:
+        raise DataError(f"{source.NOTHING} pipe a table into the command.")
+    if first.lstrip().startswith("{"):
+        for row, line in enumerate(itertools.chain([first], lines), start=1):
+            if line.strip():
+                yield _parse_json(line, row)
+        return
+    names = source.header_cells(first.encode(), source.STDIN, delimiter)
+    source.check_columns(names, source.STDIN)
+    rows = csv.reader(lines, delimiter=delimiter or ",")
+    for row in itertools.count(1):
+        try:
+            cells = next(rows, None)
+        except csv.Error as error:
+            raise _wrong(row, f"cannot be read: {error}") from None
+        if cells is None:
+            return
+        if not cells and len(names) > 1:
+            continue
+        cells = cells or [""]
+        if len(cells) != len(names):
+            rule = f"must have {len(names)} cells, as the header has, but has {len(cells)}"
+            raise _wrong(row, rule)
+        yield dict(zip(names, cells, strict=True))
+
+
+def _parse_json(line: str, row: int) -> Record:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _wrong(row, f"is no JSON object: {error}") from None
+    if isinstance(record, dict):
+        return record
+    raise _wrong(row, f"must be a JSON object, found {line!r}")
+
+
+def _stream_id(record: Record, sequence: str | None, row: int) -> Any:
+    if sequence is None:
+        return None
+    name = record.get(sequence)
+    if name in (None, "") or isinstance(name, list | dict) or not source.is_utf8(str(name)):
+        rule = f"must name its stream in {sequence!r}, but has {str(record)[:200]}"
+        raise _wrong(row, rule)
+    return name
+
+
+def _slice(
+    record: Record, model: Model, options: Watching, words: tuple[str, ...], row: int
+) -> list[Any]:
+    names = model.schema.names
+    if not any(name in record for name in names):
+        rule = f"must have the variables of the model, {', '.join(names)}"
+        raise _wrong(row, f"{rule}, but has {', '.join(record)}")
+    unseen = Unseen() if options.unknown == "missing" else None
+    entries = [
+        _entry(record.get(name), variable, Column(name, row, words, unseen))
+        for name, variable in zip(names, model.schema, strict=True)
+    ]
+    source.note_unseen(unseen, f"row {row}: ", quiet=options.quiet)
+    return entries
+
+
+def _entry(cell: Any, variable: Variable, column: Column) -> Any:
+    """The value of a cell as filters take it, None if it is missing."""
+    try:
+        cells = None if isinstance(cell, list | dict) else pa.array([cell])
+    except (pa.ArrowException, UnicodeEncodeError, OverflowError):
+        cells = None
+    if cells is None:
+        raise column.wrong(0, f"a value of kind {variable.kind}", cell)
+    code = float(code_cells(cells, variable, column)[0])
+    if code != code:
+        return None
+    return variable.categories[int(code)] if variable.categories else code
+
+
+def _write(answer: Record, following: Record, *, as_json: bool, with_header: bool) -> None:
+    """Writes an answer to standard output at once: a JSON object, or a row of CSV."""
+    if as_json:
+        text = json.dumps(plain_json({**answer, "next": following})) + "\n"
+    else:
+        row = {**answer, **{free_name(name, answer): value for name, value in following.items()}}
+        lines = [row.keys(), row.values()] if with_header else [row.values()]
+        text = csv_lines(lines).decode()
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise ReaderGoneError from None
