@@ -7,7 +7,7 @@ from matplotlib.lines import Line2D
 
 from dspn.errors import DataError
 from dspn.learning.progress import Report
-from dspn.plotting.learning_curve import plot_learning_curve
+from dspn.plotting import plot_learning_curve
 
 MINUS = "\N{MINUS SIGN}"
 

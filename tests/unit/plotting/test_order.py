@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dspn import Model, Schema, Sequences, Variable
 from dspn.plotting import plot_forecast, plot_imputed, plot_interface, plot_surprise
-from dspn.plotting._order import _texts, order_texts, sequence_words, shared_start
+from dspn.plotting._panels import _texts, order_texts, sequence_words, shared_start
 
 
 def _drawn(ax: Axes) -> Axes:
@@ -147,7 +147,7 @@ def test_categories_without_room_beside_have_their_own_line() -> None:
     ax = _drawn(plot_forecast(model, data, 3))
     key = [text.get_text() for text in ax.texts if text.get_gid() == "category key"]
     assert [word for word in key if word != "■"] == ["activity, before:", *LONG]
-    beside = [text.get_text() for text in ax.texts if text.get_gid() != "category key"]
+    beside = [text.get_text() for band in ax.child_axes for text in band.texts]
     assert [word for word in beside if word != "■"] == ["0", "1"]
     legend = ax.get_legend()
     assert legend is not None

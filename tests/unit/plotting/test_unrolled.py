@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 
 from dspn import Model, Root, StructureError
 from dspn.plotting import plot_template, plot_unrolled
-from dspn.plotting._graph import Mark
-from dspn.plotting._unrolled import unrolled_graph, unrolled_sizes
+from dspn.plotting._graph import Mark, slice_number, unrolled_graph, unrolled_sizes
 from dspn.sequences import Schema, Variable
 from dspn.structure import (
     DynamicNetwork,
@@ -54,7 +53,7 @@ def _bands(ax: Axes) -> list[float]:
 @pytest.mark.parametrize("name", SMALL)
 def test_graph_is_the_unrolled_network(name: str) -> None:
     network, num_slices = SMALL[name]
-    graph, storeys = unrolled_graph(network, num_slices)
+    graph, highest = unrolled_graph(network, num_slices)
     static = unroll(network, num_slices)
     for mark, kind in ((Mark.SUM, Sum), (Mark.PRODUCT, Product)):
         drawn = sum(vertex.mark is mark for vertex in graph.vertices)
@@ -62,20 +61,20 @@ def test_graph_is_the_unrolled_network(name: str) -> None:
     weights = [weight for own in static.weights if own is not None for weight in own]
     shown = [edge.weight for edge in graph.edges if edge.weight is not None]
     np.testing.assert_allclose(sorted(shown), sorted(weights), rtol=1e-12)
-    sizes = unrolled_sizes(network, num_slices)
-    assert sizes.num_nodes == len(graph.vertices) == len(static.nodes)
-    assert sizes.num_edges == len(graph.edges)
-    assert [storey.number for storey in storeys] == list(range(num_slices))[::-1]
+    assert len(graph.vertices) == len(static.nodes)
+    assert unrolled_sizes(network, num_slices) == (len(graph.vertices), len(graph.edges))
+    numbers = [slice_number(network, level, num_slices) for level in range(len(highest))]
+    assert numbers == list(range(num_slices))[::-1]
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_children_stand_below_parents_and_slices_do_not_overlap(name: str) -> None:
-    graph, storeys = unrolled_graph(*SMALL[name])
+    graph, highest = unrolled_graph(*SMALL[name])
     rows = [vertex.row for vertex in graph.vertices]
     assert all(rows[edge.parent] > rows[edge.child] for edge in graph.edges)
-    assert min(rows) == storeys[0].lowest == 0
-    for lower, upper in pairwise(storeys):
-        assert upper.lowest == lower.highest + 1
+    assert min(rows) == 0
+    for lower, upper in pairwise(highest):
+        assert sum(v.output is not None and lower < v.row <= upper for v in graph.vertices)
 
 
 def test_bottom_has_weights_of_its_own_where_it_is_untied() -> None:
