@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pyarrow import csv
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from dspn._arrays import Bools, Floats
@@ -30,20 +28,13 @@ from dspn.plotting._values import runs
 from dspn.report import write_report
 from dspn.sequences import Kind, Sequences
 
-_WIDEST: Final = 80
-_INTERRUPTED: Final = 130  # as shells have it
 _EFFORT: Final = 1.5
-_STATES: Final = (4, 8, 16, 32, 64)
 _BAND: Final = (0.1, 0.9)
 _SKY, _CELSIUS, _WIND = (SCHEMA.index(name) for name in ("sky", "celsius", "wind"))
 _SKIES: Final = SCHEMA[_SKY].categories
 _NUMBERS: Final = [number for number, v in enumerate(SCHEMA) if v.kind is Kind.CONTINUOUS]
-_GAP_HOURS: Final = (6, 8)
-_LONGEST_BAR: Final = 24
-_NATS_A_CHARACTER: Final = 0.8
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _ALARM: Final = "#a84300"
-_SHOWN: Final = ("sky", "celsius", "wind", "lights", "motion", "humidity")
 _TITLE: Final = "Gaps and the hours to come, each entry with its exact distribution given all seen"
 _FILES: Final = {
     "report.html": "all of this as a page: open it in a browser",
@@ -58,7 +49,7 @@ _FILES: Final = {
 def main() -> int:
     """Runs the demo; the exit status is 1 where its files cannot be written, 130 after Ctrl-C."""
     console = Console(highlight=False)
-    console.width = min(console.width, _WIDEST)
+    console.width = min(console.width, 80)
     directory = Path("out", "demo")
     try:
         run_demo(console, directory)
@@ -66,7 +57,7 @@ def main() -> int:
         print(f"cannot write to {directory}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return 130  # as shells have it
     return 0
 
 
@@ -75,14 +66,14 @@ def run_demo(console: Console, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     example = house()
     _introduce(console, example)
-    model, others = _learn(console, example)
-    _show_scores(console, example, {"DSPN": model, **others})
-    _show_gap(console, example, model, others)
+    models = _learn(console, example)
+    model = models["DSPN"]
+    _show_scores(console, example, models)
+    _show_gap(console, example, models)
     _show_forecast(console, example, model)
     fault = with_faults(example)
     _show_surprise(console, example, fault, model)
-    with console.status("Writing files"):
-        _write_files(directory, example, fault, model)
+    _write_files(directory, example, fault, model)
     _show_files(console, directory)
 
 
@@ -136,27 +127,23 @@ def _introduce(console: Console, example: House) -> None:
     )
     shown = _table(*SCHEMA.names, words=0)
     for values in data[0][:4]:
-        cells = zip(values, SCHEMA, strict=True)
-        shown.add_row(*(_entry(value, variable.categories, 0) for value, variable in cells))
+        shown.add_row(*(_entry(x, v.categories, 0) for x, v in zip(values, SCHEMA, strict=True)))
     console.print(shown)
 
 
-def _learn(console: Console, example: House) -> tuple[Model, dict[str, Model]]:
-    """The learned model, and two others by name to compare it with."""
+def _learn(console: Console, example: House) -> dict[str, Model]:
+    """The DSPN that is learned, and two models to compare it with, by name."""
     call = f"model = dspn.DSPN(effort={_EFFORT}, random_state=0).fit(recordings)"
     _print_heading(console, "Learn", call)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    watched = Console(file=sys.stderr)
-    with Progress(*columns, console=watched, transient=True, disable=not watched.is_terminal) as on:
-        task = on.add_task("trying models, keeping what pays", total=None)
+    with Console(stderr=True).status("trying models, keeping what pays") as status:
         learned = DSPN(effort=_EFFORT, n_jobs=2, random_state=0).fit(example.training)
-        on.update(task, description="a hidden Markov model, to compare")
-        hmm = HMM(_STATES, random_state=0).fit(example.training)
+        status.update("a hidden Markov model, to compare")
+        hmm = HMM((4, 8, 16, 32, 64), random_state=0).fit(example.training)
         independent = HMM(1, random_state=0).fit(example.training)
     if learned.ending_ == "interrupted":
         console.print("Interrupted: what follows is about the best model so far.\n")
-    name = f"HMM, {hmm.n_states_} states"
-    return learned.model_, {name: hmm.model_, "independent": independent.model_}
+    models = {"DSPN": learned, f"HMM, {hmm.n_states_} states": hmm, "independent": independent}
+    return {name: estimator.model_ for name, estimator in models.items()}
 
 
 def _show_scores(console: Console, example: House, models: dict[str, Model]) -> None:
@@ -171,8 +158,8 @@ def _show_scores(console: Console, example: House, models: dict[str, Model]) -> 
     for name, score in scores.items():
         share = (score - worst) / (best - worst)
         style = "bold green" if name == "DSPN" else None
-        bar = _bar(console, _LONGEST_BAR * share)
-        shown.add_row(name, f"{score:.2f}", f"{share:.0%}", bar, style=style)
+        cells = (f"{score:.2f}", f"{share:.0%}", _bar(console, 24 * share))
+        shown.add_row(name, *cells, style=style)
     console.print(shown)
     learned = models["DSPN"]
     network = learned.components[int(np.argmax(learned.weights))]
@@ -203,16 +190,16 @@ def _turning_gap(data: Sequences) -> tuple[int, int, int]:
     for number, values in enumerate(data):
         for first, last in zip(*runs(np.isnan(values[:, _CELSIUS])), strict=True):
             around = values[first:last, [_SKY, _WIND]]
-            if _GAP_HOURS[0] <= last - first <= _GAP_HOURS[1] and np.isfinite(around).all():
+            if 6 <= last - first <= 8 and np.isfinite(around).all():
                 turn = abs(around[:3, 1].mean() - around[-3:, 1].mean())
                 if turn > most:
                     best, most = (number, int(first), int(last)), turn
     return best
 
 
-def _show_gap(console: Console, example: House, model: Model, others: dict[str, Model]) -> None:
+def _show_gap(console: Console, example: House, models: dict[str, Model]) -> None:
     """A dead thermometer, hour by hour, and all gaps together."""
-    new, truth = example.new, example.truth
+    model, new, truth = models["DSPN"], example.new, example.truth
     number, first, last = _turning_gap(new)
     _print_heading(console, "A gap", "model.marginals(recording, quantiles=(0.1, 0.9))")
     console.print(
@@ -232,12 +219,10 @@ def _show_gap(console: Console, example: House, model: Model, others: dict[str, 
     console.print(shown)
     held = _inside(model.marginals(new, quantiles=_BAND), truth)
     scale = np.nanstd(example.training.values, axis=0)
-    lost = example.lost[:, _NUMBERS]
-    errors = []
-    for other in (*reversed(others.values()), model, example.model):
-        off = ((other.impute(new).values - truth.values) / scale)[:, _NUMBERS]
-        errors.append(f"{np.sqrt((off[lost] ** 2).mean()):.2f}")
-    mean, hmm, own, best = errors
+    lost = np.isnan(new.values[:, _NUMBERS])
+    filled = [other.impute(new).values for other in (*models.values(), example.model)]
+    off = [((values - truth.values) / scale)[:, _NUMBERS][lost] for values in filled]
+    own, hmm, mean, best = (f"{np.sqrt((error**2).mean()):.2f}" for error in off)
     console.print(
         f"\nOf {held.size:,} numbers that were lost, the bands hold {held.mean():.1%}. Error of "
         f"what is filled in, in standard deviations: mean of the sensor {mean}, HMM {hmm}, "
@@ -290,17 +275,16 @@ def _show_surprise(console: Console, example: House, fault: Fault, model: Model)
     shown = _table("hour", "sky", "wind", "celsius", "surprise", "", words=2)
     for hour in range(max(at - AROUND, 0), min(at + AROUND + 1, len(surprise))):
         values, nats = one.values[hour], float(surprise[hour])
-        bar = "" if np.isnan(nats) else _bar(console, nats / _NATS_A_CHARACTER)
+        bar = "" if np.isnan(nats) else _bar(console, nats / 0.8)
         cells = (*_weather(values), _entry(values[_CELSIUS]), _entry(nats), bar)
         shown.add_row(str(hour), *cells, style="bold red" if hour == at else None)
     console.print(shown)
     # In what share of the recordings no reading of the thermometer scores more than the fault.
     ways = [own.surprise(fault.recordings).variables for own in (model, example.model)]
     ways.append(np.abs(fault.recordings.values - np.nanmean(readings)))
-    shares = []
-    for scores in (way[:, _CELSIUS] for way in ways):
-        by_hour = np.nan_to_num(scores.reshape(len(fault.hours), -1), nan=-np.inf)
-        shares.append(float((by_hour.argmax(axis=1) == fault.hours).mean()))
+    by_hour = [way[:, _CELSIUS].reshape(len(fault.hours), -1) for way in ways]
+    largest = [np.nan_to_num(scores, nan=-np.inf).argmax(axis=1) for scores in by_hour]
+    shares = [float((hours == fault.hours).mean()) for hours in largest]
     console.print(
         f"\nThe same fault in {len(fault.hours)} recordings is the most surprising reading of its "
         f"thermometer in {shares[0]:.0%} of them (true model {shares[1]:.0%}; distance from the "
@@ -315,15 +299,16 @@ def _recording_figure(model: Model, recording: Sequences, fault: int) -> Figure:
     """
     figure = Figure(figsize=(11.0, 8.0), dpi=160, layout="constrained")
     upper, lower = figure.subplots(2, 1, height_ratios=(2.1, 1.5))
-    plot_forecast(model, recording, AHEAD, upper, variable=_SHOWN)
+    plot_forecast(model, recording, AHEAD, upper, variable=SCHEMA.names[:6])
     plot_surprise(model, recording, lower)
     for ax, title in ((upper, _TITLE), (lower, lower.get_title(loc="left"))):
         ax.set_title(title, loc="left", fontsize="medium", pad=19.0)
     upper.set_xlabel("")
     lower.set_xlabel("hour")
-    for panel in (lower, _inner_axes(lower, "slices")):
+    inner = {own.get_gid(): own for ax in (upper, lower) for own in ax.child_axes}
+    for panel in (lower, inner["slices"]):
         panel.set_xlim(upper.get_xlim())
-    band, value = _inner_axes(upper, "celsius"), float(recording.values[fault, _CELSIUS])
+    band, value = inner["celsius"], float(recording.values[fault, _CELSIUS])
     band.plot([fault], [value], "o", markersize=10.0, markerfacecolor="none", color=_ALARM)
     paper = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0}
     style = {"color": _ALARM, "size": 9.0, "bbox": paper}
@@ -331,11 +316,6 @@ def _recording_figure(model: Model, recording: Sequences, fault: int) -> Figure:
     x, y = fault + np.array([-0.5, 0.5, 0.5, -0.5, -0.5]), np.array([-0.5, -0.5, 0.5, 0.5, -0.5])
     lower.plot(x, _CELSIUS + y, color=_ALARM, linewidth=1.6, zorder=7)
     return figure
-
-
-def _inner_axes(ax: Axes, gid: str) -> Axes:
-    """The axes of that name inside others."""
-    return next(own for own in ax.child_axes if isinstance(own, Axes) and own.get_gid() == gid)
 
 
 def _write_files(directory: Path, example: House, fault: Fault, model: Model) -> None:

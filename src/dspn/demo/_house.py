@@ -5,7 +5,7 @@ from typing import Final, final
 
 import numpy as np
 
-from dspn._arrays import Bools, Floats, Ints
+from dspn._arrays import Floats, Ints
 from dspn.models import Model
 from dspn.sequences import Kind, Schema, Sequences, Variable
 
@@ -16,10 +16,6 @@ WARM: Final = 24.0
 AROUND: Final = 3
 """Hours that are shown before and after the fault."""
 NEW_HOURS: Final = 60
-_NUM_RECORDINGS: Final = 40
-_NUM_NEW: Final = 60
-_DATA_SEED: Final = 1
-_NEW_SEED: Final = 2
 
 # Four independent chains of three states, of weather, people, street and heating:
 # P(next state | state).
@@ -56,11 +52,6 @@ class House:
     training: Sequences
     truth: Sequences
     new: Sequences
-
-    @property
-    def lost(self) -> Bools:
-        """Which entries of the new recordings are missing."""
-        return np.isnan(self.new.values)
 
 
 @final
@@ -102,33 +93,31 @@ def house_model() -> Model:
     return Model.from_hmm(start, transition, emissions, schema=SCHEMA)
 
 
-def _with_gaps(data: Sequences, rng: np.random.Generator) -> Sequences:
-    """Each sensor drops out about once a day, for two to twelve hours."""
-    values = data.values.copy()
-    for start, hours in zip(data.offsets[:-1], data.lengths, strict=True):
-        for sensor in range(data.num_variables):
+def _recorded(model: Model, lengths: Ints, rng: np.random.Generator) -> tuple[Sequences, Sequences]:
+    """Recordings as sensors write them, to a tenth; complete, and with gaps.
+
+    Each sensor drops out about once a day, for two to twelve hours.
+    """
+    drawn = model.sample(len(lengths), lengths, rng=rng)
+    names = [f"r{number:03}" for number in range(len(lengths))]
+    truth = drawn.with_values(drawn.values.round(1)).with_ids(names)
+    values = truth.values.copy()
+    for start, hours in zip(truth.offsets[:-1], truth.lengths, strict=True):
+        for sensor in range(len(SCHEMA)):
             for _ in range(rng.poisson(hours / 24)):
                 first = int(rng.integers(hours))
                 last = min(int(hours), first + int(rng.integers(2, 13)))
                 values[start + first : start + last, sensor] = np.nan
-    return data.with_values(values)
-
-
-def _recorded(model: Model, lengths: Ints, rng: np.random.Generator) -> tuple[Sequences, Sequences]:
-    """Recordings as sensors write them, to a tenth; complete, and with gaps."""
-    drawn = model.sample(len(lengths), lengths, rng=rng)
-    names = [f"r{number:03}" for number in range(len(lengths))]
-    truth = drawn.with_values(drawn.values.round(1)).with_ids(names)
-    return truth, _with_gaps(truth, rng)
+    return truth, truth.with_values(values)
 
 
 def house() -> House:
-    """Recordings of 36 to 72 hours to learn from, and new ones of equal length."""
+    """40 recordings of 36 to 72 hours to learn from, and 60 new ones of equal length."""
     model = house_model()
-    rng = np.random.default_rng(_DATA_SEED)
-    _, training = _recorded(model, rng.integers(36, 73, size=_NUM_RECORDINGS), rng)
-    lengths = np.full(_NUM_NEW, NEW_HOURS)
-    return House(model, training, *_recorded(model, lengths, np.random.default_rng(_NEW_SEED)))
+    rng = np.random.default_rng(1)
+    _, training = _recorded(model, rng.integers(36, 73, size=40), rng)
+    lengths = np.full(60, NEW_HOURS)
+    return House(model, training, *_recorded(model, lengths, np.random.default_rng(2)))
 
 
 def with_faults(house: House) -> Fault:

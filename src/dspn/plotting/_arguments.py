@@ -1,11 +1,11 @@
 """Arguments that several plots share: a model or its component, one sequence, some variables."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from dspn._arrays import Floats
 from dspn._checks import is_number, whole_number
 from dspn.errors import DataError, StructureError
 from dspn.models import Model
@@ -21,8 +21,7 @@ Variables = int | str | Iterable[int | str] | None
 
 
 @final
-@dataclass(frozen=True)
-class Component:
+class Component(NamedTuple):
     """The component that is drawn; `words` name it and are empty where it is the only one."""
 
     network: DynamicNetwork
@@ -42,10 +41,10 @@ def checked_model(model: AnyModel, argument: str = "model") -> Model:
     )
 
 
-def component_of(model: Model, component: int | None, default: int) -> Component:
-    """The component with the number `component`, or with the number `default` without one."""
+def component_of(model: Model, component: int | None, preference: Floats) -> Component:
+    """The component with the number `component`, or without one that of the highest preference."""
     count = len(model.components)
-    number = default
+    number = int(np.argmax(preference))
     if component is not None:
         number = whole_number(component, "component", StructureError, least=0)
         if number >= count:
@@ -61,7 +60,7 @@ def component_of(model: Model, component: int | None, default: int) -> Component
 def heaviest_component(network: AnyModel, component: int | None) -> Component:
     """The component with the number `component`, or the one with the largest weight."""
     model = checked_model(network, "network")
-    return component_of(model, component, int(np.argmax(model.weights)))
+    return component_of(model, component, model.weights)
 
 
 def one_sequence(data: Any, schema: Schema) -> Sequences:

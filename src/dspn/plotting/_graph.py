@@ -253,7 +253,8 @@ def stacked_graph(graph: Graph) -> Graph:
         # An output is read by the slice above, too.
         if vertex.mark is Mark.LEAF and vertex.output is None and len(parents.get(index, ())) == 1:
             leaves.setdefault(parents[index][0], []).append(index)
-    place, member, vertices = {}, {}, []
+    place, member = {}, {}
+    vertices: list[Vertex] = []
     stacks = {
         stack[0]: stack
         for own in leaves.values()

@@ -6,10 +6,10 @@ chosen that keep edges upright.
 """
 
 from bisect import bisect_right, insort
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,33 +20,25 @@ from dspn._arrays import Floats
 from dspn.plotting import _style
 from dspn.plotting._graph import Edge, Graph, Mark, stacked_graph
 
-_ORDER_SWEEPS = 12
-_PLACE_SWEEPS = 40
-_BEND_ROOM = 0.3
-_GROUP_GAP = 1.2
-_FAMILY_GAP = 0.4
+_ORDER_SWEEPS, _PLACE_SWEEPS = 12, 40
+# Lengths in units of one node's room.
+_BEND_ROOM, _STACK_ROOM, _LANE_ROOM = 0.3, 2.4, 0.5
+_GROUP_GAP, _FAMILY_GAP = 1.2, 0.4
 _BEND_PULL = 4.0
-_STACK_ROOM = 2.4
-_LANE_ROOM = 0.5
 _COLUMNS_ACROSS = 25.0
 """Nodes that fill the width in comfort; shorter rows are spread to this."""
 
 # Lengths on the axes, in points, and their shares.
-_LEFT_MARGIN = 58.0
-_RIGHT_MARGIN = 20.0
-_ROOM_ABOVE = 24.0
-_ROOM_BELOW = 34.0
+_LEFT_MARGIN, _RIGHT_MARGIN = 58.0, 20.0
+_ROOM_ABOVE, _ROOM_BELOW = 24.0, 34.0
 _WIDEST_PITCH = 64.0
-_TOP_STEP = 0.65
-_LINE_STEP = 1.3
-_LEGIBLE_NAME = 5.0
-_SMALLEST_NAME = 4.0
+_TOP_STEP, _LINE_STEP = 0.65, 1.3
+_LEGIBLE_NAME, _SMALLEST_NAME = 5.0, 4.0
 _TALLEST = 10.0
 
 
 @final
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """Column of every vertex and of the bends of every edge, in units of one node's room.
 
     `bends[e]` has one entry for each row strictly between the ends of edge e, from the parent down.
@@ -67,12 +59,10 @@ class _Rows:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.count = len(graph.vertices)
-        self.row_of: list[int] = []
-        self.above: list[list[int]] = []
-        self.below: list[list[int]] = []
-        self.pulls: list[dict[int, float]] = []
-        for vertex in graph.vertices:
-            self._add(vertex.row)
+        self.row_of = [vertex.row for vertex in graph.vertices]
+        self.above: dict[int, list[int]] = defaultdict(list)
+        self.below: dict[int, list[int]] = defaultdict(list)
+        self.pulls: dict[int, dict[int, float]] = defaultdict(dict)
         self.num_rows = 1 + max(self.row_of)
         self.chains = [self._chain(edge) for edge in graph.edges]
         # Input i is placed below output i, whose value it takes, as nearly as the order allows; of
@@ -84,18 +74,12 @@ class _Rows:
                 self.pulls[index] = {outputs[target]: 1.0}
         self.rows = self._first_order()
 
-    def _add(self, row: int) -> int:
-        self.row_of.append(row)
-        self.above.append([])
-        self.below.append([])
-        self.pulls.append({})
-        return len(self.row_of) - 1
-
     def _chain(self, edge: Edge) -> list[int]:
         """Adds the bends of an edge and returns them from the parent down."""
         pull = 1.0 if edge.weight is None else edge.weight
         between = range(self.row_of[edge.parent] - 1, self.row_of[edge.child], -1)
-        bends = [self._add(row) for row in between]
+        bends = list(range(len(self.row_of), len(self.row_of) + len(between)))
+        self.row_of += between
         top_row = self.graph.top_row
         for upper, lower in pairwise([edge.parent, *bends, edge.child]):
             self.below[upper].append(lower)
@@ -181,32 +165,28 @@ class _Rows:
 
     def _steps(self, row: Sequence[int], spread: float) -> list[float]:
         """Distances between the centres of neighbours in a row."""
-        vertices = self.graph.vertices
+        vertices, stacked = self.graph.vertices, self.graph.stacked
         steps = []
         for pair in pairwise(row):
-            stacks = [
-                self.graph.stacked and i < self.count and vertices[i].mark is Mark.LEAF
-                for i in pair
-            ]
+            stacks = [stacked and i < self.count and vertices[i].mark is Mark.LEAF for i in pair]
             # A circle stands below the stacks of its row: beside them only its edge needs room.
             circle = _LANE_ROOM if any(stacks) else spread
-            rooms = [
+            step = sum(
                 _STACK_ROOM if stack else circle if item < self.count else _BEND_ROOM
                 for item, stack in zip(pair, stacks, strict=True)
-            ]
+            )
             left, right = pair
-            gap = 0.0
+            steps.append(step / 2)
             if max(pair) < self.count:
                 if vertices[left].group != vertices[right].group:
-                    gap = _GROUP_GAP
+                    steps[-1] += _GROUP_GAP
                 elif self.above[left] != self.above[right]:
-                    gap = _FAMILY_GAP
-            steps.append(sum(rooms) / 2 + gap)
+                    steps[-1] += _FAMILY_GAP
         return steps
 
 
 def _by_barycentre(
-    row: Sequence[int], fixed: Sequence[int], neighbours: Sequence[Sequence[int]]
+    row: Sequence[int], fixed: Sequence[int], neighbours: Mapping[int, Sequence[int]]
 ) -> list[int]:
     """Sorts by the mean place of the neighbours; an item without neighbours keeps its place."""
     place = {item: column for column, item in enumerate(fixed)}
@@ -254,8 +234,7 @@ def layered(graph: Graph) -> Layout:
 
 
 @final
-@dataclass(frozen=True)
-class Names:
+class Names(NamedTuple):
     """How the names of leaves are set; they reach `hang` below the upper edge of their row."""
 
     size: float
@@ -264,8 +243,7 @@ class Names:
 
 
 @final
-@dataclass(frozen=True)
-class Sheet:
+class Sheet(NamedTuple):
     """Places of vertices, paths of edges, the lower edge of each row, and sizes, all in points.
 
     Names that are too wide for their column are upright, or in stacks, and hang from the upper edge
@@ -368,8 +346,8 @@ def sheet(graph: Graph, layout: Layout, width: float, height: float) -> Sheet:
     closest = 0.6 * float(np.diff(lower).min(initial=height))
     circles = [i for i, vertex in enumerate(graph.vertices) if vertex.mark is not Mark.LEAF]
     for row in {graph.vertices[i].row for i in circles}:
-        columns = np.sort([places[i, 0] for i in circles if graph.vertices[i].row == row])
-        closest = min(closest, float(np.diff(columns).min(initial=np.inf)))
+        across = np.sort([places[i, 0] for i in circles if graph.vertices[i].row == row])
+        closest = min(closest, float(np.diff(across).min(initial=np.inf)))
     diameter = float(np.clip(0.68 * closest, 4.0, 23.0))
     return Sheet(places, tuple(paths), lower, diameter, names, pitch, width, height)
 

@@ -1,7 +1,7 @@
 """Panels over the slices of a sequence: their frame, title, slice axis, heat map and bars."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, Final, final
 
@@ -22,27 +22,19 @@ WIDTH = 10.0
 KEY_ROW = 15.0
 """Height in points of a line between the axes and the title."""
 
-_MOST_BARS: Final = 300
-_MOST_ROWS: Final = 64
-_MOST_COLUMNS: Final = 1000
+_MOST_BARS, _MOST_ROWS, _MOST_COLUMNS = 300, 64, 1000
 # A slice without observations has a surprise of 0, up to the rounding of two logarithms.
 _ROUNDING: Final = 1e-9
 _STEPS: Final = tuple(size * int(10**power) for power in range(8) for size in (1, 2, 5))
 _MOST_TICKS: Final = 13
-_NAME_ROOM: Final = 90.0
-_ROW_NAME_ROOM: Final = 110.0
-_GAP: Final = 12.0
+_NAME_ROOM, _ROW_NAME_ROOM, _GAP = 90.0, 110.0, 12.0
 # Dates and durations are written in the first of these units in which none loses precision.
-_DATE_UNITS: Final = ("D", "m", "s", "ms", "us", "ns")
-_DURATION_UNITS: Final = ("D", "h", *_DATE_UNITS[1:])
-_EMPTY_ENDS: Final = (
-    re.compile(r"[ T]00:00(:00(\.0+)?)?$"),
-    re.compile(r"(?<=\d\d:\d\d):00(\.0+)?$"),
-)
-_STARTS: Final = (
-    re.compile(r"\d{4}-\d\d-\d\d[ T](?=\d)"),
-    re.compile(r"\d{4}-(?=\d\d-\d\d)"),
-)
+_UNITS: Final = {
+    "M": ("D", "m", "s", "ms", "us", "ns"),
+    "m": ("D", "h", "m", "s", "ms", "us", "ns"),
+}
+_EMPTY_ENDS: Final = (r"[ T]00:00(:00(\.0+)?)?$", r"(?<=\d\d:\d\d):00(\.0+)?$")
+_STARTS: Final = (r"\d{4}-\d\d-\d\d[ T](?=\d)", r"\d{4}-(?=\d\d-\d\d)")
 
 
 def new_panel(width: float, height: float) -> Axes:
@@ -65,28 +57,22 @@ def dress(ax: Axes, title: str, lines: int = 0) -> None:
 
 
 def heading(
-    ax: Axes,
-    title: str,
-    handles: Sequence[_style.Handle] = (),
-    labels: Sequence[str] = (),
-    *,
-    lines: int = 0,
+    ax: Axes, title: str, key: Mapping[str, _style.Handle] | None = None, lines: int = 0
 ) -> None:
-    """The title at the left, and between it and the axes what marks mean, where any occur.
+    """The title at the left, and between it and the axes what marks mean.
 
     Args:
-        handles: Marks to explain.
-        labels: What each mark means.
+        key: Marks by their meaning.
         lines: Lines that are already taken above the axes.
     """
-    columns = _style.legend_columns(labels, _style.size_in_points(ax)[0])
-    rows = -(-len(labels) // columns)
+    key = key or {}
+    columns = _style.legend_columns(key, _style.size_in_points(ax)[0])
+    rows = -(-len(key) // columns)
     _style.set_title(ax, title.split(), _style.TEXT_SIZE, 4.0 + KEY_ROW * (rows + lines))
-    if labels:
+    if key:
         place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": columns}
         space = {"borderaxespad": 0.1, "borderpad": 0.2, "handlelength": 1.6, "columnspacing": 1.6}
-        place["bbox_transform"] = raised(ax, lines)
-        _style.draw_legend(ax, handles, labels, **place, **space)
+        _style.draw_legend(ax, key, bbox_transform=raised(ax, lines), **place, **space)
 
 
 def raised(ax: Axes, lines: int) -> Transform:
@@ -110,18 +96,13 @@ def mark_anomaly(ax: Axes, anomaly: int | None) -> None:
 
 
 def draw_scale(
-    ax: Axes,
-    image: ScalarMappable,
-    span: tuple[float, float],
-    ticks: Sequence[float],
-    unit: str = "",
+    ax: Axes, image: ScalarMappable, ticks: Sequence[float], share: float = 1.0, unit: str = ""
 ) -> None:
-    """The colours of an image with their numbers, at the right of a share of the axes' height.
+    """The colours of an image with their numbers, at the right of the lower share of the axes.
 
     The unit is written behind the last number.
     """
-    bottom, upper = span
-    scale = ax.inset_axes((1.012, bottom, 0.010, upper - bottom))
+    scale = ax.inset_axes((1.012, 0.0, 0.010, share))
     scale.set_gid("scale")
     bar = _style.figure_of(ax).colorbar(image, cax=scale, ticks=list(ticks))
     words = [f"{tick:.2g}".replace("-", "\N{MINUS SIGN}") for tick in ticks]
@@ -170,21 +151,15 @@ def draw_posterior(
     dress(ax, "interface posterior" + f", largest of {at_once} interfaces" * (at_once > 1))
     ax.spines["bottom"].set_visible(False)
     ax.tick_params(axis="y", length=0.0)
-    if groups:
-        _label_groups(ax, groups)
-    else:
-        ax.yaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
-    draw_scale(ax, image, (0.0, 1.0), [0.0, end / 2, end])
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
+    if groups:  # a line between groups, and the name of each at the left
+        ends = np.cumsum([len(group) for group in groups])
+        for edge in ends[:-1] - 0.5:
+            ax.axhline(edge, color=_style.INK, linewidth=0.8)
+        middles = [edge - 0.5 - len(group) / 2 for edge, group in zip(ends, groups, strict=True)]
+        ax.set_yticks(middles, [f"group {number}" for number in range(len(groups))])
+    draw_scale(ax, image, [0.0, end / 2, end])
     mark_anomaly(ax, anomaly)
-
-
-def _label_groups(ax: Axes, groups: Sequence[Sequence[int]]) -> None:
-    """A line between groups, and the name of each at the left."""
-    ends = np.cumsum([len(group) for group in groups])
-    for end in ends[:-1]:
-        ax.axhline(end - 0.5, color=_style.INK, linewidth=0.8)
-    middles = [end - 0.5 - len(group) / 2 for end, group in zip(ends, groups, strict=True)]
-    ax.set_yticks(middles, [f"group {number}" for number in range(len(groups))])
 
 
 def draw_surprise(surprise: Floats, ax: Axes, *, anomaly: int | None = None) -> None:
@@ -234,28 +209,26 @@ def order_texts(data: Sequences) -> list[str] | None:
 
 def _texts(values: NDArray[Any]) -> list[str]:
     """Dates without a time that is empty for all of them; numbers without needless digits."""
-    if values.dtype.kind == "M":
+    kind = values.dtype.kind
+    if kind in _UNITS:
         known = values[~np.isnat(values)]
-        exact = (unit for unit in _DATE_UNITS if np.all(known == known.astype(f"M8[{unit}]")))
-        dates = values.astype(f"M8[{next(exact, 'ns')}]")
-        return [text.replace("T", " ") for text in dates.astype(str).tolist()]
-    if values.dtype.kind == "m":
-        exact = (unit for unit in _DURATION_UNITS if np.all(values == values.astype(f"m8[{unit}]")))
-        return [str(span) for span in values.astype(f"m8[{next(exact, 'ns')}]")]
-    if values.dtype.kind == "f":
+        units = (f"{kind}8[{unit}]" for unit in _UNITS[kind])
+        exact = next((unit for unit in units if np.all(known == known.astype(unit))), values.dtype)
+        return [re.sub(r"(?<=\d)T", " ", str(value)) for value in values.astype(exact)]
+    if kind == "f":
         return [f"{value:.12g}" for value in values.tolist()]
     texts = [str(value) for value in values.tolist()]
     if all(isinstance(value, date) for value in values.tolist()):
         for pattern in _EMPTY_ENDS:
-            if all(pattern.search(text) for text in texts):
-                return [pattern.sub("", text) for text in texts]
+            if all(re.search(pattern, text) for text in texts):
+                return [re.sub(pattern, "", text) for text in texts]
     return texts
 
 
 def shared_start(texts: Sequence[str]) -> str:
     """The day or the year that all dates begin with, which need not be written at each of them."""
     for pattern in _STARTS:
-        start = pattern.match(texts[0])
+        start = re.match(pattern, texts[0])
         if start and all(text.startswith(start[0]) for text in texts):
             return start[0]
     return ""

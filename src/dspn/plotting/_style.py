@@ -4,7 +4,7 @@ Every palette can be told apart by colour-blind readers. Lengths are points.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from matplotlib import colormaps
@@ -44,8 +44,11 @@ _CATEGORIES: Final = [*_LIGHTER, "#a0522d", "#3b3b6d", "#b5c99a"]
 _BINARY: Final = ("#b5d0e6", "#1f5f99")
 # Room of the mark of a legend entry with the space around it.
 _HANDLE_ROOM: Final = 38.0
-_TEXT: Final = {"size": SMALL_SIZE, "color": INK, "ha": "center", "va": "center", "zorder": 5.0}
-_NOTE: Final = {"size": SMALL_SIZE, "color": MUTED, "va": "center", "textcoords": "offset points"}
+
+Style = dict[str, Any]
+"""Settings of an artist of matplotlib by name."""
+_TEXT: Style = {"size": SMALL_SIZE, "color": INK, "ha": "center", "va": "center", "zorder": 5.0}
+_NOTE: Style = {"size": SMALL_SIZE, "color": MUTED, "va": "center", "textcoords": "offset points"}
 
 Box = tuple[float, float, float, float]
 """Left, bottom, right and upper edge."""
@@ -133,6 +136,13 @@ def size_in_points(ax: Axes) -> tuple[float, float]:
     return max(float(box.width) * scale, 1.0), max(float(box.height) * scale, 1.0)
 
 
+def new_axes(width: float, height: float) -> Axes:
+    """Axes of a size in inches that fill a new figure but for the title and the key."""
+    figure = Figure(figsize=(width, height + 0.85), dpi=PIXELS_WIDE / width)
+    side, below, above = 0.2 / width, 0.4 / (height + 0.85), 0.45 / (height + 0.85)
+    return figure.add_axes((side, below, 1.0 - 2 * side, 1.0 - below - above))
+
+
 def figure_of(ax: Axes) -> Figure:
     """The figure that holds the axes, through all subfigures."""
     figure = ax.get_figure(root=True)
@@ -175,7 +185,7 @@ def draw_polygons(ax: Axes, corners: Any, **style: Any) -> None:
     ax.add_collection(polygons, autolim=False)
 
 
-def legend_columns(labels: Sequence[str], room: float) -> int:
+def legend_columns(labels: Collection[str], room: float) -> int:
     """How many entries of a legend in small type stand side by side in `room`."""
     widths = [text_width(label, SMALL_SIZE) + _HANDLE_ROOM for label in labels]
     if sum(widths) <= room:
@@ -183,14 +193,8 @@ def legend_columns(labels: Sequence[str], room: float) -> int:
     return max(min(int(room / max(widths)), len(widths) - 1), 1)
 
 
-def draw_legend(ax: Axes, handles: Iterable[Handle], labels: Sequence[str], **place: Any) -> None:
-    """A legend in small type without a frame."""
-    ax.legend(
-        list(handles),
-        labels,
-        handler_map={tuple: HandlerTuple(ndivide=1, pad=0.0)},
-        frameon=False,
-        fontsize=SMALL_SIZE,
-        labelcolor=MUTED,
-        **place,
-    )
+def draw_legend(ax: Axes, key: Mapping[str, Handle], **place: Any) -> None:
+    """The meaning of each mark in small type without a frame."""
+    place |= {"frameon": False, "fontsize": SMALL_SIZE, "labelcolor": MUTED}
+    place["handler_map"] = {tuple: HandlerTuple(ndivide=1, pad=0.0)}
+    ax.legend(list(key.values()), list(key), **place)

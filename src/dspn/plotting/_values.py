@@ -4,7 +4,7 @@ Categories are cells and numbers lines; missing entries are hatched, hollow or t
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,15 +18,11 @@ from dspn.sequences import Schema, Variable
 
 LINE_COLOUR: Final = "#1f5f99"
 BAND_COLOUR: Final = _style.tint(LINE_COLOUR, 0.3)
-HATCHED: Final[dict[str, Any]] = {"edgecolor": _style.HATCH, "hatch": "/////"}
-_MOST_OUTLINED: Final = 150
+HATCHED: Final[_style.Style] = {"edgecolor": _style.HATCH, "hatch": "/////"}
 _GAP: Final = 0.06
-_BESIDE_ROOM: Final = 150.0
-_NAME_ROOM: Final = 160.0
-_MOST_KEYS: Final = 5
-_MOST_NAMED: Final = 8
-_MARK: Final = 9.0
-_SPACE: Final = 7.0
+_MOST_OUTLINED, _MOST_KEYS, _MOST_NAMED = 150, 5, 8
+# Lengths in points.
+_BESIDE_ROOM, _NAME_ROOM, _MARK, _SPACE = 150.0, 160.0, 9.0, 7.0
 
 
 def draw_bands(ax: Axes, schema: Schema, heights: Sequence[float]) -> tuple[list[Axes], int]:
@@ -95,7 +91,7 @@ def draw_filled_cells(ax: Axes, codes: Floats, filled: Floats, variable: Variabl
     palette = _style.category_colours(variable.num_categories)
     colours = [palette[int(code)] for code in filled[at]]
     # A cell too narrow for a rim is pale instead.
-    style: dict[str, Any] = {"facecolor": [_style.tint(colour, 0.45) for colour in colours]}
+    style: _style.Style = {"facecolor": [_style.tint(colour, 0.45) for colour in colours]}
     if outlined:
         style = {"facecolor": "white", "edgecolor": colours, "linewidth": 1.4}
     hollow = boxes(at, at + 1, 0.0, 1.0, 0.16 if outlined else 0.0)
@@ -104,7 +100,8 @@ def draw_filled_cells(ax: Axes, codes: Floats, filled: Floats, variable: Variabl
 
 def _certain(codes: Floats, variable: Variable) -> Floats:
     """Probability 1 for the category of each slice, (slices, categories); 0 where missing."""
-    return (codes[:, None] == np.arange(variable.num_categories)).astype(np.float64)
+    certain: Bools = codes[:, None] == np.arange(variable.num_categories)
+    return certain.astype(np.float64)
 
 
 def _draw_shares(ax: Axes, shares: Floats, *, outlined: bool) -> None:
@@ -126,7 +123,7 @@ def draw_numbers(
     intervals: Floats | None = None,
     *,
     first: int = 0,
-    drawstyle: str = "default",
+    drawstyle: Literal["default", "steps-mid"] = "default",
 ) -> None:
     """Observed numbers as a line, points of missing ones as rings, in pale intervals if given.
 
@@ -147,10 +144,11 @@ def draw_numbers(
         _style.draw_polygons(ax, areas, facecolor=BAND_COLOUR, gid="interval", zorder=1)
         ends = np.column_stack([numbers, intervals])[first:]
     _set_range(ax, ends[np.isfinite(ends)])
-    style = {"color": LINE_COLOUR, "drawstyle": drawstyle}
-    ax.plot(slices, shown, ":", linewidth=0.8, zorder=2, **style)
-    line = ax.plot(slices, numbers, "-", linewidth=1.2, zorder=3, gid="observed", **style)[0]
-    line.set(marker="o" if few else ".", markersize=2.6 if few else 1.0)
+    dotted = ax.plot(slices, shown, ":", linewidth=0.8, color=LINE_COLOUR, zorder=2)[0]
+    line = ax.plot(slices, numbers, "-", linewidth=1.2, color=LINE_COLOUR, zorder=3)[0]
+    line.set(marker="o" if few else ".", markersize=2.6 if few else 1.0, gid="observed")
+    for own in (dotted, line):
+        own.set_drawstyle(drawstyle)
     rings = ax.plot(slices, points, "o", color=LINE_COLOUR, zorder=4, gid="point")[0]
     rings.set(markersize=4.5 if few else 2.0, markerfacecolor="white")
 

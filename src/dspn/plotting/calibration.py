@@ -1,8 +1,7 @@
 """A picture of whether predicted probabilities come true."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,20 +11,14 @@ from scipy.stats import binom
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import checked_rng, whole_number
-from dspn.engine import Program, SegmentFlows, posterior_flows
+from dspn.engine import Program, SegmentFlows, compile_program, posterior_flows
 from dspn.errors import DataError
 from dspn.inference.leaf_mixtures import leaf_rows
 from dspn.inference.mixed import bounded_runs, rows_of
 from dspn.models import Model
 from dspn.models.model import Data
-from dspn.plotting import _style
-from dspn.plotting._arguments import (
-    AnyModel,
-    Variables,
-    checked_model,
-    checked_share,
-    variable_numbers,
-)
+from dspn.plotting import _arguments, _style
+from dspn.plotting._arguments import AnyModel, Variables
 from dspn.plotting._panels import dress, heading, new_panel
 from dspn.sequences import Kind, Sequences, Variable
 from dspn.sequences.reading import sequences_of
@@ -33,8 +26,7 @@ from dspn.sequences.reading import sequences_of
 _PANEL: Final = (4.6, 4.4)
 _PANEL_SHARE: Final = 0.44
 _BAND: Final = "#dcdcdc"
-_TALLEST_SHARE: Final = 0.14
-_FLOOR: Final = -0.2
+_TALLEST_SHARE, _FLOOR = 0.14, -0.2
 _NAME_ROOM: Final = 180.0
 _MOST_SLICES: Final = 1 << 16
 
@@ -79,11 +71,11 @@ def plot_calibration(
         num_bins: Number of bins of the curve and of the histogram.
         level: Probability of the grey intervals.
     """
-    model = checked_model(model)
+    model = _arguments.checked_model(model)
     batch = sequences_of(data, model.schema, "data")
-    columns = variable_numbers(model.schema, variable)
+    columns = _arguments.variable_numbers(model.schema, variable)
     bins = whole_number(num_bins, "num_bins", DataError, least=2)
-    level = checked_share(level, "level", 0.95)
+    level = _arguments.checked_share(level, "level", 0.95)
     ahead = whole_number(steps, "steps", DataError)
     if left_out is None:
         predictions = predict_ahead(model, batch, columns, ahead)
@@ -95,7 +87,7 @@ def plot_calibration(
                 f"`steps` must be 1 with `left_out`, which hides entries and not the last slices, "
                 f"but is {ahead}; leave one of the two away."
             )
-        share = checked_share(left_out, "left_out", 0.2)
+        share = _arguments.checked_share(left_out, "left_out", 0.2)
         predictions = predict_left_out(model, batch, columns, share, checked_rng(rng, DataError))
         given = "entries left out given the rest"
     categories = [own for own in predictions if own.variable.kind is Kind.CATEGORICAL]
@@ -108,21 +100,18 @@ def plot_calibration(
         ax.set_axis_off()
         starts = (0.0, 1.0 - _PANEL_SHARE)
         panels = [ax.inset_axes((start, 0.0, _PANEL_SHARE, 1.0)) for start in starts]
-    handles: list[_style.Handle] = [(Patch(facecolor=_BAND),)]
-    labels = [f"{100 * level:g} % interval if the model is right"]
+    key = {f"{100 * level:g} % interval if the model is right": (Patch(facecolor=_BAND),)}
     if categories:
         _draw_reliability(panels[0], categories, bins, level)
-        handles.append((Patch(facecolor=_style.BAR),))
-        labels.append("number of predictions")
+        key["number of predictions"] = (Patch(facecolor=_style.BAR),)
     if numbers:
         _draw_histogram(panels[-1], numbers, bins, level)
-    heading(ax, f"Calibration: {given}", handles, labels)
+    heading(ax, f"Calibration: {given}", key)
     return ax
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Predicted:
+class Predicted(NamedTuple):
     """Predictions of entries of one variable, and the values that they turned out to have.
 
     `answers` are the probabilities of the categories, (entries, categories); of a number they are
@@ -218,7 +207,7 @@ def _beginnings(data: Sequences, wanted: Bools, steps: int, most_slices: int) ->
 
 def _predicted(model: Model, batches: Iterator[_Batch] | list[_Batch]) -> list[Predicted]:
     """The predictions of all batches, of each variable that has any."""
-    programs = [Model(network).compiled for network in model.components]
+    programs = [compile_program(network) for network in model.components]
     values: list[list[Floats]] = [[] for _ in model.schema]
     answers: list[list[Floats]] = [[] for _ in model.schema]
     for evidence, wanted, truth in batches:
@@ -278,8 +267,7 @@ def _leaf_answers(
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Reliability:
+class Reliability(NamedTuple):
     """Bins that hold predictions: how many, their mean, the share come true, and its interval."""
 
     counts: Ints
@@ -371,8 +359,9 @@ def _draw_histogram(
     band.set(zorder=1, gid="interval")
     ax.axhline(1.0, color=_style.MUTED, linewidth=0.9, linestyle="--", zorder=3)
     centres = (np.arange(num_bins) + 0.5) / num_bins
-    bars = {"width": 0.9 / num_bins, "color": _colours(shares, low, high), "alpha": 0.75}
-    ax.bar(centres, shares * num_bins, zorder=2, **bars)
+    bars = ax.bar(centres, shares * num_bins, width=0.9 / num_bins, alpha=0.75, zorder=2)
+    for bar, colour in zip(bars, _colours(shares, low, high), strict=True):
+        bar.set_facecolor(colour)
     _label(ax, predictions, "P(X ≤ value)", "density")
     ax.set_xlim(0.0, 1.0)
     ax.set_ylim(0.0, 1.1 * max(float(shares.max()), float(high[0])) * num_bins)

@@ -57,11 +57,10 @@ def plot_learning_curve(
     scores[~np.isfinite(scores)] = np.nan
     shown = [stage for stage in stages if _draw_stage(ax, stage, reports, across, scores)]
     for name, score in references.items():
-        style = {"color": _style.MUTED, "linewidth": 1.0, "linestyle": (0, (4, 3))}
-        ax.axhline(score, gid="reference", **style)
-        place = {"ha": "left", "va": "bottom"}
-        words = f"{name}: {_number(score)}"
-        _style.note(ax, (float(across[0]), score), (0.0, 3.0), words, **place)
+        line = ax.axhline(score, color=_style.MUTED, linewidth=1.0, gid="reference")
+        line.set_linestyle((0, (4, 3)))
+        place, words = (float(across[0]), score), f"{name}: {_number(score)}"
+        _style.note(ax, place, (0.0, 3.0), words, ha="left", va="bottom")
     dress(ax, f"{' and '.join(shown)}: best score on the validation set (nats per sequence)")
     ax.legend(loc="lower right", frameon=False, fontsize=_style.SMALL_SIZE, labelcolor=_style.INK)
     ax.grid(axis="y", color=_style.FAINT, linewidth=0.6)

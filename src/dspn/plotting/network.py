@@ -9,32 +9,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from dspn._checks import whole_number
 from dspn.errors import StructureError
-from dspn.plotting import _style
+from dspn.plotting import _blocks, _graph, _style
 from dspn.plotting._arguments import AnyModel, heaviest_component
-from dspn.plotting._blocks import (
-    draw_band,
-    draw_template_blocks,
-    draw_unrolled_blocks,
-    group_label,
-    prepare,
-    template_size,
-    unrolled_size,
-)
-from dspn.plotting._graph import (
-    Edge,
-    Graph,
-    Mark,
-    capped_graph,
-    slice_number,
-    template_graph,
-    unrolled_graph,
-    unrolled_sizes,
-)
+from dspn.plotting._graph import Edge, Graph, Mark
 from dspn.plotting._layout import Sheet, arranged, default_size, line_place, sheet
 from dspn.structure import DynamicNetwork
 from dspn.structure.nodes import children_of
@@ -56,11 +37,7 @@ _KEY = {
 
 
 def plot_template(
-    network: AnyModel,
-    ax: Axes | None = None,
-    *,
-    top: bool = False,
-    component: int | None = None,
+    network: AnyModel, ax: Axes | None = None, *, top: bool = False, component: int | None = None
 ) -> Axes:
     """The template, inputs at the bottom and outputs on top, with sum weights as line widths.
 
@@ -91,10 +68,9 @@ def plot_template(
         num_nodes += len(own.top.nodes) - own.top.num_inputs
         num_edges += sum(len(children_of(node)) for node in own.top.nodes)
     if num_nodes > MAX_NODES or num_edges > MAX_EDGES:
-        ax = _new_axes(*template_size(own, top=top)) if ax is None else ax
-        draw_template_blocks(ax, own, top=top)
+        ax = _blocks.draw_template_blocks(ax, own, top=top)
     else:
-        graph = capped_graph(own) if top else template_graph(own)
+        graph = _graph.capped_graph(own) if top else _graph.template_graph(own)
         ax, graph, at = _draw_nodes(graph, ax, _TALLEST)
         _label_rows(ax, graph, at)
         _label_groups(ax, own, graph, at)
@@ -104,11 +80,7 @@ def plot_template(
 
 
 def plot_unrolled(
-    network: AnyModel,
-    num_slices: int = 3,
-    ax: Axes | None = None,
-    *,
-    component: int | None = None,
+    network: AnyModel, num_slices: int = 3, ax: Axes | None = None, *, component: int | None = None
 ) -> Axes:
     """The network of `num_slices` slices: templates stacked on the bottom, capped by the top.
 
@@ -127,24 +99,16 @@ def plot_unrolled(
     """
     drawn = heaviest_component(network, component)
     count = whole_number(num_slices, "num_slices", StructureError)
-    num_nodes, num_edges = unrolled_sizes(drawn.network, count)
+    num_nodes, num_edges = _graph.unrolled_sizes(drawn.network, count)
     if num_nodes > MAX_NODES or num_edges > MAX_EDGES:
-        ax = _new_axes(*unrolled_size(drawn.network, count)) if ax is None else ax
-        draw_unrolled_blocks(ax, drawn.network, count)
+        ax = _blocks.draw_unrolled_blocks(ax, drawn.network, count)
     else:
-        graph, highest = unrolled_graph(drawn.network, count)
+        graph, highest = _graph.unrolled_graph(drawn.network, count)
         ax, _, at = _draw_nodes(graph, ax, _TALLEST_UNROLLED)
         _draw_slices(ax, drawn.network, at, highest)
     words = [_style.counted(num_nodes, "node"), _style.counted(num_edges, "edge")]
     _set_title(ax, f"Unrolled over {_style.counted(count, 'slice')}", drawn.words, words)
     return ax
-
-
-def _new_axes(width: float, height: float) -> Axes:
-    """Axes of a size in inches that fill a new figure but for the title and the key."""
-    figure = Figure(figsize=(width, height + 0.85), dpi=_style.PIXELS_WIDE / width)
-    side, below, above = 0.2 / width, 0.4 / (height + 0.85), 0.45 / (height + 0.85)
-    return figure.add_axes((side, below, 1.0 - 2 * side, 1.0 - below - above))
 
 
 def _set_title(ax: Axes, start: str, component: str, sizes: Sequence[str]) -> None:
@@ -157,8 +121,8 @@ def _set_title(ax: Axes, start: str, component: str, sizes: Sequence[str]) -> No
 def _draw_nodes(graph: Graph, ax: Axes | None, tallest: float) -> tuple[Axes, Graph, Sheet]:
     """Every vertex and edge, and the key; also returns the graph as drawn and its places."""
     graph, layout = arranged(graph, ax)
-    ax = _new_axes(*default_size(graph, layout, tallest=tallest)) if ax is None else ax
-    at = sheet(graph, layout, *prepare(ax))
+    ax = _style.new_axes(*default_size(graph, layout, tallest=tallest)) if ax is None else ax
+    at = sheet(graph, layout, *_blocks.prepare(ax))
     _draw_edges(ax, graph, at)
     for mark in Mark:
         if mark is not Mark.LEAF:
@@ -219,8 +183,8 @@ def _draw_circles(ax: Axes, graph: Graph, at: Sheet, mark: Mark) -> None:
     if mark in _SYMBOLS:
         size = (0.46 * at.diameter) ** 2 * (1.0 if mark is Mark.SUM else 0.55)
         width = float(np.clip(at.diameter / 15.0, 0.5, 1.4))
-        style = {"marker": _SYMBOLS[mark], "c": _style.INK, "linewidths": width}
-        ax.scatter(x, y, s=size, clip_on=False, zorder=4, **style)
+        symbols = ax.scatter(x, y, s=size, marker=_SYMBOLS[mark], c=_style.INK, zorder=4)
+        symbols.set(linewidth=width, clip_on=False)
 
 
 def _draw_leaves(ax: Axes, graph: Graph, at: Sheet) -> None:
@@ -233,12 +197,13 @@ def _draw_leaves(ax: Axes, graph: Graph, at: Sheet) -> None:
         edge = group if vertex.output is None else _style.INTERFACE
         for member, name in enumerate(vertex.names):
             words = _style.shortened(name, at.names.size, room)
-            style = {"size": at.names.size, "gid": "leaf"}
+            style: _style.Style = {"size": at.names.size, "gid": "leaf"}
             if graph.stacked:
                 x, y = line_place(at.places[index], member, at.names, at.pitch)
                 _style.write(ax, x, y, words, color=_style.dark(edge), ha="left", **style)
                 continue
-            text = _style.write(ax, *at.places[index], words, **style)
+            x, y = at.places[index]
+            text = _style.write(ax, x, y, words, **style)
             if upright:
                 text.set(rotation=90.0, rotation_mode="anchor", ha="right")
             box = {
@@ -282,19 +247,15 @@ def _draw_key(ax: Axes, graph: Graph, at: Sheet) -> None:
     present = {vertex.mark for vertex in graph.vertices}
     if any(vertex.output is not None for vertex in graph.vertices):
         present.add(Mark.INPUT)  # in an unrolled network outputs alone are interface nodes
-    entries = [(_key_entry(mark), words) for mark, words in _KEY.items() if mark in present]
+    key = {words: _key_entry(mark) for mark, words in _KEY.items() if mark in present}
     weights = [edge.weight for edge in graph.edges if edge.weight is not None]
     if weights:
-        wide = Line2D([], [], color=_style.LINE, linewidth=2.5)
-        entries.append(((wide,), "width: weight of a sum"))
+        key["width: weight of a sum"] = (Line2D([], [], color=_style.LINE, linewidth=2.5),)
     if 0.0 in weights:
-        dotted = Line2D([], [], color=_style.LINE, linewidth=0.8, linestyle=":")
-        entries.append(((dotted,), "weight 0"))
-    handles, labels = zip(*entries, strict=True)
+        key["weight 0"] = (Line2D([], [], color=_style.LINE, linewidth=0.8, linestyle=":"),)
     place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "borderaxespad": 0.2}
     space = {"handletextpad": 0.6, "columnspacing": 1.6}
-    columns = _style.legend_columns(labels, at.width)
-    _style.draw_legend(ax, handles, labels, ncols=columns, **place, **space)
+    _style.draw_legend(ax, key, ncols=_style.legend_columns(key, at.width), **place, **space)
 
 
 def _label_rows(ax: Axes, graph: Graph, at: Sheet) -> None:
@@ -316,7 +277,7 @@ def _label_groups(ax: Axes, network: DynamicNetwork, graph: Graph, at: Sheet) ->
     room = max((at.width - 100.0) / count - 8.0, 20.0)
     for group, positions in enumerate(network.groups if count > 1 else ()):
         inputs = [i for i, vertex in enumerate(graph.vertices) if vertex.position in positions]
-        words = group_label(network, group, _style.SMALL_SIZE, room)
+        words = _blocks.group_label(network, group, _style.SMALL_SIZE, room)
         colour = _style.dark(_style.group_colour(group))
         _style.write(ax, at.places[inputs, 0].mean(), 8.0, words, color=colour)
 
@@ -328,7 +289,9 @@ def _draw_slices(ax: Axes, network: DynamicNetwork, at: Sheet, highest: Sequence
         # Just above the circles of the row, but at most half the way to the next row.
         step = (at.lower[row + 1] if row + 1 < len(at.lower) else at.height) - at.lower[row]
         upper = float(at.lower[row] + min(1.1 * at.diameter, 0.5 * step))
-        draw_band(ax, (bottom, upper), slice_number(network, level, len(highest)), level)
+        _blocks.draw_band(
+            ax, (bottom, upper), _graph.slice_number(network, level, len(highest)), level
+        )
         bottom = upper
     middle = 0.5 * (bottom + at.height)
     _style.write(ax, 4.0, middle, "top network", color=_style.MUTED, ha="left")

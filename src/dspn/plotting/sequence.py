@@ -15,25 +15,14 @@ from dspn.errors import DataError
 from dspn.inference import Surprise
 from dspn.models import Model
 from dspn.models.model import Data
-from dspn.plotting import _panels, _style, _values
-from dspn.plotting._arguments import (
-    AnyModel,
-    Variables,
-    checked_model,
-    checked_share,
-    component_of,
-    one_sequence,
-    variable_numbers,
-)
+from dspn.plotting import _arguments, _panels, _style, _values
+from dspn.plotting._arguments import AnyModel, Variables
 from dspn.sequences import Kind, Schema, Sequences
 
-_MOST_BANDS: Final = 40
-_MOST_NAMES: Final = 40
-_TALLEST: Final = 9.0
-_TALLEST_VALUES: Final = 6.0
-_TALLEST_CELLS: Final = 6.0
-_STRIP: Final = 0.9
-_GAP: Final = 0.12
+_MOST_BANDS, _MOST_NAMES = 40, 40
+# Lengths in inches.
+_TALLEST, _TALLEST_VALUES, _TALLEST_CELLS = 9.0, 6.0, 6.0
+_STRIP, _GAP = 0.9, 0.12
 _SURPRISE_TITLE: Final = (
     "bars, of a slice given those before it; cells, of an entry given all others"
 )
@@ -62,7 +51,10 @@ def plot_filtered(
         groups: Interface positions of each group; rows of the posterior are set apart by group.
         figure: An empty figure to draw on; without one a figure 1200 pixels wide is made.
     """
-    _check_filtered(values, schema, surprise, posterior, imputed, anomaly, groups)
+    arrays = {"surprise": surprise, "posterior": posterior, "imputed": imputed}
+    _check_filtered(values, schema, anomaly, **arrays)
+    if groups is not None and posterior is not None:
+        _check_groups(groups, posterior.shape[1])
     bands = [0.26 if v.kind is Kind.CATEGORICAL else 0.62 for v in schema]
     heights = [min(sum(bands), _TALLEST_VALUES), 1.2]
     if posterior is not None:
@@ -85,45 +77,39 @@ def plot_filtered(
 
 
 def _check_filtered(
-    values: Floats,
-    schema: Schema,
-    surprise: Floats,
-    posterior: Floats | None,
-    imputed: Floats | None,
-    anomaly: int | None,
-    groups: Sequence[Sequence[int]] | None,
+    values: Floats, schema: Schema, anomaly: int | None, **others: Floats | None
 ) -> None:
-    """Raises unless all arrays belong to one sequence."""
+    """Raises unless all arrays belong to one sequence, which has the slice `anomaly`."""
     if values.ndim != 2 or values.shape[1] != len(schema) or len(values) == 0:
         raise DataError(
             f"`values` must have at least one slice and {len(schema)} columns, one for each "
             f"variable of the schema, but has shape {values.shape}."
         )
     num_slices = len(values)
-    rows = (None,) if posterior is None or posterior.ndim != 2 else (posterior.shape[1],)
-    for argument, array, shape, rule in (
-        ("surprise", surprise, (num_slices,), f"one entry for each of the {num_slices} slices"),
-        (
-            "posterior",
-            posterior,
-            (num_slices, *rows),
-            f"one row for each of the {num_slices} slices",
-        ),
-        ("imputed", imputed, values.shape, f"the shape {values.shape} of `values`"),
-    ):
-        if array is not None and array.shape != shape:
+    rules = {
+        "surprise": (1, f"one entry for each of the {num_slices} slices"),
+        "posterior": (2, f"one row for each of the {num_slices} slices"),
+        "imputed": (2, f"the shape {values.shape} of `values`"),
+    }
+    for argument, array in others.items():
+        num_axes, rule = rules[argument]
+        if array is None or (array.shape == values.shape and argument == "imputed"):
+            continue
+        if argument == "imputed" or array.ndim != num_axes or len(array) != num_slices:
             raise DataError(f"`{argument}` must have {rule}, but has shape {array.shape}.")
     if anomaly is not None and not 0 <= anomaly < num_slices:
         raise DataError(
             f"`anomaly` must be a slice between 0 and {num_slices - 1}, but is {anomaly}."
         )
-    if groups is not None and posterior is not None:
-        listed = sorted(position for group in groups for position in group)
-        if listed != list(range(posterior.shape[1])):
-            raise DataError(
-                f"`groups` must hold each of the {posterior.shape[1]} interface positions of "
-                f"`posterior` exactly once, but holds {listed}."
-            )
+
+
+def _check_groups(groups: Sequence[Sequence[int]], num_interfaces: int) -> None:
+    listed = sorted(position for group in groups for position in group)
+    if listed != list(range(num_interfaces)):
+        raise DataError(
+            f"`groups` must hold each of the {num_interfaces} interface positions of `posterior` "
+            f"exactly once, but holds {listed}."
+        )
 
 
 def _draw_filtered_values(
@@ -140,21 +126,20 @@ def _draw_filtered_values(
         if variable.kind is Kind.CATEGORICAL:
             _values.draw_filled_cells(band, own, guess, variable)
         else:
-            style = "steps-mid" if variable.kind is Kind.COUNT else "default"
-            _values.draw_numbers(band, own, guess, drawstyle=style)
+            is_count = variable.kind is Kind.COUNT
+            _values.draw_numbers(band, own, guess, drawstyle="steps-mid" if is_count else "default")
             _values.draw_missing(band, np.isnan(own) & np.isnan(guess), *band.get_ylim())
         band.set_xlim(ax.get_xlim())
-    missing, is_filled = np.isnan(values), ~np.isnan(filled)
-    hatched = Patch(facecolor="white", **_values.HATCHED)
-    hollow = Patch(facecolor="white", edgecolor=_values.LINE_COLOUR, linewidth=1.4)
-    shown = [(missing & ~is_filled, hatched, "missing"), (is_filled, hollow, "imputed")]
-    entries = [(handle, words) for where, handle, words in shown if where.any()]
-    if entries:
-        place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": len(entries)}
+    key: dict[str, _style.Handle] = {}
+    if (np.isnan(values) & np.isnan(filled)).any():
+        key["missing"] = (Patch(facecolor="white", **_values.HATCHED),)
+    if not np.isnan(filled).all():
+        hollow = Patch(facecolor="white", edgecolor=_values.LINE_COLOUR, linewidth=1.4)
+        key["imputed"] = (hollow,)
+    if key:
+        place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": len(key)}
         space = {"borderaxespad": 0.0, "handlelength": 1.4, "columnspacing": 1.4}
-        place["bbox_transform"] = _panels.raised(ax, lines)
-        handles = [(handle,) for handle, _ in entries]
-        _style.draw_legend(ax, handles, [words for _, words in entries], **place, **space)
+        _style.draw_legend(ax, key, bbox_transform=_panels.raised(ax, lines), **place, **space)
 
 
 def plot_imputed(
@@ -178,16 +163,7 @@ def plot_imputed(
         variable: Variables to show, by name or number; all without it.
         level: Probability of the central interval of a number.
     """
-    model = checked_model(model)
-    data = one_sequence(sequence, model.schema)
-    columns = variable_numbers(model.schema, variable)
-    level = checked_share(level, "level", 0.8)
-    shown = data.values[:, columns[:_MOST_BANDS]]
-    counts = f"{np.isnan(shown).sum():,} of {_style.counted(shown.size, 'entry')} missing"
-    slices = _style.counted(data.total_slices, "slice")
-    whose = _panels.sequence_words(data)
-    title = f"P(missing entry | observed entries){whose}: {slices}, {counts}"
-    return _draw_entries(ax, model, data, data, columns, level, title)
+    return _plot_entries(model, sequence, ax, variable, level)
 
 
 def plot_forecast(
@@ -214,91 +190,81 @@ def plot_forecast(
         level: Probability of the central interval of a number.
         past: How many of the last observed slices are shown; all count as evidence.
     """
-    model = checked_model(model)
-    data = one_sequence(sequence, model.schema)
     ahead = whole_number(steps, "steps", DataError)
-    num_slices = data.total_slices
-    first = 0
-    if past is not None:
-        first = max(num_slices - whole_number(past, "past", DataError), 0)
-    columns = variable_numbers(model.schema, variable)
-    level = checked_share(level, "level", 0.8)
-    seen, new = (_style.counted(number, "slice") for number in (num_slices, ahead))
-    title = f"Forecast{_panels.sequence_words(data)}: {new} after {seen}"
-    # The new slices are missing entries of the longer sequence, as `forecast` has it.
-    longer = data.extended(ahead)
-    ax = _draw_entries(ax, model, longer, data, columns, level, title, first, "not observed")
-    start = num_slices - 0.5
-    ground = ax.axvspan(start, start + ahead, facecolor="#eceae4", edgecolor="none", zorder=0)
-    ground.set_gid("forecast")
-    ax.axvline(start, color=_style.INK, linewidth=1.0, zorder=6, gid="now")
-    return ax
+    shown = None if past is None else whole_number(past, "past", DataError)
+    return _plot_entries(model, sequence, ax, variable, level, ahead, shown)
 
 
-def _draw_entries(
+def _plot_entries(
+    model: AnyModel,
+    sequence: Data,
     ax: Axes | None,
-    model: Model,
-    entries: Sequences,
-    data: Sequences,
-    columns: Sequence[int],
+    variable: Variables,
     level: float,
-    title: str,
-    first: int = 0,
-    absent: str = "missing",
+    steps: int = 0,
+    past: int | None = None,
 ) -> Axes:
-    """Observed entries and the distributions of all others, each variable in its band.
-
-    Args:
-        entries: What is drawn; `data` is the part that was observed, and names its slices.
-        columns: Variables to show.
-        first: Slices before it are not shown.
-        absent: The word for entries without a value.
-    """
+    """Observed entries and the distributions of all others, each variable in its band."""
+    model = _arguments.checked_model(model)
+    data = _arguments.one_sequence(sequence, model.schema)
+    columns = _arguments.variable_numbers(model.schema, variable)
+    level = _arguments.checked_share(level, "level", 0.8)
     schema = Schema(tuple(model.schema[column] for column in columns[:_MOST_BANDS]))
     heights = [0.42 if v.kind is Kind.CATEGORICAL else 0.8 for v in schema]
     if ax is None:
         ax = _panels.new_panel(_panels.WIDTH, min(sum(heights), _TALLEST) + 1.2)
-    ends = (0.5 - level / 2, 0.5, 0.5 + level / 2)
-    marginals = model.marginals(entries, quantiles=ends)
+    # New slices are missing entries of the longer sequence, as `forecast` has it.
+    entries = data.extended(steps) if steps else data
+    marginals = model.marginals(entries, quantiles=(0.5 - level / 2, 0.5, 0.5 + level / 2))
+    first = 0 if past is None else max(data.total_slices - past, 0)
     _panels.dress(ax, "")
     _panels.slice_axis(ax, entries.total_slices, data)
     ax.set_xlim(left=first - 0.5)
     bands, lines = _values.draw_bands(ax, schema, heights)
-    shown = set()
-    for band, variable, column in zip(bands, schema, columns, strict=False):
+    kinds = set()
+    for band, kind, column in zip(bands, (v.kind for v in schema), columns, strict=False):
         own, values = marginals[column], entries.values[:, column]
         if (own.slices >= first).any():
-            shown.add(variable.kind)
-        if variable.kind is Kind.CATEGORICAL:
+            kinds.add(kind)
+        if kind is Kind.CATEGORICAL:
             _values.draw_cells(band, values, own, first)
         else:
             answers = np.full((len(values), 3), np.nan)
             answers[own.slices] = np.column_stack([own.point(), own.quantiles[:, [0, -1]]])
             _values.draw_numbers(band, values, answers[:, 0], answers[:, 1:], first=first)
         band.set_xlim(ax.get_xlim())
-    hidden = len(columns) - len(schema)
-    more = f"; {_style.counted(hidden, 'more variable')} not shown" if hidden else ""
-    _panels.heading(ax, title + more, *_entry_key(shown, absent, level), lines=lines)
+    whose, seen = _panels.sequence_words(data), _style.counted(data.total_slices, "slice")
+    shown = data.values[:, columns[:_MOST_BANDS]]
+    counts = f"{np.isnan(shown).sum():,} of {_style.counted(shown.size, 'entry')} missing"
+    title = f"P(missing entry | observed entries){whose}: {seen}, {counts}"
+    if steps:
+        title = f"Forecast{whose}: {_style.counted(steps, 'slice')} after {seen}"
+        start = data.total_slices - 0.5
+        ground = ax.axvspan(start, start + steps, facecolor="#eceae4", edgecolor="none", zorder=0)
+        ground.set_gid("forecast")
+        ax.axvline(start, color=_style.INK, linewidth=1.0, zorder=6, gid="now")
+    if len(columns) > len(schema):
+        more = _style.counted(len(columns) - len(schema), "more variable")
+        title += f"; {more} not shown"
+    key = _entry_key(kinds, "not observed" if steps else "missing", level)
+    _panels.heading(ax, title, key, lines)
     return ax
 
 
-def _entry_key(
-    kinds: set[Kind], absent: str, level: float
-) -> tuple[list[_style.Handle], list[str]]:
+def _entry_key(kinds: set[Kind], absent: str, level: float) -> dict[str, _style.Handle]:
     """What hatched columns and pale intervals mean, where there are any."""
-    handles: list[_style.Handle] = []
-    labels = []
+    key: dict[str, _style.Handle] = {}
     if Kind.CATEGORICAL in kinds:
-        handles.append((Patch(facecolor=_style.BAR, edgecolor="white", hatch="/////"),))
-        labels.append(f"{absent}: probability of each category")
+        hatched = Patch(facecolor=_style.BAR, edgecolor="white", hatch="/////")
+        key[f"{absent}: probability of each category"] = (hatched,)
     words = {Kind.CONTINUOUS: "mean", Kind.COUNT: "median"}
     points = [word for kind, word in words.items() if kind in kinds]
     if points:
         ring = Line2D([], [], linestyle="none", marker="o", markersize=4.5)
         ring.set(color=_values.LINE_COLOUR, markerfacecolor="white")
-        handles.append((Patch(facecolor=_values.BAND_COLOUR), ring))
-        labels.append(f"{absent}: {' or '.join(points)}, {100 * level:g} % interval")
-    return handles, labels
+        label = f"{absent}: {' or '.join(points)}, {100 * level:g} % interval"
+        key[label] = (Patch(facecolor=_values.BAND_COLOUR), ring)
+    return key
 
 
 def plot_interface(
@@ -316,10 +282,10 @@ def plot_interface(
             P(node | evidence, component). Without it the component that is likeliest given the
             sequence; the title says how likely it is.
     """
-    model = checked_model(model)
-    data = one_sequence(sequence, model.schema)
+    model = _arguments.checked_model(model)
+    data = _arguments.one_sequence(sequence, model.schema)
     shares = model.component_posteriors(data)[0]
-    drawn = component_of(model, component, int(np.argmax(shares)))
+    drawn = _arguments.component_of(model, component, shares)
     posterior = Model(drawn.network).interface_posteriors(data)
     num_slices, num_interfaces = posterior.shape
     if ax is None:
@@ -368,21 +334,21 @@ def plot_surprise(found: AnyModel | Surprise, sequence: Data, ax: Axes | None = 
     _panels.name_rows(ax, named, [data.schema.names[number] for number in named])
     _panels.slice_axis(ax, num_slices, data)
     title = f"Surprise (nats){_panels.sequence_words(data)}: {_SURPRISE_TITLE}"
-    handle = Patch(facecolor="white", **_values.HATCHED)
-    _panels.heading(ax, title, *(([(handle,)], ["missing"]) if missing.any() else ()))
+    hatched = Patch(facecolor="white", **_values.HATCHED)
+    _panels.heading(ax, title, {"missing": (hatched,)} if missing.any() else None)
     return ax
 
 
 def _checked_surprise(found: AnyModel | Surprise, sequence: Data) -> tuple[Sequences, Surprise]:
     """The sequence, and its surprise."""
     if not isinstance(found, Surprise):
-        model = checked_model(found, "found")
-        data = one_sequence(sequence, model.schema)
+        model = _arguments.checked_model(found, "found")
+        data = _arguments.one_sequence(sequence, model.schema)
         return data, model.surprise(data)
     remedy = "a list of arrays is read by the schema of a model, so give the model instead"
     require_type(sequence, Sequences, "sequence", DataError, remedy=remedy)
     assert isinstance(sequence, Sequences)
-    data = one_sequence(sequence, sequence.schema)
+    data = _arguments.one_sequence(sequence, sequence.schema)
     if found.variables.shape != data.values.shape:
         raise DataError(
             f"`found` must be the surprise of `sequence`, which has shape {data.values.shape}, but "
@@ -409,4 +375,4 @@ def _draw_entry_surprises(ax: Axes, entries: Floats, missing: Bools, share: floa
     _style.draw_polygons(ax, np.concatenate(corners), **style)
     if known.size:
         ticks = np.linspace(*limits, 3).tolist()
-        _panels.draw_scale(ax, image, (0.0, share), ticks, unit="nats")
+        _panels.draw_scale(ax, image, ticks, share, "nats")
