@@ -11,10 +11,9 @@ from scipy.stats import binom
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import checked_rng, whole_number
-from dspn.engine import Program, SegmentFlows, compile_program, posterior_flows
 from dspn.errors import DataError
-from dspn.inference.leaf_mixtures import leaf_rows
-from dspn.inference.mixed import bounded_runs, rows_of
+from dspn.inference.likelihood import bounded_runs, require_possible
+from dspn.inference.marginals import leaf_mixtures
 from dspn.models import Model
 from dspn.models.model import Data
 from dspn.plotting import _arguments, _style
@@ -207,63 +206,34 @@ def _beginnings(data: Sequences, wanted: Bools, steps: int, most_slices: int) ->
 
 def _predicted(model: Model, batches: Iterator[_Batch] | list[_Batch]) -> list[Predicted]:
     """The predictions of all batches, of each variable that has any."""
-    programs = [compile_program(network) for network in model.components]
+    banks = model.components[0].template.banks
     values: list[list[Floats]] = [[] for _ in model.schema]
     answers: list[list[Floats]] = [[] for _ in model.schema]
     for evidence, wanted, truth in batches:
-        tables = [np.zeros((len(truth), v.num_categories or 2)) for v in model.schema]
-        for program, share in zip(programs, model.component_posteriors(evidence).T, strict=True):
-            possible = share > 0
-            if possible.any():
-                rows = rows_of(evidence, possible)
-                weights = np.repeat(share[possible], evidence.lengths[possible])[:, None]
-                own = _leaf_answers(program, evidence[possible], wanted[rows], truth[rows])
-                for table, part in zip(tables, own, strict=True):
-                    table[rows] += weights * part
-        for number, table in enumerate(tables):
+        for number, variable in enumerate(model.schema):
             values[number].append(truth[wanted[:, number], number])
-            answers[number].append(table[wanted[:, number]])
-    found = (
-        Predicted(variable, np.concatenate(values[number]), np.concatenate(answers[number]))
-        for number, variable in enumerate(model.schema)
-    )
-    return [own for own in found if own.values.size]
-
-
-def _leaf_answers(
-    program: Program, evidence: Sequences, wanted: Bools, truth: Floats
-) -> list[Floats]:
-    """The answers of one component by its leaf posteriors, a table with a row for each slice."""
-    schema, banks = program.network.schema, program.network.template.banks
-    tables = [np.zeros((len(truth), v.num_categories or 2)) for v in schema]
-    leaves = [leaf_rows(program, number) for number in range(len(schema))]
-
-    def collect(segment: SegmentFlows) -> None:
-        # Rows are assigned, not added to, since a linear pass that lost something is repeated.
-        chosen = segment.active & wanted[segment.rows].any(axis=2)
-        if not chosen.any():
-            return
-        posteriors = segment.leaves(*np.nonzero(chosen)).posterior
-        slices = segment.rows[chosen]
-        parameters = program.leaf_parameters(segment.bottom)
-        for number, (loads, members) in enumerate(leaves):
-            places = np.flatnonzero(wanted[slices, number])
-            weights = posteriors[loads][:, places].T
-            totals = weights.sum(axis=1, keepdims=True)
-            whole = ((totals > 0) & np.isfinite(totals))[:, 0]
-            rows, weights = slices[places[whole]], weights[whole] / totals[whole]
-            own = parameters[number][members]
-            if schema[number].kind is Kind.CATEGORICAL:
-                tables[number][rows] = weights @ own
+            answers[number].append(
+                np.zeros((values[number][-1].size, variable.num_categories or 2))
+            )
+        log_likelihood = np.empty(len(evidence))
+        mixtures = leaf_mixtures(model.compiled, evidence, wanted, log_likelihood)
+        for number, entries, weights, parameters in mixtures:
+            with np.errstate(invalid="ignore"):  # of an impossible sequence, which is refused below
+                shares = weights / weights.sum(axis=1, keepdims=True)
+            kind, table = model.schema[number].kind, answers[number][-1]
+            if kind is Kind.CATEGORICAL:
+                table[entries] = shares @ parameters
                 continue
-            values = truth[rows, number]
-            below = values - 1.0 if schema[number].kind is Kind.COUNT else values
-            for column, ends in enumerate((below, values)):
-                share = weights * banks[number].family.cdf(own, ends)
-                tables[number][rows, column] = share.sum(axis=1)
-
-    posterior_flows(program, evidence, collect)
-    return tables
+            value = values[number][-1][entries]
+            below = value - 1.0 if kind is Kind.COUNT else value
+            for column, end in enumerate((below, value)):
+                mass = shares * banks[number].family.cdf(parameters, end)
+                table[entries, column] = mass.sum(axis=1)
+        require_possible(model.compiled, evidence, log_likelihood)
+    found = zip(
+        model.schema, map(np.concatenate, values), map(np.concatenate, answers), strict=True
+    )
+    return [Predicted(*own) for own in found if own[1].size]
 
 
 @final

@@ -12,8 +12,7 @@ from matplotlib.patches import Patch
 from dspn._arrays import Bools, Floats
 from dspn._checks import require_type, whole_number
 from dspn.errors import DataError
-from dspn.inference import Surprise
-from dspn.models import Model
+from dspn.inference import Surprise, interface_posteriors
 from dspn.models.model import Data
 from dspn.plotting import _arguments, _panels, _style, _values
 from dspn.plotting._arguments import AnyModel, Variables
@@ -286,7 +285,7 @@ def plot_interface(
     data = _arguments.one_sequence(sequence, model.schema)
     shares = model.component_posteriors(data)[0]
     drawn = _arguments.component_of(model, component, shares)
-    posterior = Model(drawn.network).interface_posteriors(data)
+    posterior = interface_posteriors(model.compiled.component(drawn.number), data)
     num_slices, num_interfaces = posterior.shape
     if ax is None:
         height = 0.9 + float(np.clip(0.16 * num_interfaces, 1.0, 6.0))

@@ -1,7 +1,6 @@
 """The sequences of a page: which are shown, and one packed record for each, asked of the model."""
 
 import base64
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
@@ -10,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats, Ints
-from dspn.errors import ImpossibleEvidenceWarning
-from dspn.inference import Marginals
-from dspn.inference.mixed import bounded_runs
+from dspn.inference import Marginals, interface_posteriors
+from dspn.inference.likelihood import bounded_runs
 from dspn.models import Model
 from dspn.sequences import Kind, Sequences, Variable
 
@@ -61,10 +59,8 @@ def make_records(model: Model, data: Sequences, steps: int, most: int | None) ->
         steps: Number of slices that are forecast.
         most: Number of sequences; as many as there is room for without it.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ImpossibleEvidenceWarning)  # the page names them
-        log_likelihood = model.log_likelihood(data)
-    shown, per_slice = most_surprising(log_likelihood, data, steps, most)
+    # Without the warning of `Model.log_likelihood`: the page names impossible sequences.
+    shown, per_slice = most_surprising(model.compiled.log_likelihood(data), data, steps, most)
     chosen, possible = data[shown], np.isfinite(per_slice[shown])
     widest = max(network.num_interfaces for network in model.components)
     categories = sum(max(variable.num_categories, 4) for variable in model.schema)
@@ -125,9 +121,9 @@ def _conditioned(model: Model, data: Sequences, steps: int) -> tuple[list[int], 
     parts: list[Arrays] = [[probability_steps(own)] for own in shares]
     for component in np.unique(likeliest).tolist():
         members = np.flatnonzero(likeliest == component)
-        own, network = data[members], model.components[component]
-        posteriors = Model(network).interface_posteriors(own)
-        groups = [np.array(group) for group in network.groups]
+        own = data[members]
+        posteriors = interface_posteriors(model.compiled.component(component), own)
+        groups = [np.array(group) for group in model.components[component].groups]
         pieces = np.split(posteriors, own.offsets[1:-1])
         for index, piece in zip(members.tolist(), pieces, strict=True):
             rows, probabilities = interface_rows(piece, groups)
