@@ -52,29 +52,23 @@ def main() -> int:
     console.width = min(console.width, 80)
     directory = Path("out", "demo")
     try:
-        run_demo(console, directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        example = house()
+        _introduce(console, example)
+        models = _learn(console, example)
+        model, fault = models["DSPN"], with_faults(example)
+        _show_scores(console, example, models)
+        _show_gap(console, example, models)
+        _show_forecast(console, example, model)
+        _show_surprise(console, example, fault, model)
+        _write_files(directory, example, fault, model)
+        _show_files(console, directory)
     except (OSError, ModelFileError) as error:
         print(f"cannot write to {directory}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130  # as shells have it
     return 0
-
-
-def run_demo(console: Console, directory: Path) -> None:
-    """The whole demo: text to the console, files to the directory."""
-    directory.mkdir(parents=True, exist_ok=True)
-    example = house()
-    _introduce(console, example)
-    models = _learn(console, example)
-    model = models["DSPN"]
-    _show_scores(console, example, models)
-    _show_gap(console, example, models)
-    _show_forecast(console, example, model)
-    fault = with_faults(example)
-    _show_surprise(console, example, fault, model)
-    _write_files(directory, example, fault, model)
-    _show_files(console, directory)
 
 
 def _print_heading(console: Console, title: str, code: str = "") -> None:
@@ -343,12 +337,9 @@ def _show_files(console: Console, directory: Path) -> None:
         command = str(path) if beside.exists() else "python -m dspn"
     model, data = directory / "house.dspn", directory / "new.csv"
     console.print("\nWhat to try next:\n")
-    for line in (
-        f"inspect {model}",
-        f"surprise {model} {data} -s recording -t hour",
-        f"report {model} {data} -s recording -t hour -o mine.html",
-        "fit yours.csv -s COLUMN -o yours.dspn",
-    ):
+    asked = f"{model} {data} -s recording -t hour"
+    lines = (f"inspect {model}", f"surprise {asked}", f"report {asked} -o mine.html")
+    for line in (*lines, "fit yours.csv -s COLUMN -o yours.dspn"):
         console.print(f"  [cyan]{escape(f'{command} {line}')}[/]", soft_wrap=True)
 
 

@@ -80,17 +80,15 @@ def variable_numbers(schema: Schema, variable: Variables) -> list[int]:
         return list(range(len(schema)))
     single = isinstance(variable, str) or not isinstance(variable, Iterable)
     given: list[Any] = [variable] if single else list(variable)  # type: ignore[arg-type]
-    numbers = []
-    for value in given:
-        if isinstance(value, str):
-            numbers.append(schema.index(value))
-            continue
-        numbers.append(whole_number(value, "variable", DataError, least=0))
-        if numbers[-1] >= len(schema):
-            raise DataError(
-                f"`variable` must be a name or a number from 0 to {len(schema) - 1}, but is "
-                f"{value}; the names are {', '.join(schema.names[:20])}."
-            )
+    numbers = [
+        schema.index(v) if isinstance(v, str) else whole_number(v, "variable", DataError, least=0)
+        for v in given
+    ]
+    if max(numbers, default=0) >= len(schema):
+        raise DataError(
+            f"`variable` must be a name or a number from 0 to {len(schema) - 1}, but is "
+            f"{max(numbers)}; the names are {', '.join(schema.names[:20])}."
+        )
     if not numbers or len(set(numbers)) != len(numbers):
         raise DataError(
             "`variable` must name variables, each once, but "

@@ -20,15 +20,13 @@ from dspn.structure import DynamicNetwork, Input, Leaf, Product, Sum
 from dspn.structure.nodes import Node, children_of
 from dspn.structure.validity import bottom_nodes
 
-_FINEST: Final = 128
-_MAX_GROUPS, _MAX_LINES, _MAX_ROWS = 4, 16, 5
+_FINEST, _MAX_GROUPS, _MAX_LINES, _MAX_ROWS = 128, 4, 16, 5
 # Lengths in points.
 _LABEL, _MARGIN, _FOOT = 74.0, 12.0, 28.0
 _TOP, _OUTPUTS, _BLOCK, _CAPTION, _GAP = 84.0, 38.0, 30.0, 40.0, 18.0
 _HEADING, _LINE, _PADDING = 24.0, 13.0, 5.0
 _SLICE_ROW, _HIDDEN_ROW, _TOP_ROW = 86.0, 44.0, 62.0
-_SMALLEST_PICTURE: Final = 16.0
-_SMALLEST_SCALE: Final = 0.7
+_SMALLEST_PICTURE, _SMALLEST_SCALE = 16.0, 0.7
 _KEY: Final = (
     "Mix: a row for each sum, a column for each input it reads; darker is a larger weight."
 )

@@ -153,13 +153,13 @@ def _weighted_edges(nodes: Sequence[Node], offsets: dict[int, int], weights: Flo
 def template_graph(network: DynamicNetwork, *, bottom: bool = False) -> Graph:
     """The template alone; with `bottom` its sums have the weights of the bottom network."""
     template, parameters = network.template, network.parameters
-    rows = template_rows(template)
+    rows, groups = template_rows(template), _single_groups(network)
     outputs = {node: position for position, node in enumerate(template.outputs)}
     vertices = [
-        _vertex(node, template.schema.names, row)._replace(group=group, output=outputs.get(index))
-        for index, (node, row, group) in enumerate(
-            zip(template.nodes, rows, _single_groups(network), strict=True)
+        _vertex(node, template.schema.names, rows[i])._replace(
+            group=groups[i], output=outputs.get(i)
         )
+        for i, node in enumerate(template.nodes)
     ]
     own = (bottom and parameters.bottom) or parameters.template
     edges = _weighted_edges(template.nodes, template.edge_offsets, own.weights)
@@ -202,10 +202,8 @@ def unrolled_sizes(network: DynamicNetwork, num_slices: int) -> tuple[int, int]:
     repeats = num_slices - 1
     nodes = sum(not isinstance(node, Input) for node in (*bottom, *top.nodes))
     edges = sum(len(children_of(node)) for node in (*bottom, *top.nodes))
-    return (
-        nodes + repeats * (len(template.nodes) - template.num_interfaces),
-        edges + repeats * template.num_edges,
-    )
+    inner = len(template.nodes) - template.num_interfaces
+    return nodes + repeats * inner, edges + repeats * template.num_edges
 
 
 def unrolled_graph(network: DynamicNetwork, num_slices: int) -> tuple[Graph, list[int]]:

@@ -17,6 +17,8 @@ from dspn._arrays import Floats
 from dspn.plotting import _style
 from dspn.sequences import Sequences
 
+Groups = Sequence[Sequence[int]]
+"""Interface positions of each group."""
 WIDTH = 10.0
 """Width in inches of a figure that shows one sequence."""
 KEY_ROW = 15.0
@@ -26,8 +28,7 @@ _MOST_BARS, _MOST_ROWS, _MOST_COLUMNS = 300, 64, 1000
 # A slice without observations has a surprise of 0, up to the rounding of two logarithms.
 _ROUNDING: Final = 1e-9
 _STEPS: Final = tuple(size * int(10**power) for power in range(8) for size in (1, 2, 5))
-_MOST_TICKS: Final = 13
-_NAME_ROOM, _ROW_NAME_ROOM, _GAP = 90.0, 110.0, 12.0
+_MOST_TICKS, _NAME_ROOM, _ROW_NAME_ROOM, _GAP = 13, 90.0, 110.0, 12.0
 # Dates and durations are written in the first of these units in which none loses precision.
 _UNITS: Final = {
     "M": ("D", "m", "s", "ms", "us", "ns"),
@@ -37,10 +38,10 @@ _EMPTY_ENDS: Final = (r"[ T]00:00(:00(\.0+)?)?$", r"(?<=\d\d:\d\d):00(\.0+)?$")
 _STARTS: Final = (r"\d{4}-\d\d-\d\d[ T](?=\d)", r"\d{4}-(?=\d\d-\d\d)")
 
 
-def new_panel(width: float, height: float) -> Axes:
-    """Axes that fill a new figure of a size in inches, as far as their labels allow."""
+def new_figure(width: float, height: float) -> Figure:
+    """A figure of a size in inches whose axes fill it as far as their labels allow."""
     dpi = _style.PIXELS_WIDE / width
-    return Figure(figsize=(width, height), dpi=dpi, layout="constrained").subplots()
+    return Figure(figsize=(width, height), dpi=dpi, layout="constrained")
 
 
 def dress(ax: Axes, title: str, lines: int = 0) -> None:
@@ -133,11 +134,7 @@ def draw_heat_map(ax: Axes, cells: Floats, cmap: Any, limits: tuple[float, float
 
 
 def draw_posterior(
-    posterior: Floats,
-    ax: Axes,
-    *,
-    groups: Sequence[Sequence[int]] | None = None,
-    anomaly: int | None = None,
+    posterior: Floats, ax: Axes, groups: Groups | None = None, anomaly: int | None = None
 ) -> None:
     """P(interface node i chosen at the slice | evidence), as a heat map with a row for each i."""
     num_interfaces = posterior.shape[1]

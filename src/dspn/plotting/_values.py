@@ -19,8 +19,7 @@ from dspn.sequences import Schema, Variable
 LINE_COLOUR: Final = "#1f5f99"
 BAND_COLOUR: Final = _style.tint(LINE_COLOUR, 0.3)
 HATCHED: Final[_style.Style] = {"edgecolor": _style.HATCH, "hatch": "/////"}
-_GAP: Final = 0.06
-_MOST_OUTLINED, _MOST_KEYS, _MOST_NAMED = 150, 5, 8
+_MOST_OUTLINED, _MOST_KEYS, _MOST_NAMED, _GAP = 150, 5, 8, 0.06
 # Lengths in points.
 _BESIDE_ROOM, _NAME_ROOM, _MARK, _SPACE = 150.0, 160.0, 9.0, 7.0
 
@@ -36,12 +35,11 @@ def draw_bands(ax: Axes, schema: Schema, heights: Sequence[float]) -> tuple[list
     name_rows(ax, (edges[:-1] + edges[1:]) / 2, schema.names)
     bands = []
     for variable, low, tall in zip(schema, edges[1:], heights, strict=True):
-        box = (0.0, (low + _GAP * tall) / total, 1.0, (1.0 - 2 * _GAP) * tall / total)
-        band = ax.inset_axes(box)
+        bottom, height = (low + _GAP * tall) / total, (1.0 - 2 * _GAP) * tall / total
+        band = ax.inset_axes((0.0, bottom, 1.0, height), gid=variable.name)
         band.patch.set_visible(False)
         band.spines[:].set_visible(False)
         band.xaxis.set_visible(False)
-        band.set_gid(variable.name)
         bands.append(band)
     return bands, _label_categories(ax, schema, bands)
 
@@ -176,25 +174,17 @@ def _label_categories(ax: Axes, schema: Schema, bands: Sequence[Axes]) -> int:
     Those that do not fit there are in lines above the axes, once for all variables that share them.
     Returns the number of these lines.
     """
-    above = _above(schema)
+    above: dict[tuple[object, ...], list[Variable]] = {}
     before: tuple[object, ...] = ()
     for variable, band in zip(schema, bands, strict=True):
-        own = variable.categories
-        if own and own != before and own not in above:
-            _draw_beside(band, _entries(variable))
+        own, entries = variable.categories, _entries(variable)
+        too_wide = sum(map(_width, entries)) > _BESIDE_ROOM
+        if own in above or (too_wide and len(above) < _MOST_KEYS):
+            above.setdefault(own, []).append(variable)
+        elif own and own != before:
+            _draw_beside(band, entries)
         before = own
     return _draw_above(ax, [_key(variables) for variables in above.values()])
-
-
-def _above(schema: Schema) -> dict[tuple[object, ...], list[Variable]]:
-    """The variables whose categories do not fit beside their bands, by their categories."""
-    above: dict[tuple[object, ...], list[Variable]] = {}
-    for variable in schema:
-        own = variable.categories
-        too_wide = sum(map(_width, _entries(variable))) > _BESIDE_ROOM
-        if own in above or (own and too_wide and len(above) < _MOST_KEYS):
-            above.setdefault(own, []).append(variable)
-    return above
 
 
 def _entries(variable: Variable) -> list[_Entry]:

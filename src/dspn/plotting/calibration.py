@@ -18,16 +18,13 @@ from dspn.models import Model
 from dspn.models.model import Data
 from dspn.plotting import _arguments, _style
 from dspn.plotting._arguments import AnyModel, Variables
-from dspn.plotting._panels import dress, heading, new_panel
+from dspn.plotting._panels import dress, heading, new_figure
 from dspn.sequences import Kind, Sequences, Variable
 from dspn.sequences.reading import sequences_of
 
-_PANEL: Final = (4.6, 4.4)
-_PANEL_SHARE: Final = 0.44
+_PANEL_WIDTH, _PANEL_HEIGHT, _PANEL_SHARE = 4.6, 4.4, 0.44
 _BAND: Final = "#dcdcdc"
-_TALLEST_SHARE, _FLOOR = 0.14, -0.2
-_NAME_ROOM: Final = 180.0
-_MOST_SLICES: Final = 1 << 16
+_TALLEST_SHARE, _FLOOR, _NAME_ROOM = 0.14, -0.2, 180.0
 
 
 def plot_calibration(
@@ -93,7 +90,7 @@ def plot_calibration(
     numbers = [own for own in predictions if own.variable.kind is not Kind.CATEGORICAL]
     both = bool(categories and numbers)
     if ax is None:
-        ax = new_panel((2.0 if both else 1.3) * _PANEL[0], _PANEL[1])
+        ax = new_figure((2.0 if both else 1.3) * _PANEL_WIDTH, _PANEL_HEIGHT).subplots()
     panels = [ax]
     if both:
         ax.set_axis_off()
@@ -120,6 +117,9 @@ class Predicted(NamedTuple):
     variable: Variable
     values: Floats
     answers: Floats
+
+
+_Predictions = Sequence[Predicted]
 
 
 def _observed(data: Sequences, columns: Sequence[int]) -> Bools:
@@ -157,18 +157,14 @@ def predict_left_out(
 
 
 def predict_ahead(
-    model: Model,
-    data: Sequences,
-    columns: Sequence[int],
-    steps: int = 1,
-    *,
-    most_slices: int = _MOST_SLICES,
+    model: Model, data: Sequences, columns: Sequence[int], steps: int = 1, most: int = 1 << 16
 ) -> list[Predicted]:
     """P(entry | slices up to `steps` before its own) of each observed entry.
 
     Args:
         columns: Variables to predict.
-        most_slices: Beginnings of sequences are asked about in batches of at most so many slices.
+        steps: How far ahead slices are predicted.
+        most: Beginnings of sequences are asked about in batches of at most so many slices.
     """
     before = np.arange(data.total_slices) - np.repeat(data.offsets[:-1], data.lengths)
     wanted = _observed(data, columns) & (before >= steps - 1)[:, None]
@@ -180,19 +176,19 @@ def predict_ahead(
         )
     # Less evidence is never less probable: where this raises it names the sequence as it is given.
     model.component_posteriors(data)
-    return _predicted(model, _beginnings(data, wanted, steps, most_slices))
+    return _predicted(model, _beginnings(data, wanted, steps, most))
 
 
 _Batch = tuple[Sequences, Bools, Floats]
 """Evidence, which of its missing entries are predicted, and their true values."""
 
 
-def _beginnings(data: Sequences, wanted: Bools, steps: int, most_slices: int) -> Iterator[_Batch]:
+def _beginnings(data: Sequences, wanted: Bools, steps: int, most: int) -> Iterator[_Batch]:
     """The slices up to each one with wanted entries, of which the last `steps` are blank."""
     ends = np.flatnonzero(wanted.any(axis=1))
     starts = np.repeat(data.offsets[:-1], data.lengths)[ends]
     lengths = ends - starts + 1
-    for run in bounded_runs(lengths, most_slices):
+    for run in bounded_runs(lengths, most):
         own = lengths[run]
         offsets = np.concatenate([[0], np.cumsum(own)])
         rows = np.arange(offsets[-1]) + np.repeat(starts[run] - offsets[:-1], own)
@@ -253,7 +249,7 @@ def _interval(counts: Ints, share: Floats | float, level: float) -> tuple[Floats
     return np.clip(low, 0, counts) / counts, np.clip(high, 0, counts) / counts
 
 
-def reliability(predictions: Sequence[Predicted], num_bins: int, level: float) -> Reliability:
+def reliability(predictions: _Predictions, num_bins: int, level: float) -> Reliability:
     """Predictions in bins of equal width by their probability; empty bins are left out."""
     chances, happened = [], []
     for own in predictions:
@@ -271,7 +267,7 @@ def reliability(predictions: Sequence[Predicted], num_bins: int, level: float) -
     return Reliability(counts, mean, came / counts, *_interval(counts, mean, level))
 
 
-def pit_shares(predictions: Sequence[Predicted], num_bins: int) -> Floats:
+def pit_shares(predictions: _Predictions, num_bins: int) -> Floats:
     """Share of P(X <= value) in bins of equal width; a count is spread over its own step."""
     below, up_to = np.concatenate([own.answers for own in predictions]).T
     edges = np.linspace(0.0, 1.0, num_bins + 1)
@@ -284,7 +280,7 @@ def pit_shares(predictions: Sequence[Predicted], num_bins: int) -> Floats:
     return total / len(up_to)
 
 
-def _label(ax: Axes, predictions: Sequence[Predicted], across: str, up: str) -> None:
+def _label(ax: Axes, predictions: _Predictions, across: str, up: str) -> None:
     dress(ax, "")
     entries = _style.counted(sum(own.values.size for own in predictions), "entry")
     several = f"{len(predictions)} variables"
@@ -301,9 +297,7 @@ def _colours(shares: Floats, low: Floats, high: Floats) -> list[str]:
     return colours
 
 
-def _draw_reliability(
-    ax: Axes, predictions: Sequence[Predicted], num_bins: int, level: float
-) -> None:
+def _draw_reliability(ax: Axes, predictions: _Predictions, num_bins: int, level: float) -> None:
     """Share come true against the mean prediction, and how many predictions each bin holds."""
     found = reliability(predictions, num_bins, level)
     ax.plot([0.0, 1.0], [0.0, 1.0], "--", color=_style.MUTED, linewidth=0.9, zorder=2)
@@ -318,9 +312,7 @@ def _draw_reliability(
     ax.set(xlim=(-0.03, 1.03), ylim=(_FLOOR, 1.03), yticks=np.linspace(0.0, 1.0, 6))
 
 
-def _draw_histogram(
-    ax: Axes, predictions: Sequence[Predicted], num_bins: int, level: float
-) -> None:
+def _draw_histogram(ax: Axes, predictions: _Predictions, num_bins: int, level: float) -> None:
     """Density of P(X <= value), 1 where the model is right."""
     shares = pit_shares(predictions, num_bins)
     total = np.array([sum(own.values.size for own in predictions)])

@@ -13,9 +13,8 @@ from dspn._arrays import Floats, Ints
 from dspn.errors import DataError
 from dspn.learning.progress import Report
 from dspn.plotting import _style
-from dspn.plotting._panels import WIDTH, dress, new_panel
+from dspn.plotting._panels import WIDTH, dress, new_figure
 
-_HEIGHT: Final = 4.0
 _GROWTH: Final = "growth"
 _WORDS: Final = {_GROWTH: "sizes", "search": "neighbours"}
 _NO_REFERENCES: Final[Mapping[str, float]] = MappingProxyType({})
@@ -45,7 +44,7 @@ def plot_learning_curve(
         references: Scores to compare with, by name, each a dashed line.
     """
     reports, by = _checked(history, against, references)
-    ax = new_panel(WIDTH, _HEIGHT) if ax is None else ax
+    ax = new_figure(WIDTH, 4.0).subplots() if ax is None else ax
     # A search goes on counting where growth ended.
     sizes = max((1 + report.tried for report in reports if report.stage == _GROWTH), default=0)
     across = np.array([r.tried + (1 if r.stage == _GROWTH else sizes) for r in reports])

@@ -25,15 +25,9 @@ MAX_NODES = 200
 MAX_EDGES = 2000
 """Most edges that are drawn one by one."""
 
-_TALLEST = 10.0
-_TALLEST_UNROLLED = 14.0
+_TALLEST, _TALLEST_UNROLLED = 10.0, 14.0
 _SYMBOLS = {Mark.SUM: "+", Mark.PRODUCT: "x"}
-_KEY = {
-    Mark.INPUT: "interface",
-    Mark.LEAF: "leaf of a variable",
-    Mark.PRODUCT: "product",
-    Mark.SUM: "sum",
-}
+_KEY = dict(zip(Mark, ("interface", "leaf of a variable", "product", "sum"), strict=True))
 
 
 def plot_template(
@@ -57,13 +51,8 @@ def plot_template(
     own = drawn.network
     template = own.template
     num_nodes, num_edges = len(template.nodes), template.num_edges
-    sizes = (
-        (len(own.schema), "variable"),
-        (own.num_interfaces, "interface"),
-        (len(own.groups), "group"),
-        (num_nodes, "node"),
-        (num_edges, "edge"),
-    )
+    sizes = (len(own.schema), own.num_interfaces, len(own.groups), num_nodes, num_edges)
+    nouns = ("variable", "interface", "group", "node", "edge")
     if top:
         num_nodes += len(own.top.nodes) - own.top.num_inputs
         num_edges += sum(len(children_of(node)) for node in own.top.nodes)
@@ -74,8 +63,7 @@ def plot_template(
         ax, graph, at = _draw_nodes(graph, ax, _TALLEST)
         _label_rows(ax, graph, at)
         _label_groups(ax, own, graph, at)
-    words = [_style.counted(number, noun) for number, noun in sizes]
-    _set_title(ax, "Template", drawn.words, words)
+    _set_title(ax, "Template", drawn.words, list(map(_style.counted, sizes, nouns)))
     return ax
 
 
@@ -149,13 +137,11 @@ def _draw_edges(ax: Axes, graph: Graph, at: Sheet) -> None:
     edges = [graph.edges[e] for e in order]
     widths, opacities, dashes = zip(*map(_edge_style, edges), strict=True)
     groups = [None if e.weight is None else graph.vertices[e.parent].group for e in edges]
+    colours = [to_rgba(_style.group_colour(g), o) for g, o in zip(groups, opacities, strict=True)]
     lines = PathCollection(
         [at.paths[e] for e in order],
         facecolors="none",
-        edgecolors=[
-            to_rgba(_style.group_colour(group), opacity)
-            for group, opacity in zip(groups, opacities, strict=True)
-        ],
+        edgecolors=colours,
         linewidths=[thickness * width for width in widths],
         linestyles=list(dashes),
         capstyle="round",

@@ -22,9 +22,7 @@ _MOST_BANDS, _MOST_NAMES = 40, 40
 # Lengths in inches.
 _TALLEST, _TALLEST_VALUES, _TALLEST_CELLS = 9.0, 6.0, 6.0
 _STRIP, _GAP = 0.9, 0.12
-_SURPRISE_TITLE: Final = (
-    "bars, of a slice given those before it; cells, of an entry given all others"
-)
+_SURPRISE: Final = "bars, of a slice given those before it; cells, of an entry given all others"
 
 
 def plot_filtered(
@@ -59,17 +57,14 @@ def plot_filtered(
     if posterior is not None:
         heights.insert(1, float(np.clip(0.12 * posterior.shape[1], 0.9, 2.4)))
     if figure is None:
-        width, height = _panels.WIDTH, sum(heights) + 0.5 + 0.3 * len(heights)
-        dpi = _style.PIXELS_WIDE / width
-        figure = Figure(figsize=(width, height), dpi=dpi, layout="constrained")
+        figure = _panels.new_figure(_panels.WIDTH, sum(heights) + 0.5 + 0.3 * len(heights))
     grid = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)
     panels = grid[:, 0]
-    filled = np.full(values.shape, np.nan) if imputed is None else imputed
-    filled = np.where(np.isnan(values), filled, np.nan)
+    filled = np.where(np.isnan(values), np.nan if imputed is None else imputed, np.nan)
     _draw_filtered_values(panels[0], values, filled, schema, bands)
     _panels.mark_anomaly(panels[0], anomaly)
     if posterior is not None:
-        _panels.draw_posterior(posterior, panels[1], groups=groups, anomaly=anomaly)
+        _panels.draw_posterior(posterior, panels[1], groups, anomaly)
     _panels.draw_surprise(surprise, panels[-1], anomaly=anomaly)
     _panels.slice_axis(panels[-1], len(values))
     return figure
@@ -84,17 +79,16 @@ def _check_filtered(
             f"`values` must have at least one slice and {len(schema)} columns, one for each "
             f"variable of the schema, but has shape {values.shape}."
         )
-    num_slices = len(values)
+    num_slices, posterior = len(values), others["posterior"]
+    width = 0 if posterior is None else posterior.shape[-1]
     rules = {
-        "surprise": (1, f"one entry for each of the {num_slices} slices"),
-        "posterior": (2, f"one row for each of the {num_slices} slices"),
-        "imputed": (2, f"the shape {values.shape} of `values`"),
+        "surprise": ((num_slices,), f"one entry for each of the {num_slices} slices"),
+        "posterior": ((num_slices, width), f"one row for each of the {num_slices} slices"),
+        "imputed": (values.shape, f"the shape {values.shape} of `values`"),
     }
-    for argument, array in others.items():
-        num_axes, rule = rules[argument]
-        if array is None or (array.shape == values.shape and argument == "imputed"):
-            continue
-        if argument == "imputed" or array.ndim != num_axes or len(array) != num_slices:
+    for argument, (shape, rule) in rules.items():
+        array = others[argument]
+        if array is not None and array.shape != shape:
             raise DataError(f"`{argument}` must have {rule}, but has shape {array.shape}.")
     if anomaly is not None and not 0 <= anomaly < num_slices:
         raise DataError(
@@ -211,7 +205,7 @@ def _plot_entries(
     schema = Schema(tuple(model.schema[column] for column in columns[:_MOST_BANDS]))
     heights = [0.42 if v.kind is Kind.CATEGORICAL else 0.8 for v in schema]
     if ax is None:
-        ax = _panels.new_panel(_panels.WIDTH, min(sum(heights), _TALLEST) + 1.2)
+        ax = _panels.new_figure(_panels.WIDTH, min(sum(heights), _TALLEST) + 1.2).subplots()
     # New slices are missing entries of the longer sequence, as `forecast` has it.
     entries = data.extended(steps) if steps else data
     marginals = model.marginals(entries, quantiles=(0.5 - level / 2, 0.5, 0.5 + level / 2))
@@ -289,9 +283,9 @@ def plot_interface(
     num_slices, num_interfaces = posterior.shape
     if ax is None:
         height = 0.9 + float(np.clip(0.16 * num_interfaces, 1.0, 6.0))
-        ax = _panels.new_panel(_panels.WIDTH, height)
+        ax = _panels.new_figure(_panels.WIDTH, height).subplots()
     groups = drawn.network.groups
-    _panels.draw_posterior(posterior, ax, groups=groups if len(groups) > 1 else None)
+    _panels.draw_posterior(posterior, ax, groups if len(groups) > 1 else None)
     if len(groups) == 1:
         ax.set_ylabel("interface node", size=_style.TEXT_SIZE, color=_style.INK)
     title = ax.get_title(loc="left").capitalize() + _panels.sequence_words(data)
@@ -320,7 +314,7 @@ def plot_surprise(found: AnyModel | Surprise, sequence: Data, ax: Axes | None = 
     cells = float(np.clip(0.24 * num_variables, 0.5, _TALLEST_CELLS))
     share = cells / (cells + _GAP + _STRIP)
     if ax is None:
-        ax = _panels.new_panel(_panels.WIDTH, cells + _GAP + _STRIP + 0.9)
+        ax = _panels.new_figure(_panels.WIDTH, cells + _GAP + _STRIP + 0.9).subplots()
     missing = np.isnan(data.values)
     _draw_entry_surprises(ax, surprise.variables, missing, share)
     tall = _STRIP * share / cells
@@ -332,7 +326,7 @@ def plot_surprise(found: AnyModel | Surprise, sequence: Data, ax: Axes | None = 
     named = range(0, num_variables, -(-num_variables // _MOST_NAMES))
     _panels.name_rows(ax, named, [data.schema.names[number] for number in named])
     _panels.slice_axis(ax, num_slices, data)
-    title = f"Surprise (nats){_panels.sequence_words(data)}: {_SURPRISE_TITLE}"
+    title = f"Surprise (nats){_panels.sequence_words(data)}: {_SURPRISE}"
     hatched = Patch(facecolor="white", **_values.HATCHED)
     _panels.heading(ax, title, {"missing": (hatched,)} if missing.any() else None)
     return ax

@@ -99,7 +99,7 @@ def test_slices_ahead_are_those_of_the_shorter_network_where_the_root_is_last(
 def test_batches_of_any_size_give_the_same_predictions(mixture: Model) -> None:
     data = _data(mixture, 3, 6)
     whole = predict_ahead(mixture, data, [0, 1, 2])
-    parts = predict_ahead(mixture, data, [0, 1, 2], most_slices=7)
+    parts = predict_ahead(mixture, data, [0, 1, 2], most=7)
     for own, other in zip(whole, parts, strict=True):
         np.testing.assert_array_equal(own.values, other.values)
         np.testing.assert_allclose(own.answers, other.answers, rtol=1e-9)
