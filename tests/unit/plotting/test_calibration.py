@@ -1,7 +1,5 @@
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.stats import binom
 
@@ -24,11 +22,7 @@ from dspn.plotting.calibration import (
     predict_left_out,
     reliability,
 )
-
-
-def _drawn(ax: Axes) -> Axes:
-    FigureCanvasAgg(ax.get_figure(root=True)).draw()
-    return ax
+from unit.plotting.figures import drawn
 
 
 def _data(model: Model, num_sequences: int, num_slices: int) -> Sequences:
@@ -175,7 +169,7 @@ def test_every_model_is_drawn_with_its_panels(model: Model) -> None:
     data = _data(model, 4, 5)
     kinds = {v.kind == "categorical" for v in model.schema}
     for share in (None, 0.2):
-        ax = _drawn(plot_calibration(model, data, left_out=share, rng=np.random.default_rng(0)))
+        ax = drawn(plot_calibration(model, data, left_out=share, rng=np.random.default_rng(0)))
         panels = ax.child_axes if len(kinds) == 2 else [ax]
         labels = [panel.get_xlabel().split("\n")[0] for panel in panels]
         expected = {True: "predicted probability", False: "P(X ≤ value)"}

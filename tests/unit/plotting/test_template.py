@@ -25,6 +25,7 @@ from dspn.structure import (
     product_of_naive_bayes,
 )
 from networks import bits, delay_line, initial
+from unit.plotting.figures import drawn
 
 
 def _grouped() -> DynamicNetwork:
@@ -73,10 +74,6 @@ LARGE = {
 }
 
 
-def _drawn(ax: Axes) -> None:
-    FigureCanvasAgg(ax.get_figure(root=True)).draw()
-
-
 def _collection(ax: Axes, gid: str) -> PathCollection | None:
     found = [item for item in ax.collections if item.get_gid() == gid]
     assert len(found) <= 1
@@ -95,7 +92,7 @@ def _count(ax: Axes, mark: Mark) -> int:
 def test_every_node_and_edge_is_drawn_when_small(name: str, top: bool) -> None:
     network = SMALL[name]
     ax = plot_template(network, top=top)
-    _drawn(ax)
+    drawn(ax)
     nodes = list(network.template.nodes)
     num_edges = network.template.num_edges
     if top:
@@ -128,7 +125,7 @@ def test_everything_lies_inside_the_axes_and_no_two_marks_coincide(name: str) ->
 def test_blocks_stand_for_nodes_when_large(name: str, top: bool) -> None:
     network = LARGE[name]
     ax = plot_template(network, top=top)
-    _drawn(ax)
+    drawn(ax)
     assert _collection(ax, "edges") is None
     assert any(patch.get_gid() == "top" for patch in ax.patches) == top
     words = [text.get_text() for text in ax.texts]
@@ -261,8 +258,8 @@ def test_own_figure_is_1200_pixels_wide() -> None:
 
 def test_names_with_dollar_signs_and_great_length_are_drawn() -> None:
     schema = Schema((Variable.binary("price $_0 in US$"), Variable.continuous("n" * 200)))
-    _drawn(plot_template(initial_network(schema, 3, rng=np.random.default_rng(0))))
-    _drawn(plot_template(initial_network(schema, 90, rng=np.random.default_rng(0))))
+    drawn(plot_template(initial_network(schema, 3, rng=np.random.default_rng(0))))
+    drawn(plot_template(initial_network(schema, 90, rng=np.random.default_rng(0))))
 
 
 def test_settings_of_matplotlib_are_left_alone() -> None:

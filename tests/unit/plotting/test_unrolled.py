@@ -21,6 +21,7 @@ from dspn.structure import (
 )
 from dspn.structure.unroll import unroll
 from networks import bits, delay_line, initial
+from unit.plotting.figures import drawn
 
 
 def _grouped(num_groups: int, size: int) -> DynamicNetwork:
@@ -34,11 +35,6 @@ SMALL = {
     "groups": (_grouped(2, 3), 3),
     "delay line": (delay_line(2), 4),
 }
-
-
-def _drawn(ax: Axes) -> Axes:
-    FigureCanvasAgg(ax.get_figure(root=True)).draw()
-    return ax
 
 
 def _words(ax: Axes) -> list[str]:
@@ -95,7 +91,7 @@ def test_bottom_has_weights_of_its_own_where_it_is_untied() -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_every_node_edge_and_slice_is_drawn_when_small(name: str) -> None:
     network, num_slices = SMALL[name]
-    ax = _drawn(plot_unrolled(network, num_slices))
+    ax = drawn(plot_unrolled(network, num_slices))
     graph, _ = unrolled_graph(network, num_slices)
     edges = next(item for item in ax.collections if item.get_gid() == "edges")
     assert len(edges.get_paths()) == len(graph.edges)
@@ -142,7 +138,7 @@ def test_outputs_of_one_slice_stand_below_those_of_the_next() -> None:
 def test_blocks_stand_for_slices_when_large(
     network: DynamicNetwork, num_slices: int, shown: int
 ) -> None:
-    ax = _drawn(plot_unrolled(network, num_slices))
+    ax = drawn(plot_unrolled(network, num_slices))
     assert all(item.get_gid() != "edges" for item in ax.collections)
     assert len(_bands(ax)) == shown
     words = _words(ax)
@@ -183,7 +179,7 @@ def test_mixture_shows_its_heaviest_component_unless_another_is_asked(
 @pytest.mark.parametrize("plot", [plot_template, plot_unrolled])
 def test_every_model_is_drawn(plot: object, model: Model) -> None:
     assert callable(plot)
-    _drawn(plot(model))
+    drawn(plot(model))
 
 
 @pytest.mark.parametrize("component", [3, -1, 1.0])
@@ -218,4 +214,4 @@ def test_given_axes_are_returned_and_their_figure_is_kept() -> None:
 def test_names_with_dollar_signs_and_great_length_are_drawn() -> None:
     schema = Schema((Variable.binary("price $_0 in US$"), Variable.continuous("n" * 200)))
     for size in (2, 90):
-        _drawn(plot_unrolled(initial_network(schema, size, rng=np.random.default_rng(0)), 2))
+        drawn(plot_unrolled(initial_network(schema, size, rng=np.random.default_rng(0)), 2))
