@@ -158,8 +158,8 @@ def test_demo_names_the_directory_it_cannot_write(tmp_path: Path) -> None:
 def test_house_is_the_same_every_time() -> None:
     one, other = house(), house()
     assert np.array_equal(one.training.values, other.training.values, equal_nan=True)
-    assert np.array_equal(one.new.seen.values, other.new.seen.values, equal_nan=True)
-    assert 0.1 < one.new.lost.mean() < 0.4
+    assert np.array_equal(one.new.values, other.new.values, equal_nan=True)
+    assert 0.1 < np.isnan(one.new.values).mean() < 0.4
 
 
 def test_house_model_is_four_chains_that_know_nothing_of_each_other() -> None:
@@ -176,12 +176,11 @@ def test_house_model_is_four_chains_that_know_nothing_of_each_other() -> None:
 
 
 def test_faults_are_warm_hours_of_storms() -> None:
-    new = house().new
-    fault = with_faults(new)
+    fault = with_faults(house())
     rows = fault.recordings.offsets[:-1] + fault.hours
     assert len(fault.hours) > 20
     assert np.all(fault.recordings.values[rows, SCHEMA.index("celsius")] == WARM)
     assert np.all(fault.recordings.values[rows, SCHEMA.index("sky")] == 2)
-    shown, at = fault.plain
+    shown, at = fault.clearest
     assert len(shown) == 1
     assert 0 <= at < NEW_HOURS

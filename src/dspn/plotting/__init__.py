@@ -5,14 +5,15 @@ the global state of matplotlib alone.
 """
 
 from dspn.plotting.calibration import plot_calibration
-from dspn.plotting.filtered import plot_filtered
-from dspn.plotting.forecast import plot_forecast
-from dspn.plotting.imputed import plot_imputed
-from dspn.plotting.interface import plot_interface
 from dspn.plotting.learning_curve import plot_learning_curve
-from dspn.plotting.surprise import plot_surprise
-from dspn.plotting.template import plot_template
-from dspn.plotting.unrolled import plot_unrolled
+from dspn.plotting.network import plot_template, plot_unrolled
+from dspn.plotting.sequence import (
+    plot_filtered,
+    plot_forecast,
+    plot_imputed,
+    plot_interface,
+    plot_surprise,
+)
 
 __all__ = [
     "plot_calibration",

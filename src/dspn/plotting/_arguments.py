@@ -1,11 +1,11 @@
 """Arguments that several plots share: a model or its component, one sequence, some variables."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from dspn._arrays import Floats
 from dspn._checks import is_number, whole_number
 from dspn.data import Schema, Sequences
 from dspn.data.sequences import sequences_of
@@ -14,16 +14,15 @@ from dspn.models import Model
 from dspn.structure import DynamicNetwork, Mixture
 
 AnyModel = DynamicNetwork | Mixture | Model
-"""What a picture can be drawn of: a model, or the network or mixture in it."""
+"""What can be drawn: a model, or the network or mixture in it."""
 
 Variables = int | str | Iterable[int | str] | None
 """Variables by name or number, one or several; None is all."""
 
 
 @final
-@dataclass(frozen=True)
-class Component:
-    """The component that is drawn; `words` name it, and are empty where it is the only one."""
+class Component(NamedTuple):
+    """The component that is drawn; `words` name it and are empty where it is the only one."""
 
     network: DynamicNetwork
     number: int
@@ -31,7 +30,7 @@ class Component:
 
 
 def checked_model(model: AnyModel, argument: str = "model") -> Model:
-    """The model itself, or the one that has this network or mixture."""
+    """The model itself, or a model of the network or mixture."""
     if isinstance(model, Model):
         return model
     if isinstance(model, DynamicNetwork | Mixture):
@@ -42,15 +41,10 @@ def checked_model(model: AnyModel, argument: str = "model") -> Model:
     )
 
 
-def mixture_of(network: AnyModel, argument: str = "network") -> Mixture:
-    """The network as a mixture of one, or the mixture in a model."""
-    return checked_model(network, argument).mixture
-
-
-def component_of(mixture: Mixture, component: int | None, likeliest: int) -> Component:
-    """The component asked for, or `likeliest` where none is."""
-    count = len(mixture)
-    number = likeliest
+def component_of(model: Model, component: int | None, preference: Floats) -> Component:
+    """The component with the number `component`, or without one that of the highest preference."""
+    count = len(model.components)
+    number = int(np.argmax(preference))
     if component is not None:
         number = whole_number(component, "component", StructureError, least=0)
         if number >= count:
@@ -58,15 +52,15 @@ def component_of(mixture: Mixture, component: int | None, likeliest: int) -> Com
                 f"`component` must be a number from 0 to {count - 1}, one of the components of the "
                 f"model, but is {number}; leave it out for the one that counts most."
             )
-    weight = mixture.weights[number]
+    weight = model.weights[number]
     words = f"component {number} of {count}, weight {weight:.2g}" if count > 1 else ""
-    return Component(mixture.components[number], number, words)
+    return Component(model.components[number], number, words)
 
 
 def heaviest_component(network: AnyModel, component: int | None) -> Component:
-    """The component asked for, or the one with the largest weight."""
-    mixture = mixture_of(network)
-    return component_of(mixture, component, int(np.argmax(mixture.weights)))
+    """The component with the number `component`, or the one with the largest weight."""
+    model = checked_model(network, "network")
+    return component_of(model, component, model.weights)
 
 
 def one_sequence(data: Any, schema: Schema) -> Sequences:
@@ -80,29 +74,27 @@ def one_sequence(data: Any, schema: Schema) -> Sequences:
     return sequence
 
 
-def chosen_variables(schema: Schema, variable: Variables) -> list[int]:
-    """Numbers of the variables asked for, in the order of the question; all without one."""
+def variable_numbers(schema: Schema, variable: Variables) -> list[int]:
+    """Numbers of the variables asked for, in the order given; all variables for None."""
     if variable is None:
         return list(range(len(schema)))
     single = isinstance(variable, str) or not isinstance(variable, Iterable)
-    asked: list[Any] = [variable] if single else list(variable)  # type: ignore[arg-type]
-    found = [schema.index(v) if isinstance(v, str) else _number(v, schema) for v in asked]
-    if not found or len(set(found)) != len(found):
+    given: list[Any] = [variable] if single else list(variable)  # type: ignore[arg-type]
+    numbers = [
+        schema.index(v) if isinstance(v, str) else whole_number(v, "variable", DataError, least=0)
+        for v in given
+    ]
+    if max(numbers, default=0) >= len(schema):
+        raise DataError(
+            f"`variable` must be a name or a number from 0 to {len(schema) - 1}, but is "
+            f"{max(numbers)}; the names are {', '.join(schema.names[:20])}."
+        )
+    if not numbers or len(set(numbers)) != len(numbers):
         raise DataError(
             "`variable` must name variables, each once, but "
-            f"{'names none' if not found else f'is {asked}'}; leave it out for all."
+            f"{'names none' if not numbers else f'is {given}'}; leave it out for all."
         )
-    return found
-
-
-def _number(value: Any, schema: Schema) -> int:
-    number = whole_number(value, "variable", DataError, least=0)
-    if number >= len(schema):
-        raise DataError(
-            f"`variable` must be a name or a number from 0 to {len(schema) - 1}, but is {number}; "
-            f"the names are {', '.join(schema.names[:20])}."
-        )
-    return number
+    return numbers
 
 
 def checked_share(value: float, argument: str, example: float) -> float:

@@ -1,300 +1,399 @@
-"""Draws a template too large for single nodes: blocks with counts and a picture of the mix."""
+"""Draws networks too large for single nodes: blocks with counts, ribbons for many edges at once.
+
+A template shows the parts of each group with a picture of the weights of its mix; an unrolled
+network shows a row of blocks for each slice. Both have a column for each of the first groups.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, final
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import FancyBboxPatch, Polygon, Rectangle
+from matplotlib.patches import FancyBboxPatch
 
+from dspn._arrays import Floats
 from dspn.plotting import _style
-from dspn.plotting._style import write
-from dspn.plotting._summary import group_variables, mix_picture, summarise
-from dspn.structure import DynamicNetwork, Input
+from dspn.plotting._graph import group_variables, kind_of, nodes_below, reads_input, slice_number
+from dspn.plotting._style import Box, counted, new_axes, write
+from dspn.structure import DynamicNetwork, Input, Leaf, Product, Sum
+from dspn.structure.nodes import Node, children_of
+from dspn.structure.validity import bottom_nodes
 
-_MAX_GROUPS = 4
-_MAX_LINES = 16
-_LINE = 13.0
-_BLOCK = 30.0
-_OUTPUTS = 38.0
-_GAP = 18.0
-_CAPTION = 40.0
-_HEADING = 24.0
-_PADDING = 5.0
-_TOP = 84.0
-_REST = 110.0
-_SMALLEST_PICTURE = 16.0
-_KEY = "Mix: a row for each sum, a column for each input it reads; darker is a larger weight."
+_FINEST, _MAX_GROUPS, _MAX_LINES, _MAX_ROWS = 128, 4, 16, 5
+# Lengths in points.
+_LABEL, _MARGIN, _FOOT = 74.0, 12.0, 28.0
+_TOP, _OUTPUTS, _BLOCK, _CAPTION, _GAP = 84.0, 38.0, 30.0, 40.0, 18.0
+_HEADING, _LINE, _PADDING = 24.0, 13.0, 5.0
+_SLICE_ROW, _HIDDEN_ROW, _TOP_ROW = 86.0, 44.0, 62.0
+_SMALLEST_PICTURE, _SMALLEST_SCALE = 16.0, 0.7
+_KEY: Final = (
+    "Mix: a row for each sum, a column for each input it reads; darker is a larger weight."
+)
 
-Box = tuple[float, float, float, float]
-"""Left, bottom, right and upper edge."""
-
-
-def _shown_groups(network: DynamicNetwork) -> int:
-    count = len(network.groups)
-    return count if count <= _MAX_GROUPS else _MAX_GROUPS - 1
+_Span = tuple[float, float, float]
+"""Left and right end of a level line, and its height."""
 
 
-def blocks_size(network: DynamicNetwork, *, top: bool) -> tuple[float, float]:
-    """Width and height in inches."""
-    lines = max(len(group_variables(network, group)) for group in range(_shown_groups(network)))
-    height = max(4.2, 2.4 + min(lines, _MAX_LINES) * _LINE / 72.0)
-    return (9.0 if len(network.groups) == 1 else 12.0), height + (_TOP / 72.0 if top else 0.0)
+@final
+class GroupSummary(NamedTuple):
+    """What is below the outputs of some interface groups.
+
+    `leaves` counts leaves by variable, `alone` the sums and products that read no input, `mixes`
+    are the sums over inputs only, `joining` counts what is between these and the outputs.
+    """
+
+    num_inputs: int
+    outputs: Counter[str]
+    leaves: Counter[int]
+    alone: Counter[str]
+    mixes: tuple[int, ...]
+    joining: Counter[str]
 
 
-def draw_blocks(ax: Axes, network: DynamicNetwork, *, top: bool) -> None:
-    """One column for each group, up to four; the outputs are on top as in the full drawing."""
-    width, height = _style.size_in_points(ax)
-    ax.set_xlim(0.0, width)
-    ax.set_ylim(0.0, height)
-    ax.set_axis_off()
-    shown = _shown_groups(network)
-    rest = network.groups[shown:]
-    room = (width - (_REST if rest else 0.0)) / shown
-    reach = min(0.5 * room - 10.0, 250.0)
-    ceiling = height - (_TOP if top else 4.0)
-    columns = [
-        _Column(ax, network, group, room * (group + 0.5), reach, ceiling) for group in range(shown)
-    ]
-    for column in columns:
-        column.draw()
-    if rest:
-        words = f"and {len(rest):,} more groups\nwith {sum(map(len, rest)):,} interfaces"
-        middle = width - 0.5 * _REST
-        write(ax, middle, 0.5 * ceiling, words, size=_style.TEXT_SIZE, colour=_style.MUTED)
-    if top:
-        _draw_top(ax, network, [(c.left, c.right) for c in columns], ceiling, (width, height))
-    if any(column.summary.mixes for column in columns):
-        key = _style.broken(_KEY.split(), _style.SMALL_SIZE, width)
-        write(ax, 0.5 * width, -4.0, key, colour=_style.MUTED, va="top")
+def summarise(network: DynamicNetwork, groups: Sequence[int]) -> GroupSummary:
+    """Counts the nodes below the outputs of some groups by their part in the template."""
+    nodes = network.template.nodes
+    reads = reads_input(nodes, network.template.order)
+    tops = {network.template.outputs[p] for group in groups for p in network.groups[group]}
+    outputs, alone, joining = Counter[str](), Counter[str](), Counter[str]()
+    leaves: Counter[int] = Counter()
+    mixes = []
+    for index in sorted(nodes_below(network, groups)):
+        node = nodes[index]
+        if isinstance(node, Leaf):
+            leaves[node.variable] += 1
+        if index in tops:
+            outputs[kind_of(node)] += 1
+        elif isinstance(node, Sum) and all(isinstance(nodes[c], Input) for c in node.children):
+            mixes.append(index)
+        elif isinstance(node, Sum | Product):
+            (joining if reads[index] else alone)[kind_of(node)] += 1
+    return GroupSummary(len(tops), outputs, leaves, alone, tuple(mixes), joining)
 
 
-def kinds_in_words(counts: Counter[str]) -> str:
+def mix_picture(network: DynamicNetwork, mixes: Sequence[int]) -> Floats:
+    """Mean weights on a grid of at most 128 x 128 cells, sums down and the inputs read across.
+
+    Sums are in the order of the first input they read. Only the grid is held, whatever the size of
+    the mix.
+    """
+    template = network.template
+    position = {node: position for position, node in enumerate(template.inputs)}
+    reads = {i: np.array([position[c] for c in children_of(template.nodes[i])]) for i in mixes}
+    read = np.unique(np.concatenate(list(reads.values())))
+    height, width = min(len(mixes), _FINEST), min(len(read), _FINEST)
+    total = np.zeros((height, width))
+    down = np.arange(len(mixes)) * height // len(mixes)
+    across = np.arange(len(read)) * width // len(read)
+    for place, index in enumerate(sorted(mixes, key=lambda index: (reads[index].min(), index))):
+        start = template.edge_offsets[index]
+        weights = network.parameters.template.weights[start : start + len(reads[index])]
+        np.add.at(total[down[place]], across[np.searchsorted(read, reads[index])], weights)
+    mean: Floats = total / np.outer(np.bincount(down), np.bincount(across))
+    return mean
+
+
+def group_label(network: DynamicNetwork, group: int, size: float, room: float) -> str:
+    """The number of a group with as many of its variables as there is room for."""
+    start = f"group {group}"
+    names = ", ".join(network.schema.names[v] for v in group_variables(network, group))
+    words = _style.shortened(f"{start}: {names}", size, room)
+    return start if words.endswith("…") and len(words) <= len(start) + 3 else words
+
+
+def _in_words(counts: Counter[str]) -> str:
     """Numbers of nodes by their kind: 6 leaves, 2 products."""
-    return ", ".join(_style.counted(counts[kind], kind) for kind in sorted(counts))
+    return ", ".join(counted(counts[kind], kind) for kind in sorted(counts))
 
 
-def _draw_top(
-    ax: Axes,
-    network: DynamicNetwork,
-    outputs: Sequence[tuple[float, float]],
-    ceiling: float,
-    size: tuple[float, float],
-) -> None:
-    """The grey strip of the top network: its nodes in one block over all outputs."""
-    width, height = size
-    strip = Rectangle((0.0, ceiling + 14.0), width, height - ceiling - 14.0)
-    strip.set(facecolor=_style.PAPER, edgecolor="none", zorder=0, gid="top")
-    ax.add_patch(strip)
-    inner = [node for node in network.top.nodes if not isinstance(node, Input)]
-    counts = Counter(type(node).__name__.lower() for node in inner)
-    upper = height - 14.0
-    reach = min(90.0, 0.25 * width)
-    box = (0.5 * width - reach, upper - _BLOCK, 0.5 * width + reach, upper)
-    for left, right in outputs:
-        ribbon(ax, (left, right, ceiling), (box[0], box[2], box[1]), _style.LINE)
-    block(ax, box, _style.LINE, kinds_in_words(counts) or "1 interface")
-    write(ax, 4.0, upper - 0.5 * _BLOCK, "top network", colour=_style.MUTED, ha="left")
-
-
-def _frame(ax: Axes, box: Box, face: str, edge: str, width: float = 1.0) -> None:
-    left, bottom, right, upper = box
-    patch = FancyBboxPatch((left, bottom), right - left, upper - bottom)
-    patch.set_boxstyle("round", pad=0.0, rounding_size=5.0)
-    patch.set(facecolor=face, edgecolor=edge, linewidth=width, zorder=3, gid="block")
-    ax.add_patch(patch)
-
-
-def block(
-    ax: Axes,
-    box: Box,
-    colour: str,
-    words: str,
-    *,
-    small: str = "",
-    interface: bool = False,
-    scale: float = 1.0,
-) -> None:
-    """A rounded block with a count in it; a red rim marks interface nodes."""
-    left, bottom, right, upper = box
-    rim = (_style.INTERFACE, 2.0) if interface else (colour, 1.0)
-    _frame(ax, box, _style.tint(colour, 0.22), *rim)
-    middle, tall = 0.5 * (left + right), upper - bottom
-    size = scale * _style.NODE_SIZE
-    # What is too wide for one line is broken behind a comma.
-    pieces = [f"{piece}," for piece in words.split(", ")]
-    lines = _style.broken([*pieces[:-1], pieces[-1][:-1]], size, right - left - 4.0)
-    write(ax, middle, bottom + (0.66 if small else 0.5) * tall, lines, size=size)
-    if small:
-        size = scale * _style.SMALL_SIZE
-        write(ax, middle, bottom + 0.27 * tall, small, size=size, colour=_style.MUTED)
-
-
-def ribbon(
-    ax: Axes, lower: tuple[float, float, float], upper: tuple[float, float, float], colour: str
-) -> None:
-    """A pale band for many edges at once, from (left, right, height) to the same above."""
-    (left, right, bottom), (upper_left, upper_right, above) = lower, upper
-    corners = [(left, bottom), (right, bottom), (upper_right, above), (upper_left, above)]
-    band = Polygon(corners, closed=True)
-    band.set(facecolor=_style.tint(colour, 0.16), edgecolor="none", zorder=1)
-    ax.add_patch(band)
+def _kinds(nodes: Iterable[Node]) -> str:
+    """Numbers of the nodes that are not inputs, in words."""
+    return _in_words(Counter(kind_of(node) for node in nodes if not isinstance(node, Input)))
 
 
 @final
 class _Column:
-    """The blocks of one group: leaves on the left, inputs and mix on the right, outputs across."""
+    """Room for the blocks of one group, or of all groups that are left in the last column."""
 
     def __init__(
-        self,
-        ax: Axes,
-        network: DynamicNetwork,
-        group: int,
-        centre: float,
-        reach: float,
-        ceiling: float,
+        self, ax: Axes, groups: Sequence[int], left: float, right: float, colour: str
     ) -> None:
-        self.ax = ax
-        self.network = network
-        self.group = group
-        self.summary = summarise(network, group)
-        self.colour = _style.group_colour(group)
-        self.left, self.centre, self.right = centre - reach, centre, centre + reach
-        self.ceiling = ceiling
-        self.base = 10.0 if len(network.groups) == 1 else 34.0
-        self.scale = float(np.clip(reach / 115.0, 0.5, 1.0))
+        self.ax, self.groups, self.colour = ax, groups, colour
+        self.left, self.right, self.centre = left, right, 0.5 * (left + right)
 
-    def draw(self) -> None:
-        """Outputs first, then from there down."""
-        outputs = (self.left, self.ceiling - _OUTPUTS, self.right, self.ceiling)
-        words = _style.counted(self.summary.num_inputs, "output")
-        kinds = self.summary.outputs
-        small = _style.plural(next(iter(kinds))) if len(kinds) == 1 else kinds_in_words(kinds)
-        block(self.ax, outputs, self.colour, words, small=small, interface=True, scale=self.scale)
-        floor = self._draw_joining(outputs[1])
-        self._draw_slice_part(self.left, self.centre - 10.0, floor)
-        self._draw_mix_part(self.centre + 10.0, self.right, floor)
-        if len(self.network.groups) > 1:
-            self._draw_group_label()
+    def frame(self, box: Box, face: str, edge: str, width: float = 1.0) -> None:
+        """A rounded frame."""
+        left, bottom, right, upper = box
+        patch = FancyBboxPatch((left, bottom), right - left, upper - bottom)
+        patch.set_boxstyle("round", pad=0.0, rounding_size=5.0)
+        patch.set(facecolor=face, edgecolor=edge, linewidth=width, zorder=3, gid="block")
+        self.ax.add_patch(patch)
 
-    def _draw_group_label(self) -> None:
-        names = group_variables(self.network, self.group)
-        room = self.right - self.left
-        words = _style.group_label(self.group, names, _style.TEXT_SIZE, room)
-        colour = _style.dark(self.colour)
-        write(self.ax, self.centre, 14.0, words, size=_style.TEXT_SIZE, colour=colour)
+    def block(self, box: Box, words: str, scale: float, small: str = "", rim: str = "") -> None:
+        """A rounded block with a count in it; a rim in the red of the interface is wider."""
+        left, bottom, right, upper = box
+        edge = (rim, 2.0) if rim else (self.colour, 1.0)
+        self.frame(box, _style.tint(self.colour, 0.22), *edge)
+        middle, tall = 0.5 * (left + right), upper - bottom
+        size = scale * _style.NODE_SIZE
+        # What is too wide for one line is broken behind a comma.
+        pieces = words.replace(", ", ",\n").split("\n")
+        lines = _style.broken(pieces, size, right - left - 4.0)
+        write(self.ax, middle, bottom + (0.66 if small else 0.5) * tall, lines, size=size)
+        if small:
+            style = {"size": scale * _style.SMALL_SIZE, "color": _style.MUTED}
+            write(self.ax, middle, bottom + 0.27 * tall, small, **style)
 
-    def _draw_joining(self, ceiling: float) -> float:
-        """The nodes that join mix and slice, if any; returns where what they read ends."""
-        if not self.summary.joining:
-            return ceiling
-        upper = ceiling - _GAP
-        bottom = upper - _BLOCK
-        words = kinds_in_words(self.summary.joining)
-        block(self.ax, (self.left, bottom, self.right, upper), self.colour, words, scale=self.scale)
-        ends = (self.left, self.right)
-        ribbon(self.ax, (*ends, upper), (*ends, ceiling), self.colour)
-        return bottom
+    def ribbon(self, lower: _Span, upper: _Span) -> None:
+        """A pale band for many edges at once."""
+        (left, right, bottom), (upper_left, upper_right, above) = lower, upper
+        corners = [(left, bottom), (right, bottom), (upper_right, above), (upper_left, above)]
+        face = _style.tint(self.colour, 0.16)
+        _style.draw_polygons(self.ax, [corners], facecolor=face, zorder=1)
 
-    def _draw_slice_part(self, left: float, right: float, ceiling: float) -> None:
+
+def _columns(ax: Axes, network: DynamicNetwork, left: float, right: float) -> list[_Column]:
+    """A column for each group, labelled at the foot where there are several."""
+    count = min(len(network.groups), _MAX_GROUPS)
+    room = (right - left) / count
+    reach, size = min(0.46 * room, 250.0), _style.TEXT_SIZE
+    columns = []
+    for number in range(count):
+        groups = range(number, number + 1 if number < count - 1 else len(network.groups))
+        colour = _style.group_colour(number if len(groups) == 1 else None)
+        middle = left + room * (number + 0.5)
+        columns.append(_Column(ax, groups, middle - reach, middle + reach, colour))
+        words = _style.shortened(f"{len(groups)} more groups", size, 2 * reach)
+        if len(groups) == 1:
+            words = group_label(network, number, size, 2 * reach)
+        if count > 1:
+            write(ax, middle, 0.5 * _FOOT, words, size=size, color=_style.dark(colour))
+    return columns
+
+
+def _draw_fan(below: Sequence[_Column], height: float, above: _Span) -> None:
+    """Ribbons from the columns `below`, which end at a height, side by side to a line above."""
+    left, right, upper = above
+    ends = np.linspace(left, right, len(below) + 1).tolist()
+    for column, start, end in zip(below, ends[:-1], ends[1:], strict=True):
+        column.ribbon((column.left, column.right, height), (start, end, upper))
+
+
+def _draw_top(network: DynamicNetwork, columns: Sequence[_Column], below: float, box: Box) -> None:
+    """The nodes of the top network in one block of a height, joined to all columns below it."""
+    left, bottom, right, upper = box
+    middle, reach = 0.5 * (left + right), min(90.0, 0.25 * (right - left))
+    ax = columns[0].ax
+    _draw_fan(columns, below, (middle - reach, middle + reach, bottom))
+    top = _Column(ax, (), middle - reach, middle + reach, _style.LINE)
+    words = _kinds(network.top.nodes) or "1 interface"
+    top.block((top.left, bottom, top.right, upper), words, 1.0)
+    write(ax, 4.0, 0.5 * (bottom + upper), "top network", color=_style.MUTED, ha="left")
+
+
+def prepare(ax: Axes) -> tuple[float, float]:
+    """Makes points the units of the axes and hides their frame; returns width and height."""
+    width, height = _style.size_in_points(ax)
+    ax.set(xlim=(0.0, width), ylim=(0.0, height))
+    ax.set_axis_off()
+    return width, height
+
+
+def draw_band(ax: Axes, ends: tuple[float, float], number: int, level: int) -> None:
+    """The band of a slice between two heights, shaded at every other level, with its name."""
+    bottom, upper = ends
+    width = ax.get_xlim()[1]
+    face = _style.PAPER if level % 2 == 0 else "white"
+    _style.draw_rectangle(ax, (0.0, bottom, width, upper), facecolor=face, zorder=0, gid="slice")
+    ax.hlines(ends, 0.0, width, colors=_style.FAINT, linewidths=0.6, zorder=0)
+    middle, size = 0.5 * (bottom + upper), _style.TEXT_SIZE
+    part = "bottom\nnetwork" if level == 0 else "template"
+    write(ax, 4.0, middle + 2.0, f"slice {number}", size=size, ha="left", va="bottom")
+    write(ax, 4.0, middle, part, color=_style.MUTED, ha="left", va="top")
+
+
+def draw_unrolled_blocks(ax: Axes | None, network: DynamicNetwork, num_slices: int) -> Axes:
+    """The slices from the bottom network up; of many the first two and the last two."""
+    levels: list[int | None] = list(range(num_slices))
+    if num_slices > _MAX_ROWS:
+        levels[2:-2] = [None]
+    rows = [_HIDDEN_ROW if level is None else _SLICE_ROW for level in levels]
+    single = len(network.groups) == 1
+    bottom = 0.0 if single else _FOOT
+    total = sum(rows) + _TOP_ROW
+    ax = new_axes(8.0 if single else 10.0, (total + bottom) / 72.0) if ax is None else ax
+    width, height = prepare(ax)
+    scale = (height - bottom) / total
+    columns = _columns(ax, network, _LABEL, width - _MARGIN)
+    below = bottom
+    for level, row in zip(levels, rows, strict=True):
+        upper = bottom + scale * row
+        if level is None:
+            words = f"… {num_slices - 4:,} more\nslices"
+            write(ax, 4.0, 0.5 * (bottom + upper), words, color=_style.MUTED, ha="left")
+        else:
+            draw_band(ax, (bottom, upper), slice_number(network, level, num_slices), level)
+            pad = 0.24 * (upper - bottom)
+            for column in columns:
+                box = (column.left, bottom + pad, column.right, upper - pad)
+                _draw_slice(network, column, box, level)
+                sources = {s for group in column.groups for s in network.group_sources[group]}
+                if level > 0:
+                    read = [own for own in columns if sources.intersection(own.groups)]
+                    _draw_fan(read, below, (column.left, column.right, bottom + pad))
+            below = upper - pad
+        bottom = upper
+    rest = height - bottom
+    _draw_top(
+        network,
+        columns,
+        below,
+        (_LABEL, bottom + 0.25 * rest, width - _MARGIN, height - 0.12 * rest),
+    )
+    return ax
+
+
+def _draw_slice(network: DynamicNetwork, column: _Column, box: Box, level: int) -> None:
+    """The block of one column in one slice: its interfaces, and its other nodes in small type."""
+    below = nodes_below(network, column.groups)
+    # The template, which is never smaller than the bottom network, sets the type size of both.
+    widest = _kinds(network.template.nodes[i] for i in below)
+    room = column.right - column.left - 8.0
+    width = max(_style.text_width(widest, _style.SMALL_SIZE), 1.0)
+    scale = max(min(1.0, room / width), _SMALLEST_SCALE)
+    nodes = bottom_nodes(network.template) if level == 0 else network.template.nodes
+    small = _style.shortened(_kinds(nodes[i] for i in below), scale * _style.SMALL_SIZE, room)
+    words = counted(sum(len(network.groups[group]) for group in column.groups), "interface")
+    column.block(box, words, scale, small, _style.INTERFACE)
+
+
+def draw_template_blocks(ax: Axes | None, network: DynamicNetwork, *, top: bool) -> Axes:
+    """Inputs and leaves at the bottom of each column and its outputs on top."""
+    count = len(network.groups)
+    if ax is None:
+        lines = max(len(group_variables(network, group)) for group in range(count))
+        height = max(4.2, 2.4 + min(lines, _MAX_LINES) * _LINE / 72.0) + _TOP / 72.0 * top
+        ax = new_axes(9.0 if count == 1 else 12.0, height)
+    width, height = prepare(ax)
+    ceiling = height - (_TOP if top else 4.0)
+    columns = _columns(ax, network, 0.0, width)
+    parts = [_TemplateColumn(network, column) for column in columns]
+    for part in parts:
+        part.draw(ceiling)
+    if top:
+        strip = (0.0, ceiling + 14.0, width, height)
+        _style.draw_rectangle(ax, strip, facecolor=_style.PAPER, zorder=0, gid="top")
+        box = (0.0, height - 14.0 - _BLOCK, width, height - 14.0)
+        _draw_top(network, columns, ceiling, box)
+    if any(part.summary.mixes for part in parts):
+        key = _style.broken(_KEY.split(), _style.SMALL_SIZE, width)
+        write(ax, 0.5 * width, -4.0, key, color=_style.MUTED, va="top")
+    return ax
+
+
+@final
+class _TemplateColumn:
+    """The blocks of one column: leaves on the left, inputs and mix on the right, outputs across."""
+
+    def __init__(self, network: DynamicNetwork, column: _Column) -> None:
+        self.network, self.column, self.ax = network, column, column.ax
+        self.summary = summarise(network, column.groups)
+        self.base = 10.0 if len(network.groups) == 1 else _FOOT + 6.0
+        self.scale = float(np.clip((column.right - column.left) / 230.0, 0.5, 1.0))
+
+    def draw(self, ceiling: float) -> None:
+        """Outputs first, then down from there."""
+        column, summary = self.column, self.summary
+        left, right = column.left, column.right
+        kinds = summary.outputs
+        small = _style.plural(next(iter(kinds))) if len(kinds) == 1 else _in_words(kinds)
+        floor = ceiling - _OUTPUTS
+        words = counted(summary.num_inputs, "output")
+        column.block((left, floor, right, ceiling), words, self.scale, small, _style.INTERFACE)
+        if summary.joining:
+            upper = floor - _GAP
+            box = (left, upper - _BLOCK, right, upper)
+            column.block(box, _in_words(summary.joining), self.scale)
+            column.ribbon((left, right, upper), (left, right, floor))
+            floor = upper - _BLOCK
+        self._draw_leaves(left, column.centre - 10.0, floor)
+        self._draw_mix(column.centre + 10.0, right, floor)
+
+    def _draw_leaves(self, left: float, right: float, ceiling: float) -> None:
         """Leaves by variable as a list with bars; above it the nodes over leaves alone."""
-        inner = _BLOCK + _GAP if self.summary.alone else 0.0
-        room = ceiling - self.base - inner - _HEADING - _PADDING
-        lines = self._leaf_lines(max(min(int(room / _LINE), _MAX_LINES), 1))
-        upper = self.base + _HEADING + _LINE * len(lines) + _PADDING
-        self._draw_leaf_list((left, self.base, right, upper), lines)
-        if inner:
-            box = (left, upper + _GAP, right, upper + _GAP + _BLOCK)
-            ribbon(self.ax, (left, right, upper), (left, right, box[1]), self.colour)
-            block(self.ax, box, self.colour, kinds_in_words(self.summary.alone), scale=self.scale)
-            upper = box[3]
-        ribbon(self.ax, (left, right, upper), (left, self.centre, ceiling), self.colour)
-
-    def _leaf_lines(self, most: int) -> list[tuple[str, int]]:
-        """Variables with their numbers of leaves; what does not fit adds up in the last line."""
-        names = self.network.schema.names
-        lines = [(names[v], self.summary.leaves[v]) for v in sorted(self.summary.leaves)]
-        if len(lines) <= most:
-            return lines
+        alone = _in_words(self.summary.alone)
+        room = ceiling - self.base - (_BLOCK + _GAP if alone else 0.0) - _HEADING - _PADDING
+        most = max(min(int(room / _LINE), _MAX_LINES), 1)
+        names, leaves = self.network.schema.names, self.summary.leaves
+        lines = [(names[variable], leaves[variable]) for variable in sorted(leaves)]
         rest = lines[most - 1 :]
-        return [*lines[: most - 1], (f"… {len(rest)} more", sum(count for _, count in rest))]
-
-    def _draw_leaf_list(self, box: Box, lines: Sequence[tuple[str, int]]) -> None:
-        left, _, right, upper = box
-        _frame(self.ax, box, "white", self.colour)
-        total = _style.counted(sum(count for _, count in lines), "leaf")
+        if len(rest) > 1:
+            lines[most - 1 :] = [(f"… {len(rest)} more", sum(count for _, count in rest))]
+        upper = self.base + _HEADING + _LINE * len(lines) + _PADDING
+        self.column.frame((left, self.base, right, upper), "white", self.column.colour)
+        total = counted(sum(leaves.values()), "leaf")
         size = self.scale * _style.NODE_SIZE
         write(self.ax, 0.5 * (left + right), upper - 12.0, total, size=size)
-        most = max(self.summary.leaves.values())
         for number, (name, count) in enumerate(lines):
             y = upper - _HEADING - _LINE * (number + 0.5)
-            self._draw_leaf_line(left, right, y, name, count, count / most)
+            self._draw_leaf_line(left, right, y, name, count)
+        if alone:
+            box = (left, upper + _GAP, right, upper + _GAP + _BLOCK)
+            self.column.ribbon((left, right, upper), (left, right, box[1]))
+            self.column.block(box, alone, self.scale)
+            upper = box[3]
+        self.column.ribbon((left, right, upper), (left, self.column.centre, ceiling))
 
-    def _draw_leaf_line(
-        self, left: float, right: float, y: float, name: str, count: int, share: float
-    ) -> None:
+    def _draw_leaf_line(self, left: float, right: float, y: float, name: str, count: int) -> None:
         """Name, bar and number; a line that adds up several variables has no bar."""
-        single = share <= 1.0
-        ink = _style.INK if single else _style.MUTED
-        start = 0.52 * (right - left)
+        share = count / max(self.summary.leaves.values())
+        middle = 0.52 * (right - left)
         size, margin = self.scale * _style.SMALL_SIZE, self.scale * 8.0
-        words = _style.shortened(name, size, start - margin)
-        write(self.ax, left + margin, y, words, size=size, colour=ink, ha="left")
-        write(self.ax, right - margin, y, f"{count:,}", size=size, colour=ink, ha="right")
-        if single:
+        style = {"size": size, "color": _style.INK if share <= 1.0 else _style.MUTED}
+        words = _style.shortened(name, size, middle - margin)
+        write(self.ax, left + margin, y, words, ha="left", **style)
+        write(self.ax, right - margin, y, f"{count:,}", ha="right", **style)
+        if share <= 1.0:
             number = _style.text_width(f"{count:,}", size)
-            room = min(0.28 * (right - left), right - left - start - margin - number - 3.0)
-            bar = Rectangle((left + start, y - 3.0), max(0.0, room) * share, 6.0)
-            bar.set(facecolor=_style.tint(self.colour, 0.55), edgecolor="none", zorder=4)
-            self.ax.add_patch(bar)
+            room = min(0.28 * (right - left), right - left - middle - margin - number - 3.0)
+            start, face = left + middle, _style.tint(self.column.colour, 0.55)
+            bar = (start, y - 3.0, start + max(0.0, room) * share, y + 3.0)
+            _style.draw_rectangle(self.ax, bar, facecolor=face, zorder=4)
 
-    def _draw_mix_part(self, left: float, right: float, ceiling: float) -> None:
-        """Inputs, and above them the mix; a group that begins afresh reads none."""
+    def _draw_mix(self, left: float, right: float, ceiling: float) -> None:
+        """Inputs, and above them the mix; groups that begin afresh read none."""
+        network, column = self.network, self.column
         upper = self.base + _BLOCK
-        words = _style.counted(self.summary.num_inputs, "input")
-        box = (left, self.base, right, upper)
-        block(self.ax, box, self.colour, words, interface=True, scale=self.scale)
-        sources = self.network.group_sources[self.group]
-        above = (self.centre, self.right, ceiling)
+        words = counted(self.summary.num_inputs, "input")
+        column.block((left, self.base, right, upper), words, self.scale, rim=_style.INTERFACE)
+        sources = sorted({s for group in column.groups for s in network.group_sources[group]})
+        above = (column.centre, column.right, ceiling)
         if self.summary.mixes:
-            picture = self._draw_picture(left, right, upper + _CAPTION, ceiling - _GAP)
-            if picture is not None:
-                ribbon(self.ax, (picture[0], picture[2], picture[3]), above, self.colour)
-                above = (picture[0], picture[2], picture[1])
-            words = self._mix_in_words(sources)
+            bottom = upper + _CAPTION
+            side = min(right - left, ceiling - _GAP - bottom)
+            if side >= _SMALLEST_PICTURE:
+                start = 0.5 * (left + right - side)
+                self._draw_picture((start, bottom, start + side, bottom + side))
+                column.ribbon((start, start + side, bottom + side), above)
+                above = (start, start + side, bottom)
+            read = sum(len(network.groups[source]) for source in sources)
+            words = f"{len(self.summary.mixes):,} × {read:,} mix"
+            if len(sources) > 1 and len(column.groups) == 1:
+                words += f" of groups {', '.join(map(str, sources))}"
             size = self.scale * _style.NODE_SIZE
             write(self.ax, 0.5 * (left + right), upper + 0.5 * _CAPTION, words, size=size)
-        if self.group in sources:
-            ribbon(self.ax, (left, right, upper), above, self.colour)
+        if set(column.groups).intersection(sources):
+            column.ribbon((left, right, upper), above)
 
-    def _mix_in_words(self, sources: Sequence[int]) -> str:
-        read = sum(len(self.network.groups[source]) for source in sources)
-        words = f"{len(self.summary.mixes):,} × {read:,} mix"
-        return words if len(sources) == 1 else f"{words} of groups {', '.join(map(str, sources))}"
-
-    def _draw_picture(self, left: float, right: float, bottom: float, ceiling: float) -> Box | None:
-        """The weights of the mix in a square that fits between, if it is large enough to see."""
-        side = min(right - left, ceiling - bottom)
-        if side < _SMALLEST_PICTURE:
-            return None
-        middle = 0.5 * (left + right)
-        box = (middle - 0.5 * side, bottom, middle + 0.5 * side, bottom + side)
+    def _draw_picture(self, box: Box) -> None:
+        """The weights of the mix, darker for larger ones."""
         weights = np.sqrt(mix_picture(self.network, self.summary.mixes))
-        limits = self.ax.get_xlim(), self.ax.get_ylim()
-        self.ax.imshow(
-            weights,
-            cmap=_style.shades(self.colour),
-            vmin=0.0,
-            vmax=float(weights.max()),
-            extent=(box[0], box[2], box[1], box[3]),
-            aspect="auto",
-            interpolation="antialiased",
-            zorder=3,
-            gid="mix",
-        )
-        self.ax.set(xlim=limits[0], ylim=limits[1])
-        rim = Rectangle((box[0], bottom), side, side)
-        rim.set(facecolor="none", edgecolor=self.colour, linewidth=1.0, zorder=4)
-        self.ax.add_patch(rim)
-        return box
+        limits = {"xlim": self.ax.get_xlim(), "ylim": self.ax.get_ylim()}
+        colour = self.column.colour
+        image = self.ax.imshow(weights, cmap=_style.shades(colour), vmin=0.0, aspect="auto")
+        image.set(extent=(box[0], box[2], box[1], box[3]), interpolation="antialiased")
+        image.set(zorder=3, gid="mix")
+        self.ax.set(**limits)
+        rim: _style.Style = {"facecolor": "none", "edgecolor": colour, "linewidth": 1.0}
+        _style.draw_rectangle(self.ax, box, zorder=4, **rim)

@@ -1,185 +1,248 @@
-"""The values of a sequence, one band per variable: categories as cells, numbers as lines."""
+"""The entries of a sequence, each variable in a band of its own.
 
-from collections.abc import Sequence
-from typing import Any
+Categories are cells and numbers lines; missing entries are hatched, hollow or their distributions.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
-from matplotlib.colors import ListedColormap
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from dspn._arrays import Bools, Floats
-from dspn.data import Kind, Schema, Variable
+from dspn.data import Schema, Variable
+from dspn.inference import VariableMarginals
 from dspn.plotting import _style
-from dspn.plotting._panels import dress, mark_anomaly, raised
-from dspn.plotting._swatches import label_categories
+from dspn.plotting._panels import KEY_ROW, name_rows
 
-_CELL_BAND = 0.26
-_LINE_BAND = 0.62
-_MARGIN = 0.1
-HATCH = "#c4c4c4"
-MOST_OUTLINED = 150
-LINE_COLOUR = "#1f5f99"
-
-Band = tuple[float, float]
+LINE_COLOUR: Final = "#1f5f99"
+BAND_COLOUR: Final = _style.tint(LINE_COLOUR, 0.3)
+HATCHED: Final[_style.Style] = {"edgecolor": _style.HATCH, "hatch": "/////"}
+_MOST_OUTLINED, _MOST_KEYS, _MOST_NAMED, _GAP = 150, 5, 8, 0.06
+# Lengths in points.
+_BESIDE_ROOM, _NAME_ROOM, _MARK, _SPACE = 150.0, 160.0, 9.0, 7.0
 
 
-def band_heights(schema: Schema) -> list[float]:
-    """Height in inches that each variable asks for."""
-    return [_CELL_BAND if v.kind is Kind.CATEGORICAL else _LINE_BAND for v in schema]
+def draw_bands(ax: Axes, schema: Schema, heights: Sequence[float]) -> tuple[list[Axes], int]:
+    """Axes for each variable inside `ax`, the first on top, with names and keys of categories.
+
+    Returns them and the number of lines above `ax` that the keys take.
+    """
+    total = sum(heights)
+    edges = total - np.cumsum([0.0, *heights])
+    ax.set_ylim(0.0, total)
+    name_rows(ax, (edges[:-1] + edges[1:]) / 2, schema.names)
+    bands = []
+    for variable, low, tall in zip(schema, edges[1:], heights, strict=True):
+        bottom, height = (low + _GAP * tall) / total, (1.0 - 2 * _GAP) * tall / total
+        band = ax.inset_axes((0.0, bottom, 1.0, height), gid=variable.name)
+        band.patch.set_visible(False)
+        band.spines[:].set_visible(False)
+        band.xaxis.set_visible(False)
+        bands.append(band)
+    return bands, _label_categories(ax, schema, bands)
 
 
-def draw_values(
-    values: Floats,
-    schema: Schema,
-    ax: Axes,
-    *,
-    imputed: Floats | None = None,
-    anomaly: int | None = None,
-) -> Axes:
-    """Every variable in a band of its own, the first on top; missing hatched, imputed hollow."""
-    heights = np.array(band_heights(schema))
-    edges = heights.sum() - np.concatenate([[0.0], np.cumsum(heights)])
-    filled = np.full(values.shape, np.nan) if imputed is None else imputed
-    for column, variable in enumerate(schema):
-        missing = np.isnan(values[:, column])
-        guess = np.where(missing, filled[:, column], np.nan)
-        margin = _MARGIN * heights[column]
-        band = (float(edges[column + 1] + margin), float(edges[column] - margin))
-        _hatch(ax, missing & np.isnan(guess), band)
-        if variable.kind is Kind.CATEGORICAL:
-            _draw_cells(ax, values[:, column], guess, variable, band)
-        else:
-            _draw_line(ax, values[:, column], guess, variable, band)
-    lines = label_categories(ax, schema, edges)
-    dress(ax, "values", lines)
-    ax.spines["bottom"].set_visible(False)
-    ax.set_ylim(0.0, float(heights.sum()))
-    ax.set_xlim(-0.5, len(values) - 0.5)
-    names = [_style.shortened(name, _style.SMALL_SIZE, 110.0) for name in schema.names]
-    ax.set_yticks((edges[:-1] + edges[1:]) / 2, names, color=_style.INK, parse_math=False)
-    ax.tick_params(axis="both", length=0.0)
-    _draw_key(ax, np.isnan(values), filled, lines)
-    mark_anomaly(ax, anomaly)
-    return ax
-
-
-def runs(marked: Bools) -> list[tuple[int, int]]:
-    """First and one past the last slice of each unbroken run."""
+def runs(marked: Bools) -> tuple[Any, Any]:
+    """First slice of each unbroken run, and the slice after its last."""
     changes = np.flatnonzero(np.diff(np.concatenate([[False], marked, [False]]).astype(np.int8)))
-    return [(int(first), int(last)) for first, last in changes.reshape(-1, 2)]
+    return changes[::2], changes[1::2]
 
 
-def boxes_of(runs: Sequence[tuple[int, int]], band: Band, inset: float = 0.0) -> list[list[Band]]:
-    low, high = band
-    pad = inset * (high - low)
-    sides = [(first - 0.5 + inset, last - 0.5 - inset) for first, last in runs]
-    return [
-        [(left, low + pad), (right, low + pad), (right, high - pad), (left, high - pad)]
-        for left, right in sides
-    ]
+def boxes(first: Any, last: Any, low: Any, high: Any, inset: float = 0.0) -> Floats:
+    """Corners of boxes from slice `first` to before slice `last`, (count, 4, 2)."""
+    pad = inset * (np.asarray(high) - low)
+    ends = (first - 0.5 + inset, last - 0.5 - inset, low + pad, high - pad)
+    left, right, bottom, upper = np.broadcast_arrays(*ends)
+    corners = [left, bottom, right, bottom, right, upper, left, upper]
+    return np.stack(corners, axis=-1).reshape(-1, 4, 2)
 
 
-def _hatch(ax: Axes, missing: Bools, band: Band) -> None:
-    """Hatching over each run of missing entries that nothing fills."""
-    if missing.any():
-        boxes = PolyCollection(boxes_of(runs(missing), band), facecolors="none", gid="missing")
-        boxes.set(edgecolor=HATCH, linewidth=0.0, hatch="/////", zorder=1)
-        ax.add_collection(boxes, autolim=False)
+def draw_missing(ax: Axes, missing: Bools, low: float, high: float, **style: Any) -> None:
+    """Hatching over each run of missing entries."""
+    _style.draw_polygons(ax, boxes(*runs(missing), low, high), gid="missing", **HATCHED | style)
 
 
-def _draw_cells(ax: Axes, codes: Floats, guess: Floats, variable: Variable, band: Band) -> None:
-    colours = _style.category_colours(variable.num_categories)
-    few = len(codes) <= MOST_OUTLINED
-    ax.pcolormesh(
-        np.arange(len(codes) + 1) - 0.5,
-        np.array(band),
-        np.ma.masked_invalid(codes)[None, :],
-        cmap=ListedColormap(colours),
-        vmin=-0.5,
-        vmax=variable.num_categories - 0.5,
-        edgecolors="white" if few else "none",
-        linewidth=0.6 if few else 0.0,
-        zorder=2,
-        gid="cells",
-    )
-    filled = np.flatnonzero(~np.isnan(guess))
-    if filled.size:
-        own = [colours[int(guess[t])] for t in filled]
-        boxes = PolyCollection(
-            boxes_of([(int(t), int(t) + 1) for t in filled], band, 0.16 if few else 0.0)
-        )
-        # A cell too narrow for a rim is pale instead.
-        boxes.set(facecolor="white" if few else [_style.tint(c, 0.45) for c in own], zorder=2)
-        boxes.set(edgecolor=own if few else "none", linewidth=1.4 if few else 0.0, gid="imputed")
-        ax.add_collection(boxes, autolim=False)
+def draw_cells(ax: Axes, codes: Floats, marginals: VariableMarginals, first: int) -> None:
+    """A column of cells as high as the probabilities; an observed category fills the whole.
+
+    Args:
+        codes: Category of each slice, NaN where missing.
+        marginals: Distributions of the missing entries.
+        first: Slices before it are not drawn.
+    """
+    assert marginals.probabilities is not None
+    shares = _certain(codes, marginals.variable)
+    shares[marginals.slices] = marginals.probabilities
+    shares[:first] = 0.0
+    _draw_shares(ax, shares, outlined=len(codes) - first <= _MOST_OUTLINED)
+    draw_missing(ax, np.isnan(codes), 0.0, 1.0, edgecolor="white", zorder=3)
 
 
-def _draw_line(ax: Axes, numbers: Floats, guess: Floats, variable: Variable, band: Band) -> None:
-    together = np.where(np.isnan(numbers), guess, numbers)
-    if np.isnan(together).all():
-        return
-    lowest, highest = float(np.nanmin(together)), float(np.nanmax(together))
-    low, high = band
-    span = (highest - lowest) or 1.0
+def draw_filled_cells(ax: Axes, codes: Floats, filled: Floats, variable: Variable) -> None:
+    """Observed categories as cells, those in `filled` hollow, all others hatched."""
+    outlined = len(codes) <= _MOST_OUTLINED
+    _draw_shares(ax, _certain(codes, variable), outlined=outlined)
+    draw_missing(ax, np.isnan(codes) & np.isnan(filled), 0.0, 1.0)
+    at = np.flatnonzero(~np.isnan(filled))
+    palette = _style.category_colours(variable.num_categories)
+    colours = [palette[int(code)] for code in filled[at]]
+    # A cell too narrow for a rim is pale instead.
+    style: _style.Style = {"facecolor": [_style.tint(colour, 0.45) for colour in colours]}
+    if outlined:
+        style = {"facecolor": "white", "edgecolor": colours, "linewidth": 1.4}
+    hollow = boxes(at, at + 1, 0.0, 1.0, 0.16 if outlined else 0.0)
+    _style.draw_polygons(ax, hollow, gid="imputed", zorder=2, **style)
 
-    def placed(column: Floats) -> Floats:
-        level: Floats = low + (high - low) * (0.1 + 0.8 * (column - lowest) / span)
-        return level
 
+def _certain(codes: Floats, variable: Variable) -> Floats:
+    """Probability 1 for the category of each slice, (slices, categories); 0 where missing."""
+    certain: Bools = codes[:, None] == np.arange(variable.num_categories)
+    return certain.astype(np.float64)
+
+
+def _draw_shares(ax: Axes, shares: Floats, *, outlined: bool) -> None:
+    ends = np.cumsum(shares, axis=1)
+    edge = {"edgecolor": "white", "linewidth": 0.6} if outlined else {}
+    for code, colour in enumerate(_style.category_colours(shares.shape[1])):
+        at = np.flatnonzero(shares[:, code] > 0)
+        high = ends[at, code]
+        cells = boxes(at, at + 1, high - shares[at, code], high)
+        _style.draw_polygons(ax, cells, facecolor=colour, gid=f"category {code}", zorder=2, **edge)
+    ax.set_ylim(0.0, 1.0)
+    ax.set_yticks([])
+
+
+def draw_numbers(
+    ax: Axes,
+    numbers: Floats,
+    points: Floats,
+    intervals: Floats | None = None,
+    *,
+    first: int = 0,
+    drawstyle: Literal["default", "steps-mid"] = "default",
+) -> None:
+    """Observed numbers as a line, points of missing ones as rings, in pale intervals if given.
+
+    Args:
+        numbers: Number of each slice, NaN where missing.
+        points: One number for each missing entry that has one, NaN elsewhere.
+        intervals: Lower and upper end, (slices, 2), NaN where there is none.
+        first: Slices before it are not taken into the range.
+        drawstyle: How matplotlib joins the numbers.
+    """
     slices = np.arange(len(numbers))
-    few = len(numbers) <= MOST_OUTLINED
-    style = "steps-mid" if variable.kind is Kind.COUNT else "default"
-    line: dict[str, Any] = {"color": LINE_COLOUR, "drawstyle": style}
-    ax.plot(slices, placed(together), ":", linewidth=0.8, zorder=2, **line)
-    ax.plot(slices, placed(numbers), "-", linewidth=1.2, zorder=3, **line)
-    if few:
-        dots = ax.plot(slices, placed(numbers), "o", color=LINE_COLOUR, zorder=4)[0]
-        dots.set_markersize(2.6)
-    if not np.isnan(guess).all():
-        rings = ax.plot(slices, placed(guess), "o", color=LINE_COLOUR, zorder=4, gid="imputed")[0]
-        rings.set(markersize=4.5 if few else 2.0, markerfacecolor="white")
-    _label_range(ax, lowest, highest, band)
+    few = len(numbers) - first <= _MOST_OUTLINED
+    shown = np.where(np.isnan(numbers), points, numbers)
+    ends = shown[first:, None]
+    if intervals is not None:
+        at = np.flatnonzero(~np.isnan(intervals[:, 0]))
+        areas = boxes(at, at + 1, intervals[at, 0], intervals[at, 1])
+        _style.draw_polygons(ax, areas, facecolor=BAND_COLOUR, gid="interval", zorder=1)
+        ends = np.column_stack([numbers, intervals])[first:]
+    _set_range(ax, ends[np.isfinite(ends)])
+    dotted = ax.plot(slices, shown, ":", linewidth=0.8, color=LINE_COLOUR, zorder=2)[0]
+    line = ax.plot(slices, numbers, "-", linewidth=1.2, color=LINE_COLOUR, zorder=3)[0]
+    line.set(marker="o" if few else ".", markersize=2.6 if few else 1.0, gid="observed")
+    for own in (dotted, line):
+        own.set_drawstyle(drawstyle)
+    rings = ax.plot(slices, points, "o", color=LINE_COLOUR, zorder=4, gid="point")[0]
+    rings.set(markersize=4.5 if few else 2.0, markerfacecolor="white")
 
 
-def _label_range(ax: Axes, lowest: float, highest: float, band: Band) -> None:
-    """The least and the greatest value of a line, at the right of its band."""
-    ends = [(lowest, 0.1)] if lowest == highest else [(lowest, 0.1), (highest, 0.9)]
-    for value, share in ends:
-        ax.annotate(
-            f"{value:.4g}",
-            (1.0, band[0] + share * (band[1] - band[0])),
-            xycoords=ax.get_yaxis_transform(),
-            xytext=(5.0, 0.0),
-            textcoords="offset points",
-            size=_style.SMALL_SIZE - 1.0,
-            color=_style.MUTED,
-            va="center",
-        )
+def _set_range(ax: Axes, ends: Floats) -> None:
+    """A range that holds all of these with a margin, and two or three numbers at the right."""
+    lowest, highest = (float(ends.min()), float(ends.max())) if ends.size else (0.0, 1.0)
+    margin = 0.14 * ((highest - lowest) or 2.0)
+    ax.set_ylim(lowest - margin, highest + margin)
+    ax.yaxis.tick_right()
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=2, min_n_ticks=2, steps=[1, 2, 5, 10]))
+    size = _style.SMALL_SIZE - 1.0
+    ax.tick_params(axis="y", labelsize=size, colors=_style.MUTED, length=2.0, pad=2.0)
+    if not ends.size:
+        ax.set_yticks([])
 
 
-def _draw_key(ax: Axes, missing: Bools, filled: Floats, lines: int) -> None:
-    """What hatched and hollow mean, where either occurs."""
-    handles: list[Patch | Line2D] = []
-    if (missing & np.isnan(filled)).any():
-        handles.append(Patch(facecolor="white", edgecolor=HATCH, hatch="/////", label="missing"))
-    if (missing & ~np.isnan(filled)).any():
-        handles.append(
-            Patch(facecolor="white", edgecolor=LINE_COLOUR, label="imputed", linewidth=1.4)
-        )
-    if handles:
-        ax.legend(
-            handles=handles,
-            loc="lower right",
-            bbox_to_anchor=(1.0, 1.0),
-            bbox_transform=raised(ax, lines),
-            ncols=len(handles),
-            frameon=False,
-            fontsize=_style.SMALL_SIZE,
-            labelcolor=_style.MUTED,
-            borderaxespad=0.0,
-            handlelength=1.4,
-            columnspacing=1.4,
-        )
+_Entry = tuple[str, str]
+"""A colour and the name of its category; without a colour a word between the others."""
+
+
+def _label_categories(ax: Axes, schema: Schema, bands: Sequence[Axes]) -> int:
+    """Colours of categories at the right of a band, once for neighbours with the same categories.
+
+    Those that do not fit there are in lines above the axes, once for all variables that share them.
+    Returns the number of these lines.
+    """
+    above: dict[tuple[object, ...], list[Variable]] = {}
+    before: tuple[object, ...] = ()
+    for variable, band in zip(schema, bands, strict=True):
+        own, entries = variable.categories, _entries(variable)
+        too_wide = sum(map(_width, entries)) > _BESIDE_ROOM
+        if own in above or (too_wide and len(above) < _MOST_KEYS):
+            above.setdefault(own, []).append(variable)
+        elif own and own != before:
+            _draw_beside(band, entries)
+        before = own
+    return _draw_above(ax, [_key(variables) for variables in above.values()])
+
+
+def _entries(variable: Variable) -> list[_Entry]:
+    """Colours and names; of many the first and the last, whose colours lie on a scale."""
+    colours = _style.category_colours(variable.num_categories)
+    entries = [(colours[code], str(name)) for code, name in enumerate(variable.categories)]
+    return entries if len(entries) <= _MOST_NAMED else [entries[0], ("", "…"), entries[-1]]
+
+
+def _width(entry: _Entry) -> float:
+    return _MARK + _SPACE + _style.text_width(entry[1], _style.SMALL_SIZE)
+
+
+def _key(variables: Sequence[Variable]) -> list[_Entry]:
+    """The variables' names, without a colour, and then their categories."""
+    names = [variable.name for variable in variables]
+    if len(names) > 3:
+        names = [*names[:2], f"{len(names) - 2} more"]
+    return [("", ", ".join(names) + ":"), *_entries(variables[0])]
+
+
+def _pieces(entry: _Entry, room: float) -> Iterable[tuple[str, str, float]]:
+    """Text, colour and width of a mark and its name."""
+    colour, name = entry
+    words = _style.shortened(name, _style.SMALL_SIZE, room)
+    if colour:
+        yield "■", colour, _MARK
+    yield words, _style.MUTED, _style.text_width(words, _style.SMALL_SIZE) + _SPACE
+
+
+def _draw_beside(band: Axes, entries: Sequence[_Entry]) -> None:
+    room = np.inf
+    if sum(map(_width, entries)) > _BESIDE_ROOM:
+        room = max(_BESIDE_ROOM / len(entries) - _MARK - _SPACE, 16.0)
+    start = 5.0
+    for entry in entries:
+        for words, colour, width in _pieces(entry, room):
+            place = {"xycoords": "axes fraction", "color": colour}
+            _style.note(band, (1.0, 0.5), (start, 0.0), words, **place)
+            start += width
+
+
+def _draw_above(ax: Axes, keys: Sequence[Sequence[_Entry]]) -> int:
+    """Each key from the left edge on, in as many lines as it needs."""
+    room = _style.size_in_points(ax)[0]
+    placed: list[tuple[int, float, str, str]] = []
+    line = -1
+    for key in keys:
+        line, start = line + 1, 0.0
+        for entry in key:
+            pieces = list(_pieces(entry, _NAME_ROOM))
+            if start and start + sum(width for _, _, width in pieces) > room:
+                line, start = line + 1, 0.0
+            for words, colour, width in pieces:
+                placed.append((line, start, words, colour))
+                start += width
+    for number, start, words, colour in placed:
+        offset = (start, KEY_ROW * (line - number + 0.5))
+        place = {"xycoords": "axes fraction", "color": colour, "gid": "category key"}
+        _style.note(ax, (0.0, 1.0), offset, words, **place)
+    return line + 1

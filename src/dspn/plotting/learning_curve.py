@@ -13,16 +13,15 @@ from dspn._arrays import Floats, Ints
 from dspn.errors import DataError
 from dspn.learning.progress import Report
 from dspn.plotting import _style
-from dspn.plotting._panels import dress, new_panel
+from dspn.plotting._panels import WIDTH, dress, new_figure
 
-_WIDTH, _HEIGHT = 10.0, 4.0
 _GROWTH: Final = "growth"
 _WORDS: Final = {_GROWTH: "sizes", "search": "neighbours"}
 _NO_REFERENCES: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class Against(StrEnum):
-    """What a curve of learning runs over."""
+    """What the horizontal axis of a learning curve shows."""
 
     TRIES = "tries"
     SECONDS = "seconds"
@@ -39,34 +38,43 @@ def plot_learning_curve(
 
     Args:
         history: The reports of a run in their order, as `DSPN.history_` has them; or a part.
+        ax: Axes to draw on; without them a figure 1200 pixels wide is made.
         against: "tries" counts the sizes tried by growth and, after them, the neighbours tried by
             the search, which is the same on every machine; "seconds" is the time they took.
         references: Scores to compare with, by name, each a dashed line.
     """
-    reports, by = _checked(history, against)
-    _check_references(references)
-    ax = new_panel(_WIDTH, _HEIGHT) if ax is None else ax
-    tries = _tries(reports)
-    across = tries if by is Against.TRIES else np.array([r.seconds for r in reports])
+    reports, by = _checked(history, against, references)
+    ax = new_figure(WIDTH, 4.0).subplots() if ax is None else ax
+    # A search goes on counting where growth ended.
+    sizes = max((1 + report.tried for report in reports if report.stage == _GROWTH), default=0)
+    across = np.array([r.tried + (1 if r.stage == _GROWTH else sizes) for r in reports])
+    stages = list(dict.fromkeys(report.stage for report in reports))
+    label = f"{' and '.join(_WORDS.get(stage, stage) for stage in stages)} tried"
+    if by is Against.SECONDS:
+        across, label = np.array([report.seconds for report in reports]), "seconds"
     scores = np.array([report.score for report in reports])
     scores[~np.isfinite(scores)] = np.nan
-    shown = [stage for stage in _stages(reports) if _draw_stage(ax, stage, reports, across, scores)]
+    shown = [stage for stage in stages if _draw_stage(ax, stage, reports, across, scores)]
     for name, score in references.items():
-        _draw_reference(ax, name, score, across)
+        line = ax.axhline(score, color=_style.MUTED, linewidth=1.0, gid="reference")
+        line.set_linestyle((0, (4, 3)))
+        place, words = (float(across[0]), score), f"{name}: {_number(score)}"
+        _style.note(ax, place, (0.0, 3.0), words, ha="left", va="bottom")
     dress(ax, f"{' and '.join(shown)}: best score on the validation set (nats per sequence)")
     ax.legend(loc="lower right", frameon=False, fontsize=_style.SMALL_SIZE, labelcolor=_style.INK)
     ax.grid(axis="y", color=_style.FAINT, linewidth=0.6)
     ax.set_axisbelow(True)
     ax.margins(x=0.03, y=0.12)
-    ax.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
-    ax.xaxis.set_major_locator(
-        MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=by is Against.TRIES)
-    )
-    ax.set_xlabel(_x_label(reports, by), size=_style.TEXT_SIZE, color=_style.INK)
+    steps = [1, 2, 5, 10]
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=steps))
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=steps, integer=by is Against.TRIES))
+    ax.set_xlabel(label, size=_style.TEXT_SIZE, color=_style.INK)
     return ax
 
 
-def _checked(history: Sequence[Report], against: Against | str) -> tuple[list[Report], Against]:
+def _checked(
+    history: Sequence[Report], against: Against | str, references: Mapping[str, float]
+) -> tuple[list[Report], Against]:
     try:
         by = Against(against)
     except ValueError:
@@ -80,27 +88,13 @@ def _checked(history: Sequence[Report], against: Against | str) -> tuple[list[Re
             f"{'is empty' if not reports else 'holds something else'}; give `history_` of a fitted "
             "DSPN, or `history` of what `learn` returns."
         )
-    return reports, by
-
-
-def _check_references(references: Mapping[str, float]) -> None:
     for name, score in references.items():
         if not np.isfinite(score):
             raise DataError(
                 f"`references` must be finite scores, but that of {name!r} is {score}; leave it "
                 "out."
             )
-
-
-def _tries(reports: Sequence[Report]) -> Ints:
-    """How much had been tried at each report; a search goes on counting where growth ended."""
-    sizes = max((1 + report.tried for report in reports if report.stage == _GROWTH), default=0)
-    return np.array([r.tried + (1 if r.stage == _GROWTH else sizes) for r in reports])
-
-
-def _stages(reports: Sequence[Report]) -> list[str]:
-    """The stages in their order."""
-    return list(dict.fromkeys(report.stage for report in reports))
+    return reports, by
 
 
 def _draw_stage(
@@ -108,49 +102,24 @@ def _draw_stage(
 ) -> bool:
     """The steps of one stage, which begin where the stage before ended.
 
-    Returns whether the stage has a line of its own to speak of: where a part of a history begins
-    with the last report of a stage, that is only the place where the next one starts.
+    Returns whether the stage is named: where a part of a history begins with the last report of a
+    stage, that report is only the place where the next stage starts.
     """
     own = [number for number, report in enumerate(reports) if report.stage == stage]
-    first, last = own[0], own[-1]
-    colour = _style.group_colour(0 if stage == _GROWTH else 1)
-    path = slice(max(first - 1, 0), last + 1)
-    speaks = last > 0 or len(reports) == 1
+    last = own[-1]
+    named = last > 0 or len(reports) == 1
     size = _style.counted(reports[last].num_interfaces, "interface node")
-    ax.plot(
-        across[path],
-        scores[path],
-        drawstyle="steps-post",
-        color=colour,
-        linewidth=1.6,
-        gid=stage,
-        label=f"{stage}: {_number(reports[last].score)} with {size}" if speaks else None,
-    )
+    path = slice(max(own[0] - 1, 0), last + 1)
+    colour = _style.group_colour(0 if stage == _GROWTH else 1)
+    line = ax.plot(across[path], scores[path], drawstyle="steps-post", color=colour, gid=stage)[0]
+    line.set_linewidth(1.6)
+    if named:
+        line.set_label(f"{stage}: {_number(reports[last].score)} with {size}")
     better = [n for n in own if n == 0 or scores[n] != scores[n - 1]]
     ax.plot(across[better], scores[better], "o", markersize=4.0, color=colour, gid="better")
-    return speaks
+    return named
 
 
 def _number(score: float) -> str:
-    """A score as the ticks have it."""
+    """A score as the ticks show it."""
     return f"{score:.2f}".replace("-", "\N{MINUS SIGN}")
-
-
-def _draw_reference(ax: Axes, name: str, score: float, across: Floats | Ints) -> None:
-    ax.axhline(score, color=_style.MUTED, linewidth=1.0, linestyle=(0, (4, 3)), gid="reference")
-    ax.annotate(
-        f"{name}: {_number(score)}",
-        (float(across[0]), score),
-        xytext=(0.0, 3.0),
-        textcoords="offset points",
-        size=_style.SMALL_SIZE,
-        color=_style.MUTED,
-        ha="left",
-        va="bottom",
-    )
-
-
-def _x_label(reports: Sequence[Report], against: Against) -> str:
-    if against is Against.SECONDS:
-        return "seconds"
-    return f"{' and '.join(_WORDS.get(stage, stage) for stage in _stages(reports))} tried"

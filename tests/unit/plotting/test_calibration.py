@@ -1,7 +1,5 @@
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.stats import binom
 
@@ -15,15 +13,16 @@ from dspn import (
     Sequences,
     Variable,
 )
-from dspn.plotting import _predictive, plot_calibration
-from dspn.plotting._predictive import Predicted, left_out_entries, predicted
-from dspn.plotting._reliability import pit_shares, reliability
-from dspn.plotting.calibration import _predictions
-
-
-def _drawn(ax: Axes) -> Axes:
-    FigureCanvasAgg(ax.get_figure(root=True)).draw()
-    return ax
+from dspn.plotting import plot_calibration
+from dspn.plotting.calibration import (
+    Predicted,
+    left_out_entries,
+    pit_shares,
+    predict_ahead,
+    predict_left_out,
+    reliability,
+)
+from unit.plotting.figures import drawn
 
 
 def _data(model: Model, num_sequences: int, num_slices: int) -> Sequences:
@@ -44,7 +43,7 @@ def _count_up_to(model: Model, evidence: Sequences, column: int, value: float) -
 
 def _check_ahead(model: Model, data: Sequences, steps: int) -> None:
     """Predictions against the marginals of a slice `steps` after each beginning."""
-    found = _predictions(model, data, list(range(len(model.schema))), None, None, steps)
+    found = predict_ahead(model, data, range(len(model.schema)), steps)
     place = [0] * len(found)
     for number in range(len(data)):
         sequence = data[number : number + 1]
@@ -64,16 +63,16 @@ def _check_ahead(model: Model, data: Sequences, steps: int) -> None:
                 if own.variable.num_categories:
                     expected = exact[column].probabilities
                     assert expected is not None
-                    np.testing.assert_allclose(own.probabilities[entry], expected[-1], rtol=1e-9)
+                    np.testing.assert_allclose(own.answers[entry], expected[-1], rtol=1e-9)
                 elif own.variable.kind == "count":
                     up_to = _count_up_to(model, evidence, column, truth[column])
-                    np.testing.assert_allclose(own.up_to[entry], up_to, rtol=1e-8)
+                    np.testing.assert_allclose(own.answers[entry, 1], up_to, rtol=1e-8)
                     below = _count_up_to(model, evidence, column, truth[column] - 1)
-                    np.testing.assert_allclose(own.below[entry], below, rtol=1e-8, atol=1e-12)
+                    np.testing.assert_allclose(own.answers[entry, 0], below, rtol=1e-8, atol=1e-12)
                 else:
-                    assert own.below[entry] == own.up_to[entry]
+                    assert own.answers[entry, 0] == own.answers[entry, 1]
                     is_below = truth[column] <= exact[column].quantiles[-1, 0]
-                    assert (own.up_to[entry] <= 0.3) == is_below
+                    assert (own.answers[entry, 1] <= 0.3) == is_below
     assert place == [own.values.size for own in found]
 
 
@@ -91,17 +90,13 @@ def test_slices_ahead_are_those_of_the_shorter_network_where_the_root_is_last(
     _check_ahead(last, _data(mixed, 1, 4), steps)
 
 
-def test_batches_of_any_size_give_the_same_predictions(
-    mixture: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_of_any_size_give_the_same_predictions(mixture: Model) -> None:
     data = _data(mixture, 3, 6)
-    whole = _predictions(mixture, data, [0, 1, 2], None, None)
-    monkeypatch.setattr(_predictive, "_MOST_SLICES", 7)
-    parts = _predictions(mixture, data, [0, 1, 2], None, None)
+    whole = predict_ahead(mixture, data, [0, 1, 2])
+    parts = predict_ahead(mixture, data, [0, 1, 2], most=7)
     for own, other in zip(whole, parts, strict=True):
         np.testing.assert_array_equal(own.values, other.values)
-        np.testing.assert_allclose(own.probabilities, other.probabilities, rtol=1e-9)
-        np.testing.assert_allclose(own.up_to, other.up_to, rtol=1e-9)
+        np.testing.assert_allclose(own.answers, other.answers, rtol=1e-9)
 
 
 def test_entries_left_out_are_predicted_by_their_exact_marginals(model: Model) -> None:
@@ -111,24 +106,23 @@ def test_entries_left_out_are_predicted_by_their_exact_marginals(model: Model) -
     assert not np.isnan(data.values[chosen]).any()
     assert chosen.sum() == round(0.3 * (~np.isnan(data.values)).sum())
     evidence = data.with_values(np.where(chosen, np.nan, data.values))
-    found = predicted(model.compiled, evidence, chosen, data.values)
+    found = predict_left_out(model, data, columns, 0.3, np.random.default_rng(1))
     levels = np.linspace(0.1, 0.9, 9)
     exact = model.marginals(evidence, quantiles=levels.tolist())
-    for column, own in enumerate(found):
+    for own in found:
+        column = model.schema.index(own.variable.name)
         taken = chosen[exact[column].slices, column]
         expected = exact[column].probabilities
         if expected is not None:
-            np.testing.assert_allclose(own.probabilities, expected[taken], rtol=1e-9)
+            np.testing.assert_allclose(own.answers, expected[taken], rtol=1e-9)
             continue
         reached = own.values[:, None] >= exact[column].quantiles[taken]
-        np.testing.assert_array_equal(reached, own.up_to[:, None] >= levels - 1e-12)
+        np.testing.assert_array_equal(reached, own.answers[:, 1:] >= levels - 1e-12)
 
 
 def test_reliability_is_the_share_come_true_in_each_bin() -> None:
     chances = np.array([[0.93, 0.07], [0.95, 0.05], [0.4, 0.6], [0.38, 0.62], [0.37, 0.63]])
-    own = Predicted(
-        Variable.binary("b"), np.array([0.0, 1.0, 1.0, 0.0, 1.0]), chances, np.empty(0), np.empty(0)
-    )
+    own = Predicted(Variable.binary("b"), np.array([0.0, 1.0, 1.0, 0.0, 1.0]), chances)
     found = reliability([own], 10, 0.9)
     np.testing.assert_array_equal(found.counts, [2, 3])
     np.testing.assert_allclose(found.mean, [0.06, 0.61 + 0.02 / 3], rtol=1e-12)
@@ -144,7 +138,7 @@ def test_reliability_is_the_share_come_true_in_each_bin() -> None:
 def test_reliability_of_three_categories_takes_each_and_certainty_has_no_interval() -> None:
     variable = Variable.categorical("c", ["a", "b", "c"])
     chances = np.tile([1.0, 0.0, 0.0], (4, 1))
-    own = Predicted(variable, np.zeros(4), chances, np.empty(0), np.empty(0))
+    own = Predicted(variable, np.zeros(4), chances)
     found = reliability([own], 5, 0.95)
     np.testing.assert_array_equal(found.counts, [8, 4])
     for share in (found.mean, found.frequency, found.low, found.high):
@@ -152,22 +146,19 @@ def test_reliability_of_three_categories_takes_each_and_certainty_has_no_interva
 
 
 def test_histogram_spreads_a_count_over_its_step() -> None:
-    nothing = np.empty((3, 0))
-    number = Predicted(
-        Variable.continuous("x"), np.zeros(3), nothing, np.array([0.1, 1.0, 0.26]),
-        np.array([0.1, 1.0, 0.26]),
-    )  # fmt: skip
+    answers = np.array([[0.1, 0.1], [1.0, 1.0], [0.26, 0.26]])
+    number = Predicted(Variable.continuous("x"), np.zeros(3), answers)
     np.testing.assert_allclose(pit_shares([number], 4), [1 / 3, 1 / 3, 0.0, 1 / 3], rtol=1e-12)
-    count = Predicted(
-        Variable.count("n"), np.zeros(1), nothing[:1], np.array([0.125]), np.array([0.625])
-    )
+    count = Predicted(Variable.count("n"), np.zeros(1), np.array([[0.125, 0.625]]))
     np.testing.assert_allclose(pit_shares([count], 4), [0.25, 0.5, 0.25, 0.0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("share", [None, 0.3])
 def test_model_is_calibrated_for_its_own_draws(share: float | None, mixed: Model) -> None:
     data = mixed.sample(60, 20, rng=np.random.default_rng(0))
-    found = _predictions(mixed, data, [0, 1, 2], share, np.random.default_rng(1))
+    found = predict_ahead(mixed, data, [0, 1, 2])
+    if share is not None:
+        found = predict_left_out(mixed, data, [0, 1, 2], share, np.random.default_rng(1))
     sure = reliability(found[:1], 10, 1 - 1e-6)
     assert (sure.frequency >= sure.low).all()
     assert (sure.frequency <= sure.high).all()
@@ -178,7 +169,7 @@ def test_every_model_is_drawn_with_its_panels(model: Model) -> None:
     data = _data(model, 4, 5)
     kinds = {v.kind == "categorical" for v in model.schema}
     for share in (None, 0.2):
-        ax = _drawn(plot_calibration(model, data, left_out=share, rng=np.random.default_rng(0)))
+        ax = drawn(plot_calibration(model, data, left_out=share, rng=np.random.default_rng(0)))
         panels = ax.child_axes if len(kinds) == 2 else [ax]
         labels = [panel.get_xlabel().split("\n")[0] for panel in panels]
         expected = {True: "predicted probability", False: "P(X ≤ value)"}
@@ -188,7 +179,7 @@ def test_every_model_is_drawn_with_its_panels(model: Model) -> None:
 def test_what_is_drawn_is_what_was_counted(mixed: Model) -> None:
     data = _data(mixed, 10, 6)
     ax = plot_calibration(mixed, data, num_bins=5, level=0.9)
-    found = _predictions(mixed, data, [0, 1, 2], None, None)
+    found = predict_ahead(mixed, data, [0, 1, 2])
     curve, histogram = ax.child_axes
     expected = reliability(found[:1], 5, 0.9)
     points = next(item for item in curve.collections if item.get_gid() == "frequency")
@@ -218,7 +209,7 @@ def test_steps_show_bands_that_are_right_one_step_ahead_and_too_narrow_further_o
     data = Sequences.from_arrays(list(walks[:, :, None]), schema=schema)
     outside = {}
     for steps in (1, 8):
-        found = _predictions(model, data, [0], None, None, steps)
+        found = predict_ahead(model, data, [0], steps)
         assert found[0].values.size == 400 * (17 - steps)
         outside[steps] = pit_shares(found, 10)[[0, -1]].sum()
     np.testing.assert_allclose(outside[1], 0.2, rtol=0.0, atol=0.02)

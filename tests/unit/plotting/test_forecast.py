@@ -1,23 +1,12 @@
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from dspn import DataError, DynamicNetwork, Model, Root, Sequences
 from dspn.plotting import plot_forecast
-
-
-def _drawn(ax: Axes) -> Axes:
-    FigureCanvasAgg(ax.get_figure(root=True)).draw()
-    return ax
-
-
-def _sequence(model: Model, num_slices: int) -> Sequences:
-    rng = np.random.default_rng(7)
-    data = model.sample(1, num_slices, rng=rng)
-    return data.with_values(np.where(rng.random(data.values.shape) < 0.3, np.nan, data.values))
+from unit.plotting.figures import drawn, sampled
 
 
 def _ends(band: Axes) -> NDArray[np.float64]:
@@ -41,8 +30,8 @@ def _check(ax: Axes, model: Model, data: Sequences, steps: int) -> None:
 
 @pytest.mark.parametrize("num_slices", [1, 12])
 def test_new_slices_are_those_of_the_exact_forecast(num_slices: int, model: Model) -> None:
-    data = _sequence(model, num_slices)
-    ax = _drawn(plot_forecast(model, data, 3))
+    data = sampled(model, num_slices)
+    ax = drawn(plot_forecast(model, data, 3))
     _check(ax, model, data, 3)
     assert ax.get_xlim() == (-0.5, num_slices + 2.5)
 
@@ -52,12 +41,12 @@ def test_model_with_its_root_at_the_last_slice_is_asked_for_all_slices_at_once(
 ) -> None:
     own = mixed.network
     model = Model(DynamicNetwork(own.template, own.top, own.parameters, Root.LAST))
-    data = _sequence(model, 5)
+    data = sampled(model, 5)
     _check(plot_forecast(model, data, 4), model, data, 4)
 
 
 def test_new_slices_are_shaded_and_set_apart(mixed: Model) -> None:
-    ax = plot_forecast(mixed, _sequence(mixed, 8), 4)
+    ax = plot_forecast(mixed, sampled(mixed, 8), 4)
     ground = next(patch for patch in ax.patches if patch.get_gid() == "forecast")
     edges = ground.get_extents().transformed(ax.transData.inverted())
     np.testing.assert_allclose([edges.x0, edges.x1], [7.5, 11.5], rtol=1e-9)
@@ -70,8 +59,8 @@ def test_new_slices_are_shaded_and_set_apart(mixed: Model) -> None:
 def test_past_limits_what_is_shown_and_not_what_is_known(
     past: int, first: float, mixed: Model
 ) -> None:
-    data = _sequence(mixed, 20)
-    ax = _drawn(plot_forecast(mixed, data, 4, past=past))
+    data = sampled(mixed, 20)
+    ax = drawn(plot_forecast(mixed, data, 4, past=past))
     assert ax.get_xlim() == (first, 23.5)
     for band in ax.child_axes:
         assert band.get_xlim() == (first, 23.5)
@@ -79,12 +68,12 @@ def test_past_limits_what_is_shown_and_not_what_is_known(
 
 
 def test_sequence_without_observations_is_drawn(model: Model) -> None:
-    data = _sequence(model, 3)
-    _drawn(plot_forecast(model, data.with_values(np.full(data.values.shape, np.nan)), 2))
+    data = sampled(model, 3)
+    drawn(plot_forecast(model, data.with_values(np.full(data.values.shape, np.nan)), 2))
 
 
 def test_chosen_variable_is_shown(mixed: Model) -> None:
-    ax = plot_forecast(mixed, _sequence(mixed, 6), 2, variable="visitors")
+    ax = plot_forecast(mixed, sampled(mixed, 6), 2, variable="visitors")
     assert [child.get_gid() for child in ax.child_axes] == ["visitors"]
     legend = ax.get_legend()
     assert legend is not None
@@ -106,11 +95,11 @@ def test_chosen_variable_is_shown(mixed: Model) -> None:
 def test_bad_arguments_are_refused_by_name(
     argument: str, change: dict[str, object], mixed: Model
 ) -> None:
-    arguments = {"sequence": _sequence(mixed, 4), "steps": 2} | change
+    arguments = {"sequence": sampled(mixed, 4), "steps": 2} | change
     with pytest.raises(DataError, match=f"`{argument}` must"):
         plot_forecast(mixed, **arguments)  # type: ignore[arg-type]
 
 
 def test_given_axes_are_returned(mixed: Model) -> None:
     ax = Figure(layout="constrained").subplots()
-    assert plot_forecast(mixed, _sequence(mixed, 5), 2, ax) is ax
+    assert plot_forecast(mixed, sampled(mixed, 5), 2, ax) is ax

@@ -1,23 +1,12 @@
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dspn import DataError, Model, Schema, Sequences, StructureError, Variable
+from dspn import DataError, Model, Schema, StructureError, Variable
 from dspn.plotting import plot_imputed
-
-
-def _drawn(ax: Axes) -> Axes:
-    FigureCanvasAgg(ax.get_figure(root=True)).draw()
-    return ax
-
-
-def _sequence(model: Model, num_slices: int) -> Sequences:
-    rng = np.random.default_rng(6)
-    data = model.sample(1, num_slices, rng=rng)
-    return data.with_values(np.where(rng.random(data.values.shape) < 0.4, np.nan, data.values))
+from unit.plotting.figures import drawn, sampled
 
 
 def _band(ax: Axes, name: str) -> Axes:
@@ -49,8 +38,8 @@ def _line(band: Axes, gid: str) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("num_slices", [1, 14])
 def test_what_is_drawn_are_observations_and_exact_marginals(num_slices: int, model: Model) -> None:
-    data = _sequence(model, num_slices)
-    ax = _drawn(plot_imputed(model, data, level=0.5))
+    data = sampled(model, num_slices)
+    ax = drawn(plot_imputed(model, data, level=0.5))
     exact = model.marginals(data, quantiles=(0.25, 0.75))
     filled = model.impute(data).values
     assert [child.get_gid() for child in ax.child_axes] == list(model.schema.names)
@@ -76,18 +65,18 @@ def test_what_is_drawn_are_observations_and_exact_marginals(num_slices: int, mod
 
 
 def test_sequence_without_observations_is_drawn(model: Model) -> None:
-    data = _sequence(model, 5)
-    _drawn(plot_imputed(model, data.with_values(np.full(data.values.shape, np.nan))))
+    data = sampled(model, 5)
+    drawn(plot_imputed(model, data.with_values(np.full(data.values.shape, np.nan))))
 
 
 def test_complete_sequence_has_no_key(mixed: Model) -> None:
-    ax = _drawn(plot_imputed(mixed, mixed.sample(1, 6, rng=np.random.default_rng(0))))
+    ax = drawn(plot_imputed(mixed, mixed.sample(1, 6, rng=np.random.default_rng(0))))
     assert ax.get_legend() is None
     assert "0 of 18 entries missing" in ax.get_title(loc="left")
 
 
 def test_key_says_how_missing_entries_are_drawn(mixed: Model) -> None:
-    ax = plot_imputed(mixed, _sequence(mixed, 14), level=0.9)
+    ax = plot_imputed(mixed, sampled(mixed, 14), level=0.9)
     legend = ax.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == [
@@ -108,7 +97,7 @@ def test_key_says_how_missing_entries_are_drawn(mixed: Model) -> None:
 def test_chosen_variables_are_shown_in_their_order(
     variable: object, shown: list[str], mixed: Model
 ) -> None:
-    ax = plot_imputed(mixed, _sequence(mixed, 6), variable=variable)  # type: ignore[arg-type]
+    ax = plot_imputed(mixed, sampled(mixed, 6), variable=variable)  # type: ignore[arg-type]
     assert [child.get_gid() for child in ax.child_axes] == shown
     assert [label.get_text() for label in ax.get_yticklabels()] == shown
 
@@ -116,20 +105,20 @@ def test_chosen_variables_are_shown_in_their_order(
 @pytest.mark.parametrize("variable", ["wind", 3, -1, [], [0, 0], 1.5])
 def test_unknown_variables_are_refused(variable: object, mixed: Model) -> None:
     with pytest.raises(DataError):
-        plot_imputed(mixed, _sequence(mixed, 6), variable=variable)  # type: ignore[arg-type]
+        plot_imputed(mixed, sampled(mixed, 6), variable=variable)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.5, float("nan"), "0.8", True])
 def test_level_that_is_no_probability_is_refused(level: float, mixed: Model) -> None:
     with pytest.raises(DataError, match="`level` must be a number strictly between 0 and 1"):
-        plot_imputed(mixed, _sequence(mixed, 6), level=level)
+        plot_imputed(mixed, sampled(mixed, 6), level=level)
 
 
 def test_other_arguments_are_refused(mixed: Model) -> None:
     with pytest.raises(DataError, match="`sequence` must hold one sequence, but holds 2"):
         plot_imputed(mixed, mixed.sample(2, 3, rng=np.random.default_rng(0)))
     with pytest.raises(StructureError, match="`model` must be a Model"):
-        plot_imputed("model", _sequence(mixed, 6))  # type: ignore[arg-type]
+        plot_imputed("model", sampled(mixed, 6))  # type: ignore[arg-type]
 
 
 def test_long_names_are_drawn_and_variables_beyond_forty_counted() -> None:
@@ -143,13 +132,13 @@ def test_long_names_are_drawn_and_variables_beyond_forty_counted() -> None:
     )
     emissions = {v.name: [[0.2, 0.3, 0.5]] if v.num_categories else [[0.0, 1.0]] for v in schema}
     model = Model.from_hmm([1.0], [[1.0]], emissions, schema=schema)
-    ax = _drawn(plot_imputed(model, _sequence(model, 3)))
+    ax = drawn(plot_imputed(model, sampled(model, 3)))
     assert len(ax.child_axes) == 40
     assert "2 more variables not shown" in ax.get_title(loc="left").replace("\n", " ")
 
 
 def test_many_slices_are_drawn_without_rims(mixed: Model) -> None:
-    ax = _drawn(plot_imputed(mixed, _sequence(mixed, 300)))
+    ax = drawn(plot_imputed(mixed, sampled(mixed, 300)))
     cells = next(c for c in _band(ax, "sky").collections if c.get_gid() == "category 0")
     assert list(cells.get_linewidths()) == [0.0]
 
@@ -157,6 +146,6 @@ def test_many_slices_are_drawn_without_rims(mixed: Model) -> None:
 def test_given_axes_are_returned_and_their_figure_is_kept(mixed: Model) -> None:
     figure = Figure(figsize=(5, 3), layout="constrained")
     ax = figure.subplots()
-    assert plot_imputed(mixed, _sequence(mixed, 5), ax) is ax
-    _drawn(ax)
+    assert plot_imputed(mixed, sampled(mixed, 5), ax) is ax
+    drawn(ax)
     assert figure.axes == [ax]

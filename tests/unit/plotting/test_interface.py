@@ -1,11 +1,9 @@
 import numpy as np
 import pytest
 from matplotlib import rcParams
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from dspn import DataError, EvidenceError, Model, Schema, Sequences, StructureError, Variable
+from dspn import DataError, EvidenceError, Model, Schema, StructureError, Variable
 from dspn.plotting import (
     plot_calibration,
     plot_forecast,
@@ -15,23 +13,13 @@ from dspn.plotting import (
     plot_unrolled,
 )
 from dspn.structure import grouped_network
-
-
-def _drawn(ax: Axes) -> Axes:
-    FigureCanvasAgg(ax.get_figure(root=True)).draw()
-    return ax
-
-
-def _sequence(model: Model, num_slices: int) -> Sequences:
-    rng = np.random.default_rng(4)
-    data = model.sample(1, num_slices, rng=rng)
-    return data.with_values(np.where(rng.random(data.values.shape) < 0.3, np.nan, data.values))
+from unit.plotting.figures import drawn, sampled
 
 
 @pytest.mark.parametrize("num_slices", [1, 12])
 def test_picture_is_the_exact_posterior(num_slices: int, mixed: Model) -> None:
-    data = _sequence(mixed, num_slices)
-    ax = _drawn(plot_interface(mixed, data))
+    data = sampled(mixed, num_slices)
+    ax = drawn(plot_interface(mixed, data))
     np.testing.assert_allclose(
         ax.images[0].get_array(), mixed.interface_posteriors(data).T, rtol=1e-12
     )
@@ -40,12 +28,12 @@ def test_picture_is_the_exact_posterior(num_slices: int, mixed: Model) -> None:
 
 
 def test_every_model_is_drawn_even_without_evidence(model: Model) -> None:
-    data = _sequence(model, 6)
-    _drawn(plot_interface(model, data.with_values(np.full(data.values.shape, np.nan))))
+    data = sampled(model, 6)
+    drawn(plot_interface(model, data.with_values(np.full(data.values.shape, np.nan))))
 
 
 def test_mixture_shows_its_likeliest_component(mixture: Model) -> None:
-    data = _sequence(mixture, 10)
+    data = sampled(mixture, 10)
     shares = mixture.component_posteriors(data)[0]
     best = int(np.argmax(shares))
     ax = plot_interface(mixture, data)
@@ -59,7 +47,7 @@ def test_mixture_shows_its_likeliest_component(mixture: Model) -> None:
 
 
 def test_component_that_is_asked_for_is_shown_by_itself(mixture: Model) -> None:
-    data = _sequence(mixture, 10)
+    data = sampled(mixture, 10)
     ax = plot_interface(mixture, data, component=2)
     alone = Model(mixture.components[2]).interface_posteriors(data)
     np.testing.assert_allclose(ax.images[0].get_array(), alone.T, rtol=1e-12)
@@ -82,7 +70,7 @@ def test_several_sequences_are_refused(mixed: Model) -> None:
 
 def test_model_of_another_kind_is_refused(mixed: Model) -> None:
     with pytest.raises(StructureError, match="`model` must be a Model"):
-        plot_interface(None, _sequence(mixed, 3))  # type: ignore[arg-type]
+        plot_interface(None, sampled(mixed, 3))  # type: ignore[arg-type]
 
 
 def test_impossible_sequence_is_refused() -> None:
@@ -94,23 +82,23 @@ def test_impossible_sequence_is_refused() -> None:
 
 def test_given_axes_are_returned(mixed: Model) -> None:
     ax = Figure(layout="constrained").subplots()
-    assert plot_interface(mixed, _sequence(mixed, 5), ax) is ax
+    assert plot_interface(mixed, sampled(mixed, 5), ax) is ax
 
 
 def test_settings_of_matplotlib_are_left_alone(mixed: Model) -> None:
-    data = _sequence(mixed, 4)
+    data = sampled(mixed, 4)
     before = dict(rcParams)
-    _drawn(plot_interface(mixed, data))
-    _drawn(plot_surprise(mixed, data))
-    _drawn(plot_imputed(mixed, data))
-    _drawn(plot_forecast(mixed, data, 2))
-    _drawn(plot_calibration(mixed, data))
-    _drawn(plot_unrolled(mixed))
+    drawn(plot_interface(mixed, data))
+    drawn(plot_surprise(mixed, data))
+    drawn(plot_imputed(mixed, data))
+    drawn(plot_forecast(mixed, data, 2))
+    drawn(plot_calibration(mixed, data))
+    drawn(plot_unrolled(mixed))
     assert dict(rcParams) == before
 
 
 def test_own_figures_are_1200_pixels_wide(mixed: Model) -> None:
-    data = _sequence(mixed, 4)
+    data = sampled(mixed, 4)
     for ax in (
         plot_interface(mixed, data),
         plot_surprise(mixed, data),

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from dspn.errors import DataError
 from dspn.learning.progress import Report
-from dspn.plotting.learning_curve import plot_learning_curve
+from dspn.plotting import plot_learning_curve
+from unit.plotting.figures import drawn
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -29,13 +29,6 @@ SEARCH = [
 ]
 
 
-def _drawn(ax: Axes) -> Axes:
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    FigureCanvasAgg(figure).draw()
-    return ax
-
-
 def _line(ax: Axes, gid: str) -> Line2D:
     return next(line for line in ax.lines if line.get_gid() == gid)
 
@@ -47,7 +40,7 @@ def _legend(ax: Axes) -> list[str]:
 
 
 def test_tries_of_the_search_follow_the_sizes_of_growth() -> None:
-    ax = _drawn(plot_learning_curve(GROWTH + SEARCH))
+    ax = drawn(plot_learning_curve(GROWTH + SEARCH))
     np.testing.assert_array_equal(_line(ax, "growth").get_xdata(), [1, 2, 3, 4])
     np.testing.assert_array_equal(_line(ax, "search").get_xdata(), [4, 8, 12, 16])
     np.testing.assert_array_equal(_line(ax, "search").get_ydata(), [-18.0, -18.0, -17.5, -17.5])
@@ -62,7 +55,7 @@ def test_dots_mark_what_was_better_than_all_before() -> None:
 
 
 def test_seconds_are_those_of_the_reports() -> None:
-    ax = _drawn(plot_learning_curve(GROWTH, against="seconds"))
+    ax = drawn(plot_learning_curve(GROWTH, against="seconds"))
     np.testing.assert_array_equal(_line(ax, "growth").get_xdata(), [0.1, 0.4, 0.9, 1.5])
     assert ax.get_xlabel() == "seconds"
 
@@ -76,7 +69,7 @@ def test_key_tells_the_last_score_of_each_stage() -> None:
 
 
 def test_part_that_begins_where_growth_ended_speaks_of_the_search_alone() -> None:
-    ax = _drawn(plot_learning_curve([GROWTH[-1], *SEARCH]))
+    ax = drawn(plot_learning_curve([GROWTH[-1], *SEARCH]))
     np.testing.assert_array_equal(_line(ax, "search").get_xdata(), [4, 8, 12, 16])
     assert _legend(ax) == [f"search: {MINUS}17.50 with 3 interface nodes"]
     assert ax.get_title(loc="left").startswith("search: best score")
@@ -84,12 +77,12 @@ def test_part_that_begins_where_growth_ended_speaks_of_the_search_alone() -> Non
 
 @pytest.mark.parametrize("history", [GROWTH[:1], SEARCH[:1], SEARCH])
 def test_single_report_and_single_stage_are_drawn(history: list[Report]) -> None:
-    ax = _drawn(plot_learning_curve(history))
+    ax = drawn(plot_learning_curve(history))
     assert len(_legend(ax)) == 1
 
 
 def test_references_are_lines_with_names() -> None:
-    ax = _drawn(plot_learning_curve(GROWTH, references={"true model": -16.0, "other": -25.0}))
+    ax = drawn(plot_learning_curve(GROWTH, references={"true model": -16.0, "other": -25.0}))
     lines = [line for line in ax.lines if line.get_gid() == "reference"]
     heights = [float(np.asarray(line.get_ydata())[0]) for line in lines]
     assert heights == [-16.0, -25.0]
@@ -101,9 +94,9 @@ def test_references_are_lines_with_names() -> None:
 
 def test_impossible_scores_leave_a_gap() -> None:
     history = [_report("growth", -np.inf, 0, 0.1), *GROWTH[1:]]
-    ax = _drawn(plot_learning_curve(history))
+    ax = drawn(plot_learning_curve(history))
     np.testing.assert_array_equal(_line(ax, "growth").get_ydata(), [np.nan, -20.0, -18.0, -18.0])
-    _drawn(plot_learning_curve(history[:1]))
+    drawn(plot_learning_curve(history[:1]))
 
 
 def test_axes_that_are_given_are_used() -> None:

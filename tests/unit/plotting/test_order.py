@@ -11,12 +11,8 @@ from numpy.typing import NDArray
 
 from dspn import Model, Schema, Sequences, Variable
 from dspn.plotting import plot_forecast, plot_imputed, plot_interface, plot_surprise
-from dspn.plotting._order import _texts, order_texts, sequence_words, shared_start
-
-
-def _drawn(ax: Axes) -> Axes:
-    FigureCanvasAgg(ax.get_figure(root=True)).draw()
-    return ax
+from dspn.plotting._panels import _texts, order_texts, sequence_words, shared_start
+from unit.plotting.figures import drawn
 
 
 def _table(model: Model, order: NDArray[Any], ids: list[Any]) -> Sequences:
@@ -37,7 +33,7 @@ def _hours(count: int) -> NDArray[Any]:
 
 
 def _names(ax: Axes) -> list[str]:
-    return [label.get_text() for label in _drawn(ax).get_xticklabels()]
+    return [label.get_text() for label in drawn(ax).get_xticklabels()]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +78,7 @@ def test_arrays_have_neither_order_nor_id(mixed: Model) -> None:
     plain = mixed.sample(1, 3, rng=np.random.default_rng(0))
     assert order_texts(plain) is None
     assert sequence_words(plain) == ""
-    assert _drawn(plot_imputed(mixed, plain)).get_xlabel() == "slice"
+    assert drawn(plot_imputed(mixed, plain)).get_xlabel() == "slice"
 
 
 def test_an_id_is_said_in_every_title(mixed: Model) -> None:
@@ -93,7 +89,7 @@ def test_an_id_is_said_in_every_title(mixed: Model) -> None:
         plot_surprise(mixed, data),
         plot_interface(mixed, data),
     ):
-        assert " of hut $5 or $6" in _drawn(ax).get_title(loc="left").replace("\n", " ")
+        assert " of hut $5 or $6" in drawn(ax).get_title(loc="left").replace("\n", " ")
     assert sequence_words(_table(mixed, np.arange(2), [7, 8])[1:]) == " of place 8"
 
 
@@ -144,10 +140,10 @@ def test_categories_without_room_beside_have_their_own_line() -> None:
     tables = {"activity": [[0.2] * 5], "before": [[0.2] * 5], "wet": [[0.5, 0.5]]}
     model = Model.from_hmm([1.0], [[1.0]], tables, schema=schema)
     data = model.sample(1, 6, rng=np.random.default_rng(0))
-    ax = _drawn(plot_forecast(model, data, 3))
+    ax = drawn(plot_forecast(model, data, 3))
     key = [text.get_text() for text in ax.texts if text.get_gid() == "category key"]
     assert [word for word in key if word != "■"] == ["activity, before:", *LONG]
-    beside = [text.get_text() for text in ax.texts if text.get_gid() != "category key"]
+    beside = [text.get_text() for band in ax.child_axes for text in band.texts]
     assert [word for word in beside if word != "■"] == ["0", "1"]
     legend = ax.get_legend()
     assert legend is not None

@@ -1,22 +1,11 @@
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from dspn import DataError, Model, Schema, Sequences, StructureError, Variable
+from dspn import DataError, Model, Schema, StructureError, Variable
 from dspn.plotting import plot_surprise
-
-
-def _drawn(ax: Axes) -> Axes:
-    FigureCanvasAgg(ax.get_figure(root=True)).draw()
-    return ax
-
-
-def _sequence(model: Model, num_slices: int) -> Sequences:
-    rng = np.random.default_rng(5)
-    data = model.sample(1, num_slices, rng=rng)
-    return data.with_values(np.where(rng.random(data.values.shape) < 0.3, np.nan, data.values))
+from unit.plotting.figures import drawn, sampled
 
 
 def _strip(ax: Axes) -> Axes:
@@ -30,9 +19,9 @@ def _hatched(ax: Axes) -> int:
 
 @pytest.mark.parametrize("num_slices", [1, 15])
 def test_bars_and_cells_are_the_exact_surprises(num_slices: int, model: Model) -> None:
-    data = _sequence(model, num_slices)
+    data = sampled(model, num_slices)
     found = model.surprise(data)
-    ax = _drawn(plot_surprise(model, data))
+    ax = drawn(plot_surprise(model, data))
     cells = np.ma.filled(ax.images[0].get_array(), np.nan)
     np.testing.assert_allclose(cells, found.variables.T, rtol=1e-12)
     heights = [bar.get_height() for bar in _strip(ax).patches]
@@ -42,20 +31,20 @@ def test_bars_and_cells_are_the_exact_surprises(num_slices: int, model: Model) -
 
 
 def test_what_was_found_before_gives_the_same_picture(mixed: Model) -> None:
-    data = _sequence(mixed, 15)
+    data = sampled(mixed, 15)
     ax, again = plot_surprise(mixed, data), plot_surprise(mixed.surprise(data), data)
     np.testing.assert_array_equal(ax.images[0].get_array(), again.images[0].get_array())
 
 
 def test_variables_are_named_in_order_from_the_top(mixed: Model) -> None:
-    ax = plot_surprise(mixed, _sequence(mixed, 5))
+    ax = plot_surprise(mixed, sampled(mixed, 5))
     assert [label.get_text() for label in ax.get_yticklabels()] == list(mixed.schema.names)
     low, high = ax.get_ylim()
     assert low > high
 
 
 def test_scale_is_in_nats_and_holds_every_cell(mixed: Model) -> None:
-    data = _sequence(mixed, 15)
+    data = sampled(mixed, 15)
     ax = plot_surprise(mixed, data)
     scale = next(child for child in ax.child_axes if child.get_gid() == "scale")
     words = [label.get_text() for label in scale.get_yticklabels()]
@@ -68,9 +57,9 @@ def test_scale_is_in_nats_and_holds_every_cell(mixed: Model) -> None:
 
 
 def test_sequence_without_observations_is_all_hatched_and_flat(model: Model) -> None:
-    data = _sequence(model, 7)
+    data = sampled(model, 7)
     blank = data.with_values(np.full(data.values.shape, np.nan))
-    ax = _drawn(plot_surprise(model, blank))
+    ax = drawn(plot_surprise(model, blank))
     assert _hatched(ax) == blank.values.size
     assert all(bar.get_height() == 0.0 for bar in _strip(ax).patches)
     legend = ax.get_legend()
@@ -87,7 +76,7 @@ def test_impossible_slice_is_marked_and_its_sequence_has_no_cells() -> None:
     schema = Schema((Variable.binary("b"), Variable.count("c")))
     emissions = {"b": [[1.0, 0.0]], "c": [[2.0]]}
     model = Model.from_hmm([1.0], [[1.0]], emissions, schema=schema)
-    ax = _drawn(plot_surprise(model, [[[0, 1], [1, 1], [0, None]]]))
+    ax = drawn(plot_surprise(model, [[[0, 1], [1, 1], [0, None]]]))
     assert [text.get_text() for text in _strip(ax).texts] == ["∞"]
     assert np.ma.getmaskarray(ax.images[0].get_array()).all()
     assert _hatched(ax) == 1
@@ -96,7 +85,7 @@ def test_impossible_slice_is_marked_and_its_sequence_has_no_cells() -> None:
 def test_negative_surprises_of_densities_are_in_the_scale() -> None:
     schema = Schema((Variable.continuous("x"),))
     model = Model.from_hmm([1.0], [[1.0]], {"x": [[0.0, 1e-4]]}, schema=schema)
-    ax = _drawn(plot_surprise(model, [[[0.0], [0.001]]]))
+    ax = drawn(plot_surprise(model, [[[0.0], [0.001]]]))
     assert ax.images[0].get_clim()[0] < -3.0
 
 
@@ -104,26 +93,26 @@ def test_long_and_wide_sequences_are_drawn() -> None:
     schema = Schema(tuple(Variable.binary(f"$x_{number}$ {'long ' * 30}") for number in range(90)))
     emissions = {name: [[0.9, 0.1]] for name in schema.names}
     model = Model.from_hmm([1.0], [[1.0]], emissions, schema=schema)
-    ax = _drawn(plot_surprise(model, [np.zeros((1200, 90))]))
+    ax = drawn(plot_surprise(model, [np.zeros((1200, 90))]))
     assert ax.images[0].get_array().shape == (45, 600)
     assert len(ax.get_yticklabels()) <= 40
 
 
 def test_surprise_of_another_sequence_is_refused(mixed: Model) -> None:
-    found = mixed.surprise(_sequence(mixed, 4))
+    found = mixed.surprise(sampled(mixed, 4))
     with pytest.raises(DataError, match="`found` must be the surprise of `sequence`"):
-        plot_surprise(found, _sequence(mixed, 5))
+        plot_surprise(found, sampled(mixed, 5))
     with pytest.raises(DataError, match="`sequence` must be a Sequences, found list"):
         plot_surprise(found, [[[0, 1.0, 2]]])
 
 
 def test_bad_arguments_are_refused(mixed: Model) -> None:
     with pytest.raises(StructureError, match="`found` must be a Model"):
-        plot_surprise(3, _sequence(mixed, 4))  # type: ignore[arg-type]
+        plot_surprise(3, sampled(mixed, 4))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="`sequence` must hold one sequence"):
         plot_surprise(mixed, mixed.sample(3, 4, rng=np.random.default_rng(0)))
 
 
 def test_given_axes_are_returned(mixed: Model) -> None:
     ax = Figure(layout="constrained").subplots()
-    assert plot_surprise(mixed, _sequence(mixed, 5), ax) is ax
+    assert plot_surprise(mixed, sampled(mixed, 5), ax) is ax

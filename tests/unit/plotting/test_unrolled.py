@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from dspn import Model, Root, StructureError
 from dspn.data import Schema, Variable
 from dspn.plotting import plot_template, plot_unrolled
-from dspn.plotting._graph import Mark
-from dspn.plotting._unrolled import unrolled_graph, unrolled_sizes
+from dspn.plotting._graph import Mark, slice_number, unrolled_graph, unrolled_sizes
 from dspn.structure import (
     DynamicNetwork,
     NetworkBuilder,
@@ -22,6 +21,7 @@ from dspn.structure import (
 )
 from dspn.structure.unroll import unroll
 from networks import bits, delay_line, initial
+from unit.plotting.figures import drawn
 
 
 def _grouped(num_groups: int, size: int) -> DynamicNetwork:
@@ -37,11 +37,6 @@ SMALL = {
 }
 
 
-def _drawn(ax: Axes) -> Axes:
-    FigureCanvasAgg(ax.get_figure(root=True)).draw()
-    return ax
-
-
 def _words(ax: Axes) -> list[str]:
     return [text.get_text() for text in ax.texts]
 
@@ -54,7 +49,7 @@ def _bands(ax: Axes) -> list[float]:
 @pytest.mark.parametrize("name", SMALL)
 def test_graph_is_the_unrolled_network(name: str) -> None:
     network, num_slices = SMALL[name]
-    graph, storeys = unrolled_graph(network, num_slices)
+    graph, highest = unrolled_graph(network, num_slices)
     static = unroll(network, num_slices)
     for mark, kind in ((Mark.SUM, Sum), (Mark.PRODUCT, Product)):
         drawn = sum(vertex.mark is mark for vertex in graph.vertices)
@@ -62,20 +57,20 @@ def test_graph_is_the_unrolled_network(name: str) -> None:
     weights = [weight for own in static.weights if own is not None for weight in own]
     shown = [edge.weight for edge in graph.edges if edge.weight is not None]
     np.testing.assert_allclose(sorted(shown), sorted(weights), rtol=1e-12)
-    sizes = unrolled_sizes(network, num_slices)
-    assert sizes.num_nodes == len(graph.vertices) == len(static.nodes)
-    assert sizes.num_edges == len(graph.edges)
-    assert [storey.number for storey in storeys] == list(range(num_slices))[::-1]
+    assert len(graph.vertices) == len(static.nodes)
+    assert unrolled_sizes(network, num_slices) == (len(graph.vertices), len(graph.edges))
+    numbers = [slice_number(network, level, num_slices) for level in range(len(highest))]
+    assert numbers == list(range(num_slices))[::-1]
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_children_stand_below_parents_and_slices_do_not_overlap(name: str) -> None:
-    graph, storeys = unrolled_graph(*SMALL[name])
+    graph, highest = unrolled_graph(*SMALL[name])
     rows = [vertex.row for vertex in graph.vertices]
     assert all(rows[edge.parent] > rows[edge.child] for edge in graph.edges)
-    assert min(rows) == storeys[0].lowest == 0
-    for lower, upper in pairwise(storeys):
-        assert upper.lowest == lower.highest + 1
+    assert min(rows) == 0
+    for lower, upper in pairwise(highest):
+        assert sum(v.output is not None and lower < v.row <= upper for v in graph.vertices)
 
 
 def test_bottom_has_weights_of_its_own_where_it_is_untied() -> None:
@@ -96,7 +91,7 @@ def test_bottom_has_weights_of_its_own_where_it_is_untied() -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_every_node_edge_and_slice_is_drawn_when_small(name: str) -> None:
     network, num_slices = SMALL[name]
-    ax = _drawn(plot_unrolled(network, num_slices))
+    ax = drawn(plot_unrolled(network, num_slices))
     graph, _ = unrolled_graph(network, num_slices)
     edges = next(item for item in ax.collections if item.get_gid() == "edges")
     assert len(edges.get_paths()) == len(graph.edges)
@@ -143,7 +138,7 @@ def test_outputs_of_one_slice_stand_below_those_of_the_next() -> None:
 def test_blocks_stand_for_slices_when_large(
     network: DynamicNetwork, num_slices: int, shown: int
 ) -> None:
-    ax = _drawn(plot_unrolled(network, num_slices))
+    ax = drawn(plot_unrolled(network, num_slices))
     assert all(item.get_gid() != "edges" for item in ax.collections)
     assert len(_bands(ax)) == shown
     words = _words(ax)
@@ -184,7 +179,7 @@ def test_mixture_shows_its_heaviest_component_unless_another_is_asked(
 @pytest.mark.parametrize("plot", [plot_template, plot_unrolled])
 def test_every_model_is_drawn(plot: object, model: Model) -> None:
     assert callable(plot)
-    _drawn(plot(model))
+    drawn(plot(model))
 
 
 @pytest.mark.parametrize("component", [3, -1, 1.0])
@@ -219,4 +214,4 @@ def test_given_axes_are_returned_and_their_figure_is_kept() -> None:
 def test_names_with_dollar_signs_and_great_length_are_drawn() -> None:
     schema = Schema((Variable.binary("price $_0 in US$"), Variable.continuous("n" * 200)))
     for size in (2, 90):
-        _drawn(plot_unrolled(initial_network(schema, size, rng=np.random.default_rng(0)), 2))
+        drawn(plot_unrolled(initial_network(schema, size, rng=np.random.default_rng(0)), 2))

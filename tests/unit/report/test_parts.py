@@ -7,16 +7,24 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dspn.data import Schema, Sequences, Variable
-from dspn.report import _choice, report_html
-from dspn.report._assets import MODULES, asset, filled, imports_of, joined_script
-from dspn.report._choice import chosen
-from dspn.report._drawing import MAX_NODES, drawn_template, group_members
-from dspn.report._entries import LEVELS
-from dspn.report._facts import usual_surprises
-from dspn.report._interfaces import MOST_ROWS, _rows
-from dspn.report._packing import json_text
-from dspn.report._records import records
-from dspn.report._words import summary_html
+from dspn.report import report_html
+from dspn.report._facts import (
+    MAX_NODES,
+    drawn_template,
+    group_members,
+    json_text,
+    usual_surprises,
+)
+from dspn.report._records import (
+    LEVELS,
+    MOST_ROWS,
+    interface_rows,
+    make_records,
+    most_surprising,
+    record_sizes,
+)
+from dspn.report._summary import summary_html
+from dspn.report.page import MODULES, asset, filled, imports_of, joined_script
 from dspn.structure import initial_network
 from unit.report.cases import MIXED, mixed_data, mixed_model, mixed_networks
 from unit.report.reading import facts_of, numbers_of
@@ -32,31 +40,30 @@ def _lengths(*lengths: int) -> Sequences:
 
 def test_the_most_surprising_per_slice_come_first() -> None:
     data = _lengths(2, 4, 1, 1)
-    choice = chosen(np.array([-2.0, -12.0, -np.inf, 0.5]), data, 0, None)
-    assert choice.shown.tolist() == [2, 1, 0, 3]
-    assert_allclose(choice.per_slice, [1.0, 3.0, np.inf, -0.5], rtol=1e-15)
+    shown, per_slice = most_surprising(np.array([-2.0, -12.0, -np.inf, 0.5]), data, 0, None)
+    assert shown.tolist() == [2, 1, 0, 3]
+    assert_allclose(per_slice, [1.0, 3.0, np.inf, -0.5], rtol=1e-15)
 
 
 def test_no_more_sequences_are_chosen_than_asked_for() -> None:
-    choice = chosen(-np.arange(4.0), _lengths(1, 1, 1, 1), 5, 2)
-    assert choice.shown.tolist() == [3, 2]
+    shown, _ = most_surprising(-np.arange(4.0), _lengths(1, 1, 1, 1), 5, 2)
+    assert shown.tolist() == [3, 2]
 
 
-def test_the_room_of_a_page_bounds_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_choice, "ROOM", 20_000)
+def test_the_room_of_a_page_bounds_the_number() -> None:
     data = _lengths(*[50] * 40)
-    few = chosen(-np.arange(40.0), data, 10, None).shown
+    few, _ = most_surprising(-np.arange(40.0), data, 10, None, room=20_000)
     assert 1 < few.size < 40
-    monkeypatch.setattr(_choice, "ROOM", 1)
-    assert chosen(-np.arange(40.0), data, 10, None).shown.tolist() == [39]
+    one, _ = most_surprising(-np.arange(40.0), data, 10, None, room=1)
+    assert one.tolist() == [39]
 
 
 def test_the_estimated_size_bounds_the_true_one() -> None:
     model = mixed_model()
     data = mixed_data(model)
-    found = records(model, data, np.ones(len(data), dtype=np.bool_), 10)
-    sizes = np.array([len(text) for text in found.texts])
-    estimates = _choice._sizes(data, 10)
+    records = make_records(model, data, 10, None)
+    sizes = np.array([len(text) for text in records.texts])
+    estimates = record_sizes(data[records.shown], 10)
     assert np.all(sizes <= estimates)
     assert estimates.sum() < 2 * sizes.sum()
 
@@ -70,23 +77,23 @@ def test_rows_are_few_and_each_group_shown_adds_up_to_one(sizes: list[int]) -> N
     parts = [rng.dirichlet(np.ones(size), 7) for size in sizes]
     ends = np.cumsum(sizes)
     groups = [np.arange(end - size, end) for size, end in zip(sizes, ends, strict=True)]
-    found = _rows(0, np.hstack(parts), groups)
-    assert len(found.rows) <= MOST_ROWS
-    shown = np.unique(found.rows[:, 0])
+    rows, probabilities = interface_rows(np.hstack(parts), groups)
+    assert len(rows) <= MOST_ROWS
+    shown = np.unique(rows[:, 0])
     assert shown.tolist() == list(range(min(len(sizes), 6)))
     for group in shown:
-        own = found.rows[:, 0] == group
-        assert found.rows[own, 2].sum() == sizes[group]
-        assert_allclose(found.probabilities[:, own].sum(axis=1), 1.0, rtol=1e-12)
+        own = rows[:, 0] == group
+        assert rows[own, 2].sum() == sizes[group]
+        assert_allclose(probabilities[:, own].sum(axis=1), 1.0, rtol=1e-12)
 
 
 def test_the_nodes_with_the_most_mass_have_rows_of_their_own() -> None:
     posteriors = np.full((4, 30), 1e-3)
     heavy = np.arange(2, 30, 3)[:9]
     posteriors[:, heavy] = 0.1
-    found = _rows(1, posteriors, [np.arange(30)])
-    assert set(heavy.tolist()) <= set(found.rows[:, 1].tolist())
-    assert found.rows[-1].tolist() == [0, 65535, 19]
+    rows, _ = interface_rows(posteriors, [np.arange(30)])
+    assert set(heavy.tolist()) <= set(rows[:, 1].tolist())
+    assert rows[-1].tolist() == [0, 65535, 19]
 
 
 # The template
@@ -158,7 +165,7 @@ def test_order_texts_count_in_the_room_of_a_page() -> None:
     data = mixed_data(mixed_model())
     named = data.to_table("pandas", order="hour")
     read = Sequences.from_table(named, sequence="sequence", order="hour", schema=MIXED)
-    assert np.all(_choice._sizes(read, 0) > _choice._sizes(data, 0))
+    assert np.all(record_sizes(read, 0) > record_sizes(data, 0))
 
 
 def test_bands_hold_four_fifths() -> None:
@@ -171,9 +178,7 @@ def test_bands_hold_four_fifths() -> None:
 def test_the_summary_counts_what_is_there() -> None:
     model = mixed_model()
     data = mixed_data(model)
-    choice = chosen(model.log_likelihood(data), data, 0, 3)
-    found = records(model, data[choice.shown], np.ones(3, dtype=np.bool_), 0)
-    text = summary_html(model, data, choice, found)
+    text = summary_html(model, data, make_records(model, data, 0, 3))
     assert "A mixture of 2 dynamic sum-product networks over 4 variables" in text
     assert "shows the 3 most surprising sequences in full and leaves out the other 5" in text
     assert f"<dd>{data.total_slices}<small>" in text

@@ -1,0 +1,209 @@
+"""The summary of a page: sentences, figures and tables about the model and the data."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Final
+
+import numpy as np
+
+from dspn._arrays import Floats
+from dspn.data import Kind, Sequences, Variable
+from dspn.models import Model
+from dspn.plotting._style import counted
+from dspn.report._records import Records
+from dspn.structure import DynamicNetwork
+
+_MOST_OPEN_ROWS: Final = 12
+_MINUS: Final = "\N{MINUS SIGN}"
+_SPACE: Final = "\N{NO-BREAK SPACE}"
+
+
+def summary_html(model: Model, data: Sequences, records: Records) -> str:
+    """What the model and the data are."""
+    parts = [
+        f'<p class="lead">{escape(_lead(model))}</p>',
+        _tiles(model, data, records),
+        f"<p>{escape(_validity(model))}</p>",
+        *(f'<p class="note">{escape(text)}</p>' for text in _notes(data, records)),
+        _variable_table(data),
+    ]
+    if len(model.components) > 1:
+        parts.append(_component_table(model, records))
+    if model.provenance:
+        fields = model.provenance.items()
+        rows = [(str(key), _shortened(_plain_text(value), 400)) for key, value in fields]
+        parts.append(_table("How the model was made", ("Field", "Value"), rows, is_open=False))
+    return "\n".join(parts)
+
+
+def _shortened(text: str, most: int) -> str:
+    """The text, cut and ended by an ellipsis where it has more than `most` characters."""
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def _lead(model: Model) -> str:
+    variables = counted(len(model.schema), "variable")
+    if len(model.components) == 1:
+        what = f"A dynamic sum-product network over {variables} in each slice"
+        return f"{what}, with {_interfaces(model.components[0])}."
+    count = f"{len(model.components):,} dynamic sum-product networks"
+    total = sum(network.num_interfaces for network in model.components)
+    return (
+        f"A mixture of {count} over {variables} in each slice, each of which is a model of whole "
+        f"sequences. Together they have {counted(total, 'interface node')}."
+    )
+
+
+def _interfaces(network: DynamicNetwork) -> str:
+    groups = len(network.groups)
+    where = "" if groups == 1 else f" in {groups:,} groups"
+    return f"{counted(network.num_interfaces, 'interface node')}{where}"
+
+
+def _tiles(model: Model, data: Sequences, records: Records) -> str:
+    nodes = sum(len(network.template.nodes) for network in model.components)
+    edges = sum(network.template.num_edges for network in model.components)
+    shortest, longest = int(data.lengths.min()), int(data.lengths.max())
+    span = f"{shortest:,} to {longest:,} in each" if shortest < longest else f"{longest:,} in each"
+    missing = float(np.isnan(data.values).mean())
+    per_sequence, per_slice = _means(data, records)
+    tiles = [
+        ("Sequences", f"{len(data):,}", ""),
+        ("Slices", f"{data.total_slices:,}", span),
+        ("Missing entries", _percent(missing), f"of {data.values.size:,}"),
+        ("Log-likelihood", per_sequence, "nats per sequence, mean"),
+        ("Log-likelihood", per_slice, "nats per slice, mean"),
+        ("Template", f"{nodes:,} nodes", counted(edges, "edge")),
+    ]
+    cells = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(more)}</small></dd></div>"
+        for name, value, more in tiles
+    )
+    return f'<dl class="tiles">{cells}</dl>'
+
+
+def _means(data: Sequences, records: Records) -> tuple[str, str]:
+    """Mean log P of a sequence, and log P of all over their slices, of the possible ones."""
+    possible = np.isfinite(records.per_slice)
+    if not possible.any():
+        return f"{_MINUS}∞", f"{_MINUS}∞"
+    lengths = data.lengths[possible]
+    total = -records.per_slice[possible] * lengths
+    return _number(float(total.mean())), _number(float(total.sum() / lengths.sum()))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.4g}".replace("-", _MINUS) if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.3g}{_SPACE}%"
+
+
+def _validity(model: Model) -> str:
+    subject = "The template is" if len(model.components) == 1 else "All templates are"
+    return (
+        f"{subject} valid: complete, decomposable and invariant, so the networks of all lengths "
+        f"are valid and every number on this page is exact. The root is at the {model.root.value} "
+        "slice."
+    )
+
+
+def _notes(data: Sequences, records: Records) -> Iterable[str]:
+    """What the page leaves out, and which sequences are impossible."""
+    shown = len(records.shown)
+    if shown < len(data):
+        yield (
+            f"This page shows the {shown:,} most surprising sequences in full and leaves out the "
+            f"other {len(data) - shown:,}, which count in this summary only."
+        )
+    impossible = int(np.sum(~np.isfinite(records.per_slice)))
+    if impossible:
+        have = "sequence has" if impossible == 1 else "sequences have"
+        yield (
+            f"{impossible:,} {have} probability zero under the model and cannot be conditioned on; "
+            "means of the log-likelihood are those of the others."
+        )
+
+
+def _variable_table(data: Sequences) -> str:
+    rows = []
+    for variable, values in zip(data.schema, data.values.T, strict=True):
+        known = values[~np.isnan(values)]
+        kind = variable.kind.value
+        if variable.kind == Kind.CATEGORICAL:
+            count = variable.num_categories
+            kind = f"categorical, {count:,} {'category' if count == 1 else 'categories'}"
+        missing = _percent(1.0 - known.size / values.size)
+        rows.append((variable.name, kind, _observed(variable, known), missing))
+    title = f"The {counted(len(data.schema), 'variable')}"
+    return _table(title, ("Variable", "Kind", "Observed", "Missing"), rows)
+
+
+def _observed(variable: Variable, known: Floats) -> str:
+    if not known.size:
+        return "never"
+    if variable.kind != Kind.CATEGORICAL:
+        figures = (known.min(), known.max(), known.mean())
+        low, high, mean = (f"{value:.4g}".replace("-", _MINUS) for value in figures)
+        return f"{low} to {high}, mean {mean}"
+    counts = np.bincount(known.astype(np.int64), minlength=variable.num_categories)
+    first = [code for code in np.argsort(-counts, kind="stable")[:3].tolist() if counts[code]]
+    words = [
+        f"{_shortened(str(variable.categories[code]), 24)} {_percent(counts[code] / known.size)}"
+        for code in first
+    ]
+    more = int(np.count_nonzero(counts)) - len(words)
+    return ", ".join(words) + (f" and {more:,} more" if more else "")
+
+
+def _component_table(model: Model, records: Records) -> str:
+    explained = Counter(records.likeliest)
+    rows = [
+        (
+            str(number),
+            f"{weight:.4g}",
+            _interfaces(network),
+            counted(len(network.template.nodes), "node"),
+            counted(network.template.num_edges, "edge"),
+            f"{explained[number]:,}",
+        )
+        for number, (weight, network) in enumerate(
+            zip(model.weights, model.components, strict=True)
+        )
+    ]
+    names = ("Component", "Weight", "Interface", "Nodes", "Edges", "Likeliest for, of those shown")
+    return _table(f"The {len(rows):,} components", names, rows)
+
+
+def _plain_text(value: object) -> str:
+    """A value of the provenance as one line."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_plain_text(own)}" for key, own in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_plain_text, value))
+    return str(value)
+
+
+def _table(
+    title: str,
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    is_open: bool | None = None,
+) -> str:
+    """A table that folds; open where it has few rows."""
+    state = " open" if (len(rows) <= _MOST_OPEN_ROWS if is_open is None else is_open) else ""
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
+    body = "".join(
+        f'<tr><th scope="row">{escape(first)}</th>'
+        + "".join(f"<td>{escape(text)}</td>" for text in others)
+        + "</tr>"
+        for first, *others in rows
+    )
+    return (
+        f"<details{state}><summary>{escape(title)}</summary>"
+        f'<div class="table" tabindex="0" role="region" aria-label="{escape(title)}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>"
+    )
