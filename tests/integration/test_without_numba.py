@@ -22,14 +22,15 @@ for module in pkgutil.walk_packages(dspn.__path__, "dspn."):
 
 import numpy as np
 from dspn.engine import compile_program
-from dspn.inference import complete, log_likelihood, marginals
+from dspn.inference import log_likelihood, marginals
 schema = dspn.Schema((dspn.Variable.binary("x"),))
 model = dspn.Model.from_hmm(
     [0.6, 0.4], [[0.9, 0.1], [0.3, 0.7]], {"x": [[0.8, 0.2], [0.1, 0.9]]}, schema=schema
 )
 program = compile_program(model.network, engine="reference")
 data = dspn.Sequences.from_arrays([[[0], [1], [None]]], schema=schema)
-print(f"{log_likelihood(program, data)[0]:.9f}", marginals(program, data)["x"].probabilities.round(9))
+found = marginals(program, data)["x"].probabilities
+print(f"{log_likelihood(program, data)[0]:.9f}", found.round(9))
 try:
     model.log_likelihood(data)
 except ImportError as error:

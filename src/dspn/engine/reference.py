@@ -3,9 +3,8 @@
 Sequences of one length are evaluated together, one lane each. A slice is a copy of the template
 whose inputs are the outputs of the slice below; position 0 is the bottom network, farthest from the
 root, and the top network stands on the last position. Outputs are divided by the largest of their
-interface group, so that logarithms stay small and precise; `_Slices.log_values` adds the divisors
-up again. Nothing here is fast. It is the page to read first, and what other engines are tested
-against.
+interface group, so that logarithms stay small and precise; `log_values` adds the divisors up again.
+Nothing here is fast. It is the page to read first, and what other engines are tested against.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,23 +15,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from dspn._arrays import Floats, Ints
-from dspn.engine.base import (
-    TERMS,
-    Choices,
-    Engine,
-    ExpectedFlows,
-    HistoryStream,
-    NetworkProgram,
-    Posteriors,
-    Prefixes,
-    Stream,
-    StreamArrays,
-    Want,
-    plus,
-    prefixes_one_by_one,
-    restore_history,
-    total_of,
-)
+from dspn.engine import base
+from dspn.engine.base import ExpectedFlows, Posteriors
 from dspn.errors import EvidenceError
 from dspn.sequences import Sequences
 from dspn.structure.chain import reads_inputs
@@ -45,118 +29,100 @@ from dspn.structure.template import Template, Top
 _NEVER: Final = -np.inf
 
 
-# One copy of the template, or the top network: V[node, lane] are log values, D log derivatives.
+@final
+class _Network:
+    """The template, the bottom network or the top network, with the logarithms of its weights.
 
-
-def _log_weights(part: Template | Top, weights: Floats) -> dict[int, Floats]:
-    """Log weights of each sum, (children, 1)."""
-    with np.errstate(divide="ignore"):
-        logs = np.log(weights)
-    sizes = {index: len(children_of(part.nodes[index])) for index in part.edge_offsets}
-    return {i: logs[start : start + sizes[i], None] for i, start in part.edge_offsets.items()}
-
-
-def _upward(
-    part: Template | Top,
-    log_weights: dict[int, Floats],
-    inputs: Floats,
-    V: Floats,
-    bare: frozenset[int],
-    maximise: bool,
-) -> None:
-    """Fills in the values of all nodes but leaves; `bare` ones, which have no leaf below, are 1."""
-    for index in part.order:
-        node = part.nodes[index]
-        if index in bare:
-            V[index] = 0.0
-        elif isinstance(node, Input):
-            V[index] = inputs[node.position]
-        elif isinstance(node, Product):
-            V[index] = V[list(node.children)].sum(axis=0)
-        elif isinstance(node, Sum):
-            terms = log_weights[index] + V[list(node.children)]
-            V[index] = terms.max(axis=0) if maximise else logsumexp(terms, axis=0)
-
-
-def _downward(
-    part: Template | Top,
-    log_weights: dict[int, Floats],
-    V: Floats,
-    D: Floats,
-    bare: frozenset[int],
-) -> None:
-    """Adds the derivative of the root at every node to those of its children.
-
-    D comes in with the derivatives at the nodes that are read from above.
+    `V[node, lane]` are log values and `D[node, lane]` log derivatives of the root. `bare` nodes have
+    inputs and no leaves below; the bottom network does not have them, and they count as 1 there.
     """
-    for index in reversed(part.order):
-        node = part.nodes[index]
-        if index in bare or not isinstance(node, Sum | Product):
-            continue
-        for place, child in enumerate(node.children):
-            if isinstance(node, Sum):
-                factor = log_weights[index][place]
+
+    def __init__(
+        self, nodes: Template | Top, parameters: NetworkParameters, at_bottom: bool
+    ) -> None:
+        self.nodes = nodes.nodes
+        self.order = nodes.order
+        self.starts = nodes.edge_offsets
+        self.parameters = parameters
+        self.children = [list(children_of(node)) for node in self.nodes]
+        with np.errstate(divide="ignore"):
+            logs = np.log(parameters.weights)[:, None]
+        self.log_weights = {i: logs[s : s + len(self.children[i])] for i, s in self.starts.items()}
+        self.bare = frozenset[int]()
+        if at_bottom:
+            assert isinstance(nodes, Template)
+            leaves = {i for i, node in enumerate(self.nodes) if isinstance(node, Leaf)}
+            self.bare = frozenset(
+                index
+                for index, reads in enumerate(reads_inputs(nodes))
+                if reads and leaves.isdisjoint(reachable(self.nodes, [index]))
+            )
+
+    def upward(self, V: Floats, inputs: Floats, maximise: bool) -> None:
+        """Fills in the values of all nodes but the leaves; sums add, or take the largest term."""
+        for index in self.order:
+            node, children = self.nodes[index], self.children[index]
+            if index in self.bare:
+                V[index] = 0.0
+            elif isinstance(node, Input):
+                V[index] = inputs[node.position]
+            elif isinstance(node, Product):
+                V[index] = V[children].sum(axis=0)
+            elif isinstance(node, Sum):
+                terms = self.log_weights[index] + V[children]
+                V[index] = terms.max(axis=0) if maximise else logsumexp(terms, axis=0)
+
+    def downward(self, V: Floats, D: Floats) -> None:
+        """Adds every node's derivative to those of its children; D has those from above."""
+        for index in reversed(self.order):
+            node, children = self.nodes[index], self.children[index]
+            if index in self.bare:
+                continue
+            for place, child in enumerate(children):
+                if isinstance(node, Sum):
+                    factor = self.log_weights[index][place]
+                else:
+                    factor = V[[other for other in children if other != child]].sum(axis=0)
+                D[child] = np.logaddexp(D[child], D[index] + factor)
+
+    def add_flows(self, V: Floats, D: Floats, root: Floats, weight: Floats, flows: Floats) -> None:
+        """Adds the flow of every sum edge: the sum over lanes of w D V / root."""
+        for index, start in self.starts.items():
+            if index not in self.bare:
+                children = self.children[index]
+                used = np.exp(self.log_weights[index] + D[index] + V[children] - root)
+                flows[start : start + len(children)] += used @ weight
+
+    def walk(
+        self, V: Floats, nodes: Sequence[int], choose: Callable[[Floats], int]
+    ) -> tuple[list[int], list[int]]:
+        """An induced tree of one lane: the input positions and the leaves that it ends in.
+
+        It begins at some nodes; `choose` takes a branch of each sum, given their log values.
+        """
+        stack, inputs, leaves = list(nodes), [], []
+        while stack:
+            index = stack.pop()
+            node, children = self.nodes[index], self.children[index]
+            if index in self.bare:
+                continue
+            if isinstance(node, Input):
+                inputs.append(node.position)
+            elif isinstance(node, Leaf):
+                leaves.append(index)
+            elif isinstance(node, Product):
+                stack.extend(children)
             else:
-                factor = V[[other for other in node.children if other != child]].sum(axis=0)
-            D[child] = np.logaddexp(D[child], D[index] + factor)
-
-
-def _edge_flows(
-    part: Template | Top,
-    log_weights: dict[int, Floats],
-    V: Floats,
-    D: Floats,
-    root: Floats,
-    weight: Floats,
-    bare: frozenset[int],
-) -> Iterator[tuple[int, Floats]]:
-    """Where the flows of each sum's edges begin, and the flows: sum over lanes of w D V / root."""
-    for index, start in part.edge_offsets.items():
-        if index not in bare:
-            children = list(children_of(part.nodes[index]))
-            yield start, np.exp(log_weights[index] + D[index] + V[children] - root) @ weight
-
-
-def _walk(
-    part: Template | Top,
-    log_weights: dict[int, Floats],
-    V: Floats,
-    nodes: Sequence[int],
-    bare: frozenset[int],
-    choose: Callable[[Floats], int],
-) -> tuple[list[int], list[int]]:
-    """One lane's induced tree below some nodes: the input positions and the leaves it ends in."""
-    stack, inputs, leaves = list(nodes), [], []
-    while stack:
-        index = stack.pop()
-        node = part.nodes[index]
-        if index in bare:
-            continue
-        if isinstance(node, Input):
-            inputs.append(node.position)
-        elif isinstance(node, Leaf):
-            leaves.append(index)
-        elif isinstance(node, Product):
-            stack.extend(node.children)
-        else:
-            chosen = choose(log_weights[index][:, 0] + V[list(node.children)])
-            stack.append(node.children[chosen])
-    return inputs, leaves
-
-
-# All slices of some sequences of one length.
+                chosen = choose(self.log_weights[index][:, 0] + V[children])
+                stack.append(children[chosen])
+        return inputs, leaves
 
 
 class _Copy(NamedTuple):
-    """The template at one position: its slices, parameters and log values.
+    """The network at one position, its slices and log values; output i was divided by scale[i]."""
 
-    `scale[i]` is what output i was divided by. `bare` are the nodes that the bottom network lacks.
-    """
-
+    network: _Network
     rows: Ints
-    parameters: NetworkParameters
-    log_weights: dict[int, Floats]
-    bare: frozenset[int]
     V: Floats
     scale: Floats
 
@@ -166,131 +132,89 @@ class _Slices:
     """The upward pass over the sequences `members`, all of one length."""
 
     def __init__(
-        self, network: DynamicNetwork, data: Sequences, members: Ints, maximise: bool = False
+        self, program: "ReferenceProgram", data: Sequences, members: Ints, maximise: bool
     ) -> None:
-        self.network = network
-        self.data = data
+        self.program = program
         self.members = members
-        template, top, own = network.template, network.top, network.parameters
-        num_slices, width = int(data.lengths[members[0]]), members.size
-        positions = np.arange(num_slices)
+        network = program.network
+        positions = np.arange(data.lengths[members[0]])
         if network.root == Root.FIRST:
             positions = positions[::-1]
-        outputs = list(template.outputs)
-        inputs = np.zeros((template.num_interfaces, width))
+        outputs = list(network.template.outputs)
+        inputs = np.zeros((len(outputs), members.size))
         # What each group was divided by so far, in all the groups that it reads.
-        divisors = [np.zeros((TERMS, width)) for _ in network.groups]
+        divisors = np.zeros((len(network.groups), base.TERMS, members.size))
         self.copies: list[_Copy] = []
         for height, position in enumerate(positions.tolist()):
-            at_bottom = height == 0
-            parameters = (own.bottom if at_bottom else None) or own.template
-            log_weights = _log_weights(template, parameters.weights)
-            bare = _bare_nodes(template) if at_bottom else frozenset[int]()
+            own = program.template if height else program.bottom
             rows = data.offsets[members] + position
-            V = self._leaf_values(rows, parameters, maximise)
-            _upward(template, log_weights, inputs, V, bare, maximise)
-            scale = np.zeros((len(outputs), width))
-            before = [None if at_bottom else divisors[g] for g in range(len(network.groups))]
-            for number, group in enumerate(network.groups):
+            V = program.leaf_values(own, data.values[rows], maximise)
+            own.upward(V, inputs, maximise)
+            scale, before = np.zeros(inputs.shape), divisors.copy()
+            for g, group in enumerate(network.groups):
                 largest = V[outputs][list(group)].max(axis=0)
                 scale[list(group)] = np.where(largest > _NEVER, largest, 0.0)
-                divisors[number] = total_of(scale[group[0]])
-                for source in network.group_sources[number]:
-                    earlier = before[source]
-                    if earlier is not None:
-                        divisors[number] = plus(divisors[number], *earlier)
-            self.copies.append(_Copy(rows, parameters, log_weights, bare, V, scale))
+                divisors[g] = base.total_of(scale[group[0]])
+                for source in network.group_sources[g] if height else ():
+                    divisors[g] = base.plus(divisors[g], *before[source])
+            self.copies.append(_Copy(own, rows, V, scale))
             inputs = V[outputs] - scale
-        self.top_weights = _log_weights(top, own.top.weights)
-        self.top = np.zeros((len(top.nodes), width))
-        _upward(top, self.top_weights, inputs, self.top, frozenset(), maximise)
-        self.root = self.top[top.root]
-        read = {
-            top.nodes[i].position for i in reachable(top.nodes, [top.root]) if _is_input(top, i)
-        }
-        self.log_values = total_of(self.root)
-        for number, group in enumerate(network.groups):
-            if read & set(group):
-                self.log_values = plus(self.log_values, *divisors[number])
-
-    def _leaf_values(self, rows: Ints, parameters: NetworkParameters, maximise: bool) -> Floats:
-        """Room for the values of all nodes, with log densities at the leaves.
-
-        A missing entry has density 1, or that of the leaf's mode.
-        """
-        template = self.network.template
-        V = np.zeros((len(template.nodes), rows.size))
-        for bank, leaves in zip(template.banks, parameters.leaves, strict=True):
-            values = self.data.values[rows, bank.variable]
-            logs = bank.family.log_prob(leaves, values)
-            if maximise:
-                modes = np.diagonal(bank.family.log_prob(leaves, bank.family.mode(leaves)))
-                logs = np.where(np.isnan(values)[:, None], modes, logs)
-            V[list(bank.nodes)] = logs.T
-        return V
+        self.top = np.zeros((len(network.top.nodes), members.size))
+        program.top.upward(self.top, inputs, maximise)
+        self.root = self.top[network.top.root]
+        self.log_values = base.total_of(self.root)
+        below = reachable(network.top.nodes, [network.top.root])
+        for g, group in enumerate(network.groups):
+            if below & {network.top.inputs[position] for position in group}:
+                self.log_values = base.plus(self.log_values, *divisors[g])
 
     def downward(self) -> tuple[Floats, list[Floats], list[Floats]]:
-        """Log derivatives of the root at all nodes of the top, and of the copies from bottom up.
+        """Log derivatives at all nodes of the top, and at those of the copies from the bottom up.
 
-        Also at the interfaces: an output may be read within its slice as well.
+        Also at the interfaces alone: an output may be read within its slice as well.
         """
-        template, top = self.network.template, self.network.top
+        template, top = self.program.network.template, self.program.network.top
         at_top = np.full(self.top.shape, _NEVER)
         at_top[top.root] = 0.0
-        _downward(top, self.top_weights, self.top, at_top, frozenset())
+        self.program.top.downward(self.top, at_top)
         above, found, interfaces = at_top[list(top.inputs)], [], []
         for copy in reversed(self.copies):
             D, at_outputs = np.full(copy.V.shape, _NEVER), above - copy.scale
             for position, output in enumerate(template.outputs):
                 D[output] = np.logaddexp(D[output], at_outputs[position])
-            _downward(template, copy.log_weights, copy.V, D, copy.bare)
+            copy.network.downward(copy.V, D)
             above = D[list(template.inputs)]
             found.append(D)
             interfaces.append(at_outputs)
         return at_top, found[::-1], interfaces[::-1]
 
-    def descend(self, lane: int, choose: Callable[[Floats], int], out: Choices) -> None:
-        """Writes one lane's induced tree; `choose` takes a branch of each sum on it."""
-        network, template, top = self.network, self.network.template, self.network.top
+    def descend(self, lane: int, choose: Callable[[Floats], int], out: base.Choices) -> None:
+        """Writes one lane's induced tree, from the root down."""
+        network = self.program.network
+        template, top = network.template, network.top
         group_of = {p: g for g, group in enumerate(network.groups) for p in group}
-        member_of = {node: m for bank in template.banks for m, node in enumerate(bank.nodes)}
-        none = frozenset[int]()
-        chosen, _ = _walk(top, self.top_weights, self.top[:, lane], [top.root], none, choose)
+        chosen, _ = self.program.top.walk(self.top[:, lane], [top.root], choose)
         for copy in reversed(self.copies):
             row = copy.rows[lane]
             for position in chosen:
                 out.interfaces[row, group_of[position]] = position
             outputs = [template.outputs[position] for position in chosen]
-            chosen, leaves = _walk(
-                template, copy.log_weights, copy.V[:, lane], outputs, copy.bare, choose
-            )
-            for leaf in leaves:
-                node = template.nodes[leaf]
-                assert isinstance(node, Leaf)
-                out.leaves[row, node.variable] = member_of[leaf]
-
-
-def _is_input(top: Top, index: int) -> bool:
-    return isinstance(top.nodes[index], Input)
-
-
-def _bare_nodes(template: Template) -> frozenset[int]:
-    """Nodes that read inputs and have no leaf below: the bottom network does not have them."""
-    reads = reads_inputs(template)
-    return frozenset(
-        index
-        for index in template.order
-        if reads[index]
-        and not any(isinstance(template.nodes[i], Leaf) for i in reachable(template.nodes, [index]))
-    )
+            chosen, leaves = copy.network.walk(copy.V[:, lane], outputs, choose)
+            for bank in template.banks:
+                for leaf in set(leaves).intersection(bank.nodes):
+                    out.leaves[row, bank.variable] = bank.nodes.index(leaf)
 
 
 @final
-class ReferenceProgram(NetworkProgram):
-    """A network, which needs no compilation here."""
+class ReferenceProgram(base.NetworkProgram):
+    """A network as it is, with the logarithms of its weights."""
 
     def __init__(self, network: DynamicNetwork) -> None:
         self._network = network
+        own = network.parameters
+        self.template = _Network(network.template, own.template, at_bottom=False)
+        self.bottom = _Network(network.template, own.bottom or own.template, at_bottom=True)
+        self.top = _Network(network.top, own.top, at_bottom=False)
 
     @property
     def network(self) -> DynamicNetwork:
@@ -301,24 +225,39 @@ class ReferenceProgram(NetworkProgram):
         """A network of the same structure with other parameters."""
         return ReferenceProgram(network)
 
+    def leaf_values(self, own: _Network, values: Floats, maximise: bool) -> Floats:
+        """Room for the values of all nodes, with the log densities of the leaves filled in.
+
+        A missing entry has density 1, or that of the leaf's mode.
+        """
+        V = np.zeros((len(own.nodes), len(values)))
+        for bank, rows in zip(self._network.template.banks, own.parameters.leaves, strict=True):
+            column = values[:, bank.variable]
+            logs = bank.family.log_prob(rows, column)
+            if maximise:
+                modes = np.diagonal(bank.family.log_prob(rows, bank.family.mode(rows)))
+                logs = np.where(np.isnan(column)[:, None], modes, logs)
+            V[list(bank.nodes)] = logs.T
+        return V
+
     def _by_length(self, data: Sequences, *, maximise: bool = False) -> Iterator[_Slices]:
         for length in np.unique(data.lengths):
-            yield _Slices(self._network, data, np.flatnonzero(data.lengths == length), maximise)
+            yield _Slices(self, data, np.flatnonzero(data.lengths == length), maximise)
 
     def log_totals(self, data: Sequences) -> Floats:
         """Log P(observed entries) of each sequence, as totals."""
-        out = np.empty((TERMS, len(data)))
+        out = np.empty((base.TERMS, len(data)))
         for slices in self._by_length(data):
             out[:, slices.members] = slices.log_values
         return out
 
-    def posteriors(self, data: Sequences, want: Want) -> Posteriors:
+    def posteriors(self, data: Sequences, want: base.Want) -> Posteriors:
         """What is wanted: the posterior of a node is D V / root.
 
         Without an entry its leaves are 1, and the root is the sum of their derivatives.
         """
         template = self._network.template
-        log_values = np.empty((TERMS, len(data)))
+        log_values = np.empty((base.TERMS, len(data)))
         interfaces = np.zeros((data.total_slices, template.num_interfaces))
         surprises = np.full(data.values.shape, np.nan)
         by_bank = [np.zeros((data.total_slices, len(bank.nodes))) for bank in template.banks]
@@ -335,77 +274,76 @@ class ReferenceProgram(NetworkProgram):
                         out[copy.rows] = posterior[own].T
                         left_out = logsumexp(D[own], axis=0) - slices.root
                         surprises[copy.rows, bank.variable] = left_out
-        leaves = tuple(
-            out[want.leaves[:, v]] for v, out in enumerate(by_bank) if want.leaves is not None
-        )
+        wanted = () if want.leaves is None else want.leaves.T
+        leaves = tuple(out[own] for out, own in zip(by_bank, wanted, strict=False))
         return Posteriors(log_values, leaves, interfaces, surprises)
 
     def expected_flows(self, data: Sequences, weights: Floats) -> tuple[ExpectedFlows, Floats]:
         """Flows of edges, w D V / root, and statistics of leaves, each with its posterior."""
-        network, template, top = self._network, self._network.template, self._network.top
-        flows, log_values = ExpectedFlows.nothing(network), np.empty(len(data))
-        none = frozenset[int]()
+        flows, log_values = ExpectedFlows.nothing(self._network), np.empty(len(data))
         for slices in self._by_length(data):
-            log_values[slices.members] = slices.log_values.sum(axis=0)
-            if np.any(slices.root == _NEVER):
-                index = int(slices.members[np.argmax(slices.root == _NEVER)])
+            root, weight = slices.root, weights[slices.members]
+            log_values[slices.members] = base.rounded(slices.log_values)
+            if np.any(root == _NEVER):
+                index = int(slices.members[np.argmax(root == _NEVER)])
                 raise EvidenceError(f"sequence {index} has probability zero under the model.")
-            weight, root = weights[slices.members], slices.root
             at_top, at_nodes, _ = slices.downward()
-            own = (slices.top_weights, slices.top, at_top, root, weight, none)
-            for start, flow in _edge_flows(top, *own):
-                flows.top.weights[start : start + flow.size] += flow
-            for height, (copy, D) in enumerate(zip(slices.copies, at_nodes, strict=True)):
-                target = flows.template if height or flows.bottom is None else flows.bottom
-                given = (copy.log_weights, copy.V, D, root, weight, copy.bare)
-                for start, flow in _edge_flows(template, *given):
-                    target.weights[start : start + flow.size] += flow
-                for bank, out in zip(template.banks, target.leaves, strict=True):
-                    nodes = list(bank.nodes)
-                    posterior = np.exp(D[nodes] + copy.V[nodes] - root) * weight
+            self.top.add_flows(slices.top, at_top, root, weight, flows.top.weights)
+            for copy, D in zip(slices.copies, at_nodes, strict=True):
+                at_bottom = copy.network is self.bottom and flows.bottom is not None
+                target = flows.bottom if at_bottom and flows.bottom else flows.template
+                copy.network.add_flows(copy.V, D, root, weight, target.weights)
+                for bank, out in zip(self._network.template.banks, target.leaves, strict=True):
+                    own = list(bank.nodes)
+                    posterior = np.exp(D[own] + copy.V[own] - root) * weight
                     out += posterior @ bank.family.statistics(data.values[copy.rows, bank.variable])
         return flows, log_values
 
-    def _choices(self, data: Sequences) -> Choices:
+    def _choices(
+        self,
+        slices: Iterator[_Slices],
+        data: Sequences,
+        chooser: Callable[[int], Callable[[Floats], int]],
+    ) -> base.Choices:
+        """An induced tree for each sequence, whose branches chooser(sequence) takes."""
         shapes = ((data.total_slices, len(self._network.groups)), data.values.shape)
         interfaces, leaves = (np.full(shape, -1, dtype=np.int64) for shape in shapes)
-        return Choices(interfaces, leaves, np.empty(len(data)))
+        out = base.Choices(interfaces, leaves, np.empty(len(data)))
+        for own in slices:
+            out.log_values[own.members] = base.rounded(own.log_values)
+            for lane, member in enumerate(own.members.tolist()):
+                own.descend(lane, chooser(member), out)
+        return out
 
-    def best(self, data: Sequences) -> Choices:
+    def best(self, data: Sequences) -> base.Choices:
         """Sums take their largest term going up, and the tree follows it going down."""
-        out = self._choices(data)
-        for slices in self._by_length(data, maximise=True):
-            out.log_values[slices.members] = slices.log_values.sum(axis=0)
-            for lane in range(slices.members.size):
-                slices.descend(lane, lambda terms: int(np.argmax(terms)), out)
-        return out
+        slices = self._by_length(data, maximise=True)
+        return self._choices(slices, data, lambda _: lambda terms: int(np.argmax(terms)))
 
-    def draw(self, data: Sequences, seeds: NDArray[np.uint64]) -> Choices:
-        """Every sum on the tree draws a branch in proportion to weight times value."""
-        out = self._choices(data)
-        for slices in self._by_length(data):
-            out.log_values[slices.members] = slices.log_values.sum(axis=0)
-            for lane, member in enumerate(slices.members.tolist()):
-                rng = np.random.default_rng(seeds[member])
-                # The largest of the log terms plus Gumbel noise is a draw in proportion to them.
-                slices.descend(lane, lambda terms, r=rng: _gumbel_draw(terms, r), out)
-        return out
+    def draw(self, data: Sequences, seeds: NDArray[np.uint64]) -> base.Choices:
+        """Every sum on the tree draws a branch in proportion to weight times value.
 
-    def prefixes(self, data: Sequences) -> Prefixes:
+        The largest of some log terms with Gumbel noise added is such a draw.
+        """
+
+        def chooser(sequence: int) -> Callable[[Floats], int]:
+            rng = np.random.default_rng(seeds[sequence])
+            return lambda terms: int(np.argmax(terms + rng.gumbel(size=terms.size)))
+
+        return self._choices(self._by_length(data), data, chooser)
+
+    def prefixes(self, data: Sequences) -> base.Prefixes:
         """Every prefix as a sequence of its own, with its last slice and without."""
-        return prefixes_one_by_one(self, data)
+        return base.prefixes_one_by_one(self, data)
 
     def stream(
-        self, saved: StreamArrays | None = None, num_slices: int = 0, log_likelihood: float = 0.0
-    ) -> Stream:
+        self,
+        saved: base.StreamArrays | None = None,
+        num_slices: int = 0,
+        log_likelihood: float = 0.0,
+    ) -> base.Stream:
         """A stream that keeps its slices."""
-        if saved is None:
-            return HistoryStream(self, np.empty((0, len(self._network.schema))))
-        return restore_history(self, saved, num_slices)
-
-
-def _gumbel_draw(terms: Floats, rng: np.random.Generator) -> int:
-    return int(np.argmax(terms + rng.gumbel(size=terms.size)))
+        return base.history_stream(self, saved, num_slices)
 
 
 @final
@@ -417,4 +355,4 @@ class ReferenceEngine:
         return ReferenceProgram(network)
 
 
-ENGINE: Final[Engine] = ReferenceEngine()
+ENGINE: Final[base.Engine] = ReferenceEngine()

@@ -470,8 +470,8 @@ def _choices(program: Compiled, chosen: Chosen, log_values: Floats) -> Choices:
     interfaces = chosen.interfaces
     if not np.array_equal(order[:-1], np.arange(order.size - 1)):
         interfaces = order[interfaces]
-    members = np.append(program.template.load_member, -1)
-    return Choices(interfaces, members[chosen.loads], log_values)
+    leaves = np.append(program.template.load_member, -1)[chosen.loads]
+    return Choices(interfaces, leaves, log_values)
 
 
 def _chain_best(run: ChainRun, block: LaneBlock, columns: Ints) -> tuple[Floats, Bools]:
@@ -522,15 +522,17 @@ def _chain_best_choices(program: Compiled, data: Sequences) -> Choices:
         row_of[run.chain.columns] = np.arange(program.num_interfaces)
         interfaces = row_of[interfaces]
     incomplete = np.flatnonzero(job.has_missing)
-    factors = program.template.factors
-    assert factors is not None
+    found = _choices(program, Chosen(interfaces, _NO_CHOICES), log_values)
     if not incomplete.size:
-        return _choices(program, Chosen(interfaces, _NO_CHOICES), log_values)
-    loads = np.full(data.values.shape, -1, dtype=np.int64)
-    for group in range(program.num_groups):
-        own = factors[run.chain.transitions.loads[interfaces[incomplete, group]]]
-        loads[incomplete] = np.where(own >= 0, own, loads[incomplete])
-    return _choices(program, Chosen(interfaces, loads), log_values)
+        return found
+    leaves = np.full(data.values.shape, -1, dtype=np.int64)
+    for variable, (outputs, members) in enumerate(run.chain.outputs_of):
+        # The outputs that have a leaf of the variable are all of one group.
+        member_of = np.full(program.num_interfaces, -1, dtype=np.int64)
+        member_of[outputs] = members
+        group = program.input_group[outputs[0]]
+        leaves[incomplete, variable] = member_of[interfaces[incomplete, group]]
+    return found._replace(leaves=leaves)
 
 
 def best(program: Compiled, data: Sequences) -> Choices:
