@@ -33,8 +33,8 @@ _NEVER: Final = -np.inf
 class _Network:
     """The template, the bottom network or the top network, with the logarithms of its weights.
 
-    `V[node, lane]` are log values and `D[node, lane]` log derivatives of the root. `bare` nodes have
-    inputs and no leaves below; the bottom network does not have them, and they count as 1 there.
+    `V[node, lane]` are log values and `D[node, lane]` log derivatives of the root. `bare` nodes
+    have inputs and no leaves below; the bottom network does not have them, where they count as 1.
     """
 
     def __init__(
