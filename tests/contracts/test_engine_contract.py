@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from dspn import DynamicNetwork, Model, Schema, Sequences, Variable, inference
-from dspn.engine import Engine, Program, compile_program
+from dspn.engine import Engine, Program, Want, compile_program
+from dspn.engine.base import rounded
 from dspn.engine.cpu import CpuEngine, Paths
 from dspn.leaves import Categorical
-from dspn.structure import NetworkParameters, Parameters, initial_network
+from dspn.structure import Mixture, NetworkParameters, Parameters, initial_network
 from oracles import best_completion, interface_posteriors, log_likelihood, surprise_of_slice
-from strategies import random_case
+from strategies import as_sequences, random_case, random_network, random_recipe
 
 ENGINES: dict[str, tuple[Engine | str, str]] = {
+    "reference": ("reference", "double"),
     "plain": (CpuEngine(Paths(threads=1)), "double"),
     "threads": (CpuEngine(Paths(threads=3, lanes=2)), "double"),
     "small blocks": (CpuEngine(Paths(lanes=2)), "double"),
@@ -113,6 +115,58 @@ def _all_flows(program: Program, data: Sequences) -> list[np.ndarray]:
     found = program.expected_flows(data).flows
     parts = [found.template, found.top, *([] if found.bottom is None else [found.bottom])]
     return [array for part in parts for array in (part.weights, *part.leaves)]
+
+
+def _mixture_case(seed: int) -> tuple[Mixture, Sequences]:
+    """Two random networks of the same variables and root, and sequences possible in the first."""
+    fixed = {"kinds": ("binary", "ternary", "binary"), "root": ("first", "last")[seed % 2]}
+    first, _, data = random_case(seed, **fixed)
+    second = random_network(random_recipe(seed + 100, **fixed))
+    return Mixture((first, second), [0.25, 0.75]), data
+
+
+@pytest.mark.parametrize("seed", [0, 3, 5, 8, 11, 14])
+def test_mixtures_agree_on_every_path(engine: str, seed: int) -> None:
+    mixture, data = _mixture_case(seed)
+    own, precision = ENGINES[engine]
+    program = compile_program(mixture, engine=own, precision=precision)
+    reference = compile_program(mixture, engine="reference")
+    close = {"rtol": _tolerance(engine), "atol": _tolerance(engine) / 10}
+    want = Want(leaves=np.ones(data.values.shape, dtype=np.bool_), interfaces=True)
+    found, expected = program.posteriors(data, want), reference.posteriors(data, want)
+    for mine, theirs in zip(found.leaves, expected.leaves, strict=True):
+        np.testing.assert_allclose(mine, theirs, **close)
+    np.testing.assert_allclose(found.interfaces, expected.interfaces, **close)
+    np.testing.assert_allclose(found.shares, expected.shares, **close)
+    np.testing.assert_allclose(program.log_likelihood(data), rounded(expected.log_values), **close)
+    flows, other_flows = program.expected_flows(data), reference.expected_flows(data)
+    np.testing.assert_allclose(flows.counts, other_flows.counts, **close)
+    for one, two in zip(flows.components, other_flows.components, strict=True):
+        np.testing.assert_allclose(one.template.weights, two.template.weights, **close)
+        np.testing.assert_allclose(one.top.weights, two.top.weights, **close)
+    surprise, other_surprise = (inference.surprise(own, data) for own in (program, reference))
+    np.testing.assert_allclose(surprise.slices, other_surprise.slices, **close)
+    np.testing.assert_allclose(surprise.variables, other_surprise.variables, **close)
+    best, other_best = program.best(data), reference.best(data)
+    np.testing.assert_allclose(best.log_values, other_best.log_values, rtol=1e-9)
+    np.testing.assert_array_equal(best.component, other_best.component)
+
+
+def test_streams_agree_on_every_path(engine: str) -> None:
+    least = _tolerance(engine)
+    for seed in (0, 2, 5, 7):
+        network, arrays, _ = random_case(seed)
+        streams = [_compile(network, own).components[0].stream() for own in (engine, "reference")]
+        for t, values in enumerate(arrays[0]):
+            data = as_sequences(network.schema, [values[None]])
+            found, expected = (stream.advance(data, t == 0) for stream in streams)
+            for name in ("log_seen", "log_unseen"):
+                own, other = (rounded(getattr(one, name)) for one in (found, expected))
+                np.testing.assert_allclose(own, other, rtol=least, atol=least / 10)
+            streams = [found.stream, expected.stream]
+        predicted, reference = (stream.predict(False) for stream in streams)
+        for mine, theirs in zip(predicted.leaves, reference.leaves, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=least, atol=least / 10)
 
 
 def test_expected_flows_agree_on_every_path(engine: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import dspn
 from dspn import _kernel_cache
-from dspn.engine.cpu.kernels._options import OPTIONS
+from dspn.engine.cpu.kernels import OPTIONS
 from dspn.engine.cpu.kernels.coding import has_missing
 
 # Runs one small kernel; says what it answers and how often it was found on disk.

@@ -539,9 +539,13 @@ class HistoryStream(Stream):
         return StreamArrays(False, _NOTHING, _NOTHING, self.history.copy())
 
 
-def restore_history(program: NetworkProgram, saved: StreamArrays, num_slices: int) -> HistoryStream:
-    """The stream of slices that were kept, after checks."""
+def history_stream(
+    program: NetworkProgram, saved: StreamArrays | None, num_slices: int
+) -> HistoryStream:
+    """A stream that keeps its slices, at its beginning or after those that were saved."""
     schema = program.network.schema
+    if saved is None:
+        return HistoryStream(program, np.empty((0, len(schema))))
     check_shapes(saved, {"history": (num_slices, len(schema)), "vectors": (0, 0)})
     try:
         if len(saved.history):

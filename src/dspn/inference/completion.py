@@ -74,14 +74,14 @@ def complete(program: Program, data: Sequences) -> Completion:
     """Argmax over missing entries and latent choices of their joint density with the evidence."""
     found = program.best(data)
     require_possible(program, data, found.log_values)
-    filled = data
-    if len(found.leaves) and np.isnan(data.values).any():
-        values = data.values.copy()
-        for c in np.unique(found.component).tolist():
-            own = found.component == c
-            rows = np.repeat(own, data.lengths)
-            part, leaves = (data, found.leaves) if own.all() else (data[own], found.leaves[rows])
-            network = program.mixture.components[c]
-            values[rows] = fill_in(network, part, leaves, lambda leaf, row: leaf.mode(row))
-        filled = data.with_values(values)
+    if not (len(found.leaves) and np.isnan(data.values).any()):
+        return Completion(data, found.log_values, found.interfaces, found.component)
+    values = np.empty(data.values.shape)
+    for c in np.unique(found.component).tolist():
+        own = found.component == c
+        rows = np.repeat(own, data.lengths)
+        part, leaves = (data, found.leaves) if own.all() else (data[own], found.leaves[rows])
+        network = program.mixture.components[c]
+        values[rows] = fill_in(network, part, leaves, lambda leaf, row: leaf.mode(row))
+    filled = data.with_values(values)
     return Completion(filled, found.log_values, found.interfaces, found.component)

@@ -8,20 +8,8 @@ from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats
 from dspn.data import Sequences
-from dspn.engine.base import (
-    Choices,
-    Engine,
-    ExpectedFlows,
-    HistoryStream,
-    NetworkProgram,
-    Posteriors,
-    Prefixes,
-    Stream,
-    StreamArrays,
-    Want,
-    prefixes_one_by_one,
-    restore_history,
-)
+from dspn.engine import base
+from dspn.engine.base import Choices, ExpectedFlows, Posteriors, Prefixes, StreamArrays, Want
 from dspn.engine.cpu import flows, passes, stream
 from dspn.engine.cpu.layout import Paths
 from dspn.engine.cpu.program import Compiled
@@ -35,7 +23,7 @@ _SLICES: Final = 2**14
 
 
 @final
-class CpuProgram(NetworkProgram):
+class CpuProgram(base.NetworkProgram):
     """A network compiled for the kernels."""
 
     def __init__(self, compiled: Compiled) -> None:
@@ -99,17 +87,15 @@ class CpuProgram(NetworkProgram):
     def prefixes(self, data: Sequences) -> Prefixes:
         """The log probabilities of every prefix, with its last slice and without."""
         if not stream.can_stream(self.compiled):
-            return prefixes_one_by_one(self, data)
+            return base.prefixes_one_by_one(self, data)
         return stream.prefixes(self.compiled, data)
 
     def stream(
         self, saved: StreamArrays | None = None, num_slices: int = 0, log_likelihood: float = 0.0
-    ) -> Stream:
+    ) -> base.Stream:
         """A stream, whose memory is a vector where that is enough."""
         if not stream.can_stream(self.compiled):
-            if saved is None:
-                return HistoryStream(self, np.empty((0, len(self.network.schema))))
-            return restore_history(self, saved, num_slices)
+            return base.history_stream(self, saved, num_slices)
         fresh = stream.VectorStream.fresh(self.compiled)
         return fresh if saved is None else fresh.restore(saved, log_likelihood)
 
@@ -137,4 +123,4 @@ class CpuEngine:
         return CpuProgram(Compiled.of(network, self.paths, single=precision == "single"))
 
 
-ENGINE: Final[Engine] = CpuEngine()
+ENGINE: Final[base.Engine] = CpuEngine()

@@ -10,7 +10,7 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn.engine.base import TERMS, plus
-from dspn.engine.cpu.kernels import downward, logarithmic, slices, upward
+from dspn.engine.cpu.kernels import general, logarithmic, slices
 from dspn.engine.cpu.program import Compiled, TemplateWeights
 from dspn.engine.cpu.records import (
     Batch,
@@ -239,7 +239,7 @@ class Arithmetic:
         """Moves the state up through a segment; a non-empty store receives every input vector."""
         weights = self.weights(program, segment.bottom).mix_part
         return self._run(
-            upward.upward,
+            general.upward,
             logarithmic.log_upward,
             program.template.mix_part.operations,
             *(weights.op, weights.mix, given, batch, segment.p0, segment.p1, state, store),
@@ -263,7 +263,7 @@ class Arithmetic:
         own = (weights.op, weights.mix, given, batch, segment.p0, segment.p1, state, store)
         rest = (program.template.mix_part.operations, *own, program.widest, lane_weights, flows)
         if self.is_linear:
-            return underflows(downward.downward, *rest, edges, self.floor)
+            return underflows(general.downward, *rest, edges, self.floor)
         logarithmic.log_downward(*rest, edges)
         return False
 
@@ -277,7 +277,7 @@ class Arithmetic:
         if self.is_linear:
             rows, value = np.empty((operations.num_rows, width)), np.empty(width)
             own = (operations, program.top_weights.op, state.v, rows, root, self.floor, value)
-            lossy = underflows(upward.top_upward, *own)
+            lossy = underflows(general.top_upward, *own)
             powers = state.exponents[groups].sum(axis=0).astype(np.int64)
             return TopValues(value, powers, state.scale, rows, lossy)
         rows = np.empty((2, operations.num_rows, width))
@@ -291,7 +291,7 @@ class Arithmetic:
         """Derivatives of the root at every row of the top network, given the rows' values."""
         derivatives = np.zeros(values.shape)
         weights = program.top_weights if self.is_linear else program.top_weights.logarithms
-        kernel = downward.top_downward if self.is_linear else logarithmic.log_top_downward
+        kernel = general.top_downward if self.is_linear else logarithmic.log_top_downward
         root, operations = program.top.root_row, program.top.part.operations
         kernel(operations, weights.op, values, root, program.widest, derivatives)
         return derivatives

@@ -41,7 +41,7 @@ _NO_NUMBERS: Final = np.empty(0, dtype=np.int32)
 @cache
 def announce_compilation() -> None:
     """Prints one line when the first evaluation of this process has to compile its kernels."""
-    if kernel_cache.is_on_disk("dspn.engine.cpu.kernels.upward.upward"):
+    if kernel_cache.is_on_disk("dspn.engine.cpu.kernels.general.upward"):
         return
     sentence = "compiling kernels for this machine, once; this takes a minute or two."
     if kernel_cache.folder() is None:

@@ -14,10 +14,11 @@ from dspn._arrays import Floats, Ints
 from dspn.engine.base import TERMS, check_time
 from dspn.engine.cpu.arithmetic import LINEAR, Arithmetic, TopValues, underflows
 from dspn.engine.cpu.batch import Given, Job, LaneBlock
-from dspn.engine.cpu.kernels import chain, chain_best, products
+from dspn.engine.cpu.kernels.chain import chain_upward
 from dspn.engine.cpu.kernels.chain_downward import LEAST_MASS
-from dspn.engine.cpu.kernels.sparse_tile import EDGES
-from dspn.engine.cpu.kernels.vectors import VECTOR, VECTOR_SINGLE
+from dspn.engine.cpu.kernels.coding import add_chunks, join_leaves, multiply_chunks
+from dspn.engine.cpu.kernels.sparse import EDGES
+from dspn.engine.cpu.kernels.tiles import VECTOR, VECTOR_SINGLE
 from dspn.engine.cpu.layout import Transitions
 from dspn.engine.cpu.program import Compiled
 from dspn.engine.cpu.records import (
@@ -256,15 +257,13 @@ class Chain:
         scale = np.zeros((2, rows.size))
         chunks = (self.shape, tables.values, tables.first, numbers, rows, tables.divisors)
         if not arithmetic.is_linear:
-            products.add_chunks(*chunks, out, scale)
+            add_chunks(*chunks, out, scale)
             return ChainGiven(out, scale, job.is_large(scale), _NO_SHIFT, False)
         rescale = tables.smallest < (_SMALL if dtype is DOUBLE else _SMALL_SINGLE)
         shift = _NO_SHIFT
         if rescale:
             shift = np.zeros((self.program.num_groups, rows.size), dtype=np.int64)
-        lossy = underflows(
-            products.multiply_chunks, *chunks, out, scale, shift, arithmetic.floor, rescale
-        )
+        lossy = underflows(multiply_chunks, *chunks, out, scale, shift, arithmetic.floor, rescale)
         return ChainGiven(out, scale, job.is_large(scale), shift, lossy or tables.lossy)
 
     def _chunk_tables(self, job: Job, arithmetic: Arithmetic, bottom: bool) -> _ChunkTables:
@@ -275,7 +274,7 @@ class Chain:
         values[-1] = 1.0 if linear else 0.0
         divisors = np.empty((2, len(values) - 1))
         lost = underflows(
-            products.join_leaves,
+            join_leaves,
             leaf.values,
             self._leaf_places(job, leaf),
             *(coding.widths, coding.chunk_of, coding.chunk_first),
@@ -353,7 +352,7 @@ class ChainRun:
         for way in {False, transposed}:
             self.matrix(bottom, transposed=way)
         # A weight may be too small for single precision; under a floor that is no loss.
-        weights = self.arithmetic.weights(job.program, bottom).mix_part
+        weights = job.program.weights(bottom).mix_part
         lost = _is_lost(weights.op, self.dtype) or _is_lost(weights.mix, self.dtype)
         self._loses_weights[bottom] = lost and not self.has_floor
         if not job.numbers.size:
@@ -421,19 +420,17 @@ class ChainRun:
         store: Floats,
     ) -> bool:
         """Moves the state up through a segment; returns whether a coefficient lost an entry."""
-        own = (self.chain.shape, self.matrix(segment.bottom, transposed=False))
-        batch = block.batch(self.job.numbers)
-        rest = (batch, segment.p0, segment.p1, state, store)
-        common = (*own, given.values, given.scale, given.large)
-        if not self.arithmetic.is_linear:
-            chain_best.chain_best_upward(*common, *rest)
-            return given.lossy
         floor = _FLOOR_SINGLE if self.has_floor else self.arithmetic.floor
+        best = not self.arithmetic.is_linear
         lossy = underflows(
-            chain.chain_upward, *common, given.shift, *rest, floor, self.rescale_every
+            chain_upward,
+            *(self.chain.shape, self.matrix(segment.bottom, transposed=False)),
+            *(given.values, given.scale, given.large, given.shift),
+            *(block.batch(self.job.numbers), segment, state, store),
+            *(floor, self.rescale_every, best),
         )
-        # What underflowed under a floor is less than the floor.
-        lossy = lossy and not self.has_floor
+        # What underflowed under a floor is less than the floor, and logarithms do not.
+        lossy = lossy and not (self.has_floor or best)
         return given.lossy or lossy or self._loses_weights[segment.bottom]
 
     def top(self, own: ChainState, width: int) -> TopValues:

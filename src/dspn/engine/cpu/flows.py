@@ -17,7 +17,7 @@ from dspn.engine.cpu.arithmetic import LINEAR, LOGARITHMIC, NO_EDGES, Arithmetic
 from dspn.engine.cpu.batch import Job, LaneBlock, in_threads
 from dspn.engine.cpu.chain import ChainRun, is_chain
 from dspn.engine.cpu.kernels.chain_downward import LEAST_MASS, chain_downward
-from dspn.engine.cpu.kernels.products import add_to_chunks, split_chunks
+from dspn.engine.cpu.kernels.coding import add_to_chunks, split_chunks
 from dspn.engine.cpu.passes import Ascent, Climber, GeneralRun, Room
 from dspn.engine.cpu.program import Compiled, Memo
 from dspn.engine.cpu.records import ChainFlows, EdgeFlows, LeafTables, Segment
@@ -298,7 +298,7 @@ class _Shard:
             flows = ChainFlows(*(map(np.zeros_like, arrays) if dry else arrays), least)
             chain_downward(
                 *(run.chain.shape, run.matrix(segment.bottom, transposed=True), given.values),
-                *(block.batch(job.numbers), segment.p0, segment.p1, state, store, weight),
+                *(block.batch(job.numbers), segment, state, store, weight),
                 *(flows, run.rescale_every, run.least_mass, run.has_floor),
             )
             if not (dry or by_slice):

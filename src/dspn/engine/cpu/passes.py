@@ -40,9 +40,8 @@ from dspn.engine.cpu.arithmetic import (
 )
 from dspn.engine.cpu.batch import LANES, Given, Job, LaneBlock
 from dspn.engine.cpu.chain import ChainRun, is_chain
-from dspn.engine.cpu.kernels import descent
-from dspn.engine.cpu.kernels._options import LOG_TWO
-from dspn.engine.cpu.kernels.chain_best import chain_best_descend
+from dspn.engine.cpu.kernels import LOG_TWO, choices
+from dspn.engine.cpu.kernels.chain import chain_best_descend
 from dspn.engine.cpu.kernels.chain_downward import LEAST_MASS, chain_posteriors
 from dspn.engine.cpu.program import Compiled, Memo
 from dspn.engine.cpu.records import Chosen, Segment, State
@@ -358,7 +357,7 @@ class _Posteriors:
             posterior = np.zeros((segment.length, block.width, chain.shape.width))
             chain_posteriors(
                 *(chain.shape, run.matrix(segment.bottom, transposed=True), given.values),
-                *(block.batch(self.job.numbers), segment.p0, segment.p1, state, store),
+                *(block.batch(self.job.numbers), segment, state, store),
                 *(posterior, least, run.rescale_every),
             )
             rows, active = block.rows(segment)
@@ -426,7 +425,7 @@ def _block_descent(ascent: Ascent, mode: int, seeds: NDArray[np.uint64], out: Ch
         rows, active = block.rows(segment)
         marks = np.zeros((rows.size, program.num_coefficients), dtype=np.bool_)
         slice_seeds = np.zeros(rows.size, dtype=np.uint64)
-        descent.descend(
+        choices.descend(
             program.template.mix_part.operations,
             *(weights.mix_part.op, weights.mix_part.mix, given.coefficients, batch),
             *(segment.p0, segment.p1, store, mode, own_seeds, program.input_group),
@@ -435,7 +434,7 @@ def _block_descent(ascent: Ascent, mode: int, seeds: NDArray[np.uint64], out: Ch
         places = np.flatnonzero(active)
         own_rows = rows.ravel()[places]
         tables = job.leaf_tables(arithmetic, segment.bottom, own_rows).tables
-        descent.slice_descend(
+        choices.slice_descend(
             program.template.slice_part.operations,
             *(weights.slice_part.op, tables, job.coding.codes, own_rows),
             *(marks[places], mode, slice_seeds[places], out),
@@ -453,7 +452,7 @@ def _descend_top(ascent: Ascent, mode: int, seeds: NDArray[np.uint64]) -> Ints:
     else:
         weights = weights.logarithms
     operations, root = program.top.part.operations, program.top.root_row
-    descent.top_descend(
+    choices.top_descend(
         operations, weights.op, rows, root, mode, seeds, program.input_group, chosen
     )
     return chosen
@@ -470,8 +469,8 @@ def _choices(program: Compiled, chosen: Chosen, log_values: Floats) -> Choices:
     interfaces = chosen.interfaces
     if not np.array_equal(order[:-1], np.arange(order.size - 1)):
         interfaces = order[interfaces]
-    members = np.append(program.template.load_member, -1)
-    return Choices(interfaces, members[chosen.loads], log_values)
+    leaves = np.append(program.template.load_member, -1)[chosen.loads]
+    return Choices(interfaces, leaves, log_values)
 
 
 def _chain_best(run: ChainRun, block: LaneBlock, columns: Ints) -> tuple[Floats, Bools]:
@@ -482,12 +481,12 @@ def _chain_best(run: ChainRun, block: LaneBlock, columns: Ints) -> tuple[Floats,
     chain, job = run.chain, run.job
     ascent = Ascent(run, block)
     seeds = np.zeros(block.width, dtype=np.uint64)
-    chosen = chain.columns[_descend_top(ascent, descent.LOG_BEST, seeds)]
+    chosen = chain.columns[_descend_top(ascent, choices.LOG_BEST, seeds)]
     for segment, _, store in ascent.from_the_top():
         chain_best_descend(
             *(chain.shape, run.matrix(segment.bottom, transposed=False)),
             run.matrix(segment.bottom, transposed=True).dense,
-            *(block.batch(job.numbers), segment.p0, segment.p1, store, chosen, columns),
+            *(block.batch(job.numbers), segment, store, chosen, columns),
         )
     least = ascent.state.exponents[job.program.num_groups :].min(axis=0)
     return ascent.log_values, least < _LEAST_IN_ONE_FLOAT
@@ -511,7 +510,7 @@ def _chain_best_choices(program: Compiled, data: Sequences) -> Choices:
             again = block.only(doubtful)
             exact, seeds = _new_choices(program, data), np.zeros(len(data), dtype=np.uint64)
             ascent = Ascent(general(0, lambda: GeneralRun(job, BEST)), again)
-            values[doubtful] = _block_descent(ascent, descent.LOG_BEST, seeds, exact)
+            values[doubtful] = _block_descent(ascent, choices.LOG_BEST, seeds, exact)
             rows, active = again.rows(Segment(0, again.num_positions, False))
             interfaces[rows[active]] = run.chain.columns[exact.interfaces[rows[active]]]
         log_values[block.members] = values
@@ -522,15 +521,17 @@ def _chain_best_choices(program: Compiled, data: Sequences) -> Choices:
         row_of[run.chain.columns] = np.arange(program.num_interfaces)
         interfaces = row_of[interfaces]
     incomplete = np.flatnonzero(job.has_missing)
-    factors = program.template.factors
-    assert factors is not None
+    found = _choices(program, Chosen(interfaces, _NO_CHOICES), log_values)
     if not incomplete.size:
-        return _choices(program, Chosen(interfaces, _NO_CHOICES), log_values)
-    loads = np.full(data.values.shape, -1, dtype=np.int64)
-    for group in range(program.num_groups):
-        own = factors[run.chain.transitions.loads[interfaces[incomplete, group]]]
-        loads[incomplete] = np.where(own >= 0, own, loads[incomplete])
-    return _choices(program, Chosen(interfaces, loads), log_values)
+        return found
+    leaves = np.full(data.values.shape, -1, dtype=np.int64)
+    for variable, (outputs, members) in enumerate(run.chain.outputs_of):
+        # The outputs that have a leaf of the variable are all of one group.
+        member_of = np.full(program.num_interfaces, -1, dtype=np.int64)
+        member_of[outputs] = members
+        group = program.input_group[outputs[0]]
+        leaves[incomplete, variable] = member_of[interfaces[incomplete, group]]
+    return found._replace(leaves=leaves)
 
 
 def best(program: Compiled, data: Sequences) -> Choices:
@@ -543,7 +544,7 @@ def best(program: Compiled, data: Sequences) -> Choices:
 
     def work(block: LaneBlock) -> None:
         ascent = Ascent(run, block)
-        log_values[block.members] = _block_descent(ascent, descent.LOG_BEST, seeds, out)
+        log_values[block.members] = _block_descent(ascent, choices.LOG_BEST, seeds, out)
 
     run.job.over_blocks(work)
     return _choices(program, out, log_values)
@@ -557,12 +558,12 @@ def draw(program: Compiled, data: Sequences, seeds: NDArray[np.uint64]) -> Choic
 
     def work(block: LaneBlock) -> None:
         ascent = Ascent(run, block)
-        values = _block_descent(ascent, descent.LINEAR_DRAW, seeds, out)
+        values = _block_descent(ascent, choices.LINEAR_DRAW, seeds, out)
         if ascent.lossy or program.paths.doubt:
             doubtful = climb.doubtful_lanes(block, ascent.top)
             if doubtful.any():
                 again = Ascent(GeneralRun(job, LOGARITHMIC), block.only(doubtful))
-                values[doubtful] = _block_descent(again, descent.LOG_DRAW, seeds, out)
+                values[doubtful] = _block_descent(again, choices.LOG_DRAW, seeds, out)
         log_values[block.members] = values
 
     job.over_blocks(work)

@@ -225,6 +225,17 @@ class ChainMatrix(NamedTuple):
     weight: Floats
 
 
+class Factors(NamedTuple):
+    """What a chain's products are multiplied by: lane l has row `numbers[l]` of `coefficients`.
+
+    `floor` is added to every value.
+    """
+
+    coefficients: Floats
+    numbers: Ints
+    floor: float
+
+
 class ChainState(NamedTuple):
     """What a pass of a chain carries from position to position, one row of `v` for each lane.
 

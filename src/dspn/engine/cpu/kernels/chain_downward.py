@@ -1,21 +1,29 @@
-"""The downward pass for chains, which adds up expected flows."""
+"""Downward passes for chains: expected flows summed up, and posteriors of the outputs."""
+
+from typing import Final
 
 import numpy as np
 
 from dspn._arrays import Floats, Ints
-from dspn._kernel_cache import njit
-from dspn.engine.cpu.kernels._options import OPTIONS, REDUCING
+from dspn.engine.cpu.kernels import kernel, reducing
 from dspn.engine.cpu.kernels.chain import advance, advance_dense, rescale
-from dspn.engine.cpu.kernels.products import numbers_in_vector
+from dspn.engine.cpu.kernels.rows import active_lanes, number_slices, numbers_in_vector
 from dspn.engine.cpu.kernels.sparse import add_use, advance_and_add_use, working_space
-from dspn.engine.cpu.kernels.tile import add_eight_rows, weigh_row
-from dspn.engine.cpu.kernels.upward import active_lanes, number_slices
-from dspn.engine.cpu.records import Batch, ChainFlows, ChainMatrix, ChainShape, ChainState
+from dspn.engine.cpu.kernels.tiles import add_eight_rows, weigh_row
+from dspn.engine.cpu.records import (
+    Batch,
+    ChainFlows,
+    ChainMatrix,
+    ChainShape,
+    ChainState,
+    Factors,
+    Segment,
+)
 
-LEAST_MASS = 1e-250  # below this a mass may lack what underflowed; see `engine.passes`
+LEAST_MASS: Final = 1e-250  # below this a mass may lack what underflowed; see `engine.passes`
 
 
-@njit(**REDUCING)
+@reducing
 def _dot(a: Floats, b: Floats) -> float:
     total = 0.0
     for i in range(a.size):
@@ -23,7 +31,7 @@ def _dot(a: Floats, b: Floats) -> float:
     return total
 
 
-@njit(**OPTIONS)
+@kernel
 def _outer(
     e: Floats, v: Floats, column: int, size: int, width: int, n: int, out: Floats, start: int
 ) -> None:
@@ -33,57 +41,41 @@ def _outer(
     """
     for i in range(0, size, 8):
         for j in range(0, size, numbers_in_vector(v)):
-            to = start + i * size + j
-            add_eight_rows(v, column + j, width, e, column + i, 1, width, n, out, to, size)
+            places = (column + j, width, column + i, width, n, start + i * size + j, size)
+            add_eight_rows(v, e, out, places, 0.0)
 
 
-@njit(**OPTIONS)
+@kernel
 def _add_use(
     shape: ChainShape,
     transposed: ChainMatrix,
     e: Floats,
     v: Floats,
-    n: int,
-    flows: ChainFlows,
-    space: Floats,
-) -> None:
-    """Adds the expected use of every edge at one position, group by group."""
-    for group in range(shape.column.size - 1):
-        if shape.is_sparse[group]:
-            add_use(shape, group, transposed, v, e, n, flows.edge, space)
-        else:
-            column = shape.column[group]
-            size = shape.column[group + 1] - column
-            _outer(e, v, column, size, shape.width, n, flows.dense, shape.start[group])
-
-
-@njit(**OPTIONS)
-def _advance_and_add_use(
-    shape: ChainShape,
-    transposed: ChainMatrix,
-    e: Floats,
-    v: Floats,
     below: Floats,
-    ones: Floats,
-    zeros: Ints,
+    ones: Factors,
     n: int,
     flows: ChainFlows,
     space: Floats,
+    is_moving: bool,
 ) -> None:
-    """The derivatives below, and the expected use of every edge at one position."""
+    """Adds the expected use of every edge at one position, group by group.
+
+    If it `is_moving`, the derivatives below are computed from the same numbers.
+    """
     for group in range(shape.column.size - 1):
-        if shape.is_sparse[group]:
-            advance_and_add_use(
-                shape, group, transposed, v, e, below, ones, zeros, n, flows.edge, space
-            )
-        else:
-            column = shape.column[group]
-            size = shape.column[group + 1] - column
-            advance_dense(shape, group, transposed.dense, e, below, ones, zeros, n, 0.0)
+        column = shape.column[group]
+        size = shape.column[group + 1] - column
+        if not shape.is_sparse[group]:
+            if is_moving:
+                advance_dense(shape, group, transposed.dense, e, below, ones, n, False)
             _outer(e, v, column, size, shape.width, n, flows.dense, shape.start[group])
+        elif is_moving:
+            advance_and_add_use(shape, group, transposed, v, e, below, ones, n, flows.edge, space)
+        else:
+            add_use(shape, group, transposed, v, e, n, flows.edge, space)
 
 
-@njit(**OPTIONS)
+@kernel
 def _weigh(
     shape: ChainShape,
     above: Floats,
@@ -107,23 +99,13 @@ def _weigh(
         first = shape.column[group]
         packs = (shape.column[group + 1] - first) // numbers_in_vector(d)
         for lane in range(n):
-            at = lane * width + first
+            places = (lane * width + first, numbers[lane] * width + first, packs)
             mass[group, lane] = weigh_row(
-                above,
-                at,
-                d,
-                at,
-                coefficients,
-                numbers[lane] * width + first,
-                sums,
-                e,
-                packs,
-                weight[lane],
-                least,
+                above, d, coefficients, sums, e, places, (weight[lane], least)
             )
 
 
-@njit(**OPTIONS)
+@kernel
 def _hand_down(
     shape: ChainShape, below: Floats, mass: Floats, weight: Floats, d: Floats, n: int
 ) -> None:
@@ -139,7 +121,7 @@ def _hand_down(
                 to[i] = own[i] * factor
 
 
-@njit(**OPTIONS)
+@kernel
 def _undo_rescaling(
     shape: ChainShape, v: Floats, below: Floats, weight: Floats, e: Floats, least: Floats, n: int
 ) -> None:
@@ -163,14 +145,13 @@ def _undo_rescaling(
                 row[i] *= factor
 
 
-@njit(**OPTIONS)
+@kernel
 def chain_downward(
     shape: ChainShape,
     transposed: ChainMatrix,
     coefficients: Floats,
     batch: Batch,
-    p0: int,
-    p1: int,
+    segment: Segment,
     state: ChainState,
     store: Floats,
     weight: Floats,
@@ -186,13 +167,13 @@ def chain_downward(
     the smallest mass that a lane's sums were divided by; with `has_floor`, as the upward pass had
     it, also the smallest part of a mass that was not owed to the floor.
     """
-    padded = state.v.shape[0]
+    padded, p0, p1 = state.v.shape[0], segment.p0, segment.p1
     d = state.v
     e = np.zeros_like(d)
     below = np.zeros_like(d)
     mass = np.empty((shape.column.size - 1, padded))
-    ones = np.ones_like(d[:1])
-    zeros = np.zeros(padded, dtype=np.int64)
+    # The coefficients are in e already: row 0 of ones stands for all of them.
+    ones = Factors(np.ones_like(d[:1]), np.zeros(padded, dtype=np.int64), 0.0)
     numbers = np.zeros(padded, dtype=np.int64)
     work = np.empty(1)
     space = working_space(shape, d)
@@ -206,29 +187,27 @@ def chain_downward(
         for group in range(mass.shape[0]):
             for lane in range(n):
                 flows.least[lane] = min(flows.least[lane], mass[group, lane])
-        # The coefficients are in e already: row 0 of `ones` stands for all of them.
         rescaled = position % rescale_every == rescale_every - 1
         if position > 0 and not rescaled:
-            _advance_and_add_use(shape, transposed, e, v, below, ones, zeros, n, flows, space)
+            _add_use(shape, transposed, e, v, below, ones, n, flows, space, True)
         else:
-            advance(shape, transposed, e, below, ones, zeros, n, 0.0, space)
+            advance(shape, transposed, e, below, ones, n, space, False)
         if position > 0 and rescaled:
             doubted = flows.least if has_floor else flows.least[:0]
             _undo_rescaling(shape, v, below, weight, e, doubted, n)
-            _add_use(shape, transposed, e, v, n, flows, space)
+            _add_use(shape, transposed, e, v, below, ones, n, flows, space, False)
         _hand_down(shape, below, mass, weight, d, n)
         if position % rescale_every == 0:
             rescale(shape, d, state.exponents, work, n)
 
 
-@njit(**OPTIONS)
+@kernel
 def chain_posteriors(
     shape: ChainShape,
     transposed: ChainMatrix,
     coefficients: Floats,
     batch: Batch,
-    p0: int,
-    p1: int,
+    segment: Segment,
     state: ChainState,
     store: Floats,
     posterior: Floats,
@@ -239,11 +218,10 @@ def chain_posteriors(
 
     `state.v` is as in `chain_downward`. `least` receives the smallest mass of each lane.
     """
-    d = state.v
+    d, p0, p1 = state.v, segment.p0, segment.p1
     e = np.zeros_like(d)
     below = np.zeros_like(d)
-    ones = np.ones_like(d[:1])
-    zeros = np.zeros(d.shape[0], dtype=np.int64)
+    ones = Factors(np.ones_like(d[:1]), np.zeros(d.shape[0], dtype=np.int64), 0.0)
     numbers = np.zeros(d.shape[0], dtype=np.int64)
     mass = np.empty((shape.column.size - 1, d.shape[0]))
     work = np.empty(1)
@@ -265,8 +243,7 @@ def chain_posteriors(
                 for i in range(first, last):
                     posterior[position - p0, lane, i] = above[lane, i] * d[lane, i] * factor
                     e[lane, i] = coefficients[numbers[lane], i] * d[lane, i] * factor
-        # The coefficients are in e already: row 0 of `ones` stands for all of them.
-        advance(shape, transposed, e, below, ones, zeros, n, 0.0, space)
+        advance(shape, transposed, e, below, ones, n, space, False)
         _hand_down(shape, below, mass, weight, d, n)
         if position % rescale_every == 0:
             rescale(shape, d, state.exponents, work, n)

@@ -1,14 +1,20 @@
-"""Codes and keys of slices; a key is all codes of a slice as one number."""
+"""Codes of slices, and coefficients that are products of leaves, found by their codes.
+
+A key is all codes of a slice as one number; a chunk is some variables whose leaves are multiplied
+for every joint code once.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats, Ints
-from dspn._kernel_cache import njit
-from dspn.engine.cpu.kernels._options import OPTIONS
+from dspn.engine.cpu.kernels import kernel
+from dspn.engine.cpu.kernels.rows import largest_entry, numbers_in_vector, rounded_off, split_scale
+from dspn.engine.cpu.kernels.tiles import product_of_four, sum_of_four
+from dspn.engine.cpu.records import ChainShape
 
 
-@njit(**OPTIONS)
+@kernel
 def number_keys(values: Floats, sizes: Ints, widths: Ints, keys: Ints) -> None:
     """keys[r] = codes of row r read as digits of bases `widths`; a missing entry is sizes[v]."""
     for row in range(values.shape[0]):
@@ -19,7 +25,7 @@ def number_keys(values: Floats, sizes: Ints, widths: Ints, keys: Ints) -> None:
         keys[row] = key
 
 
-@njit(**OPTIONS)
+@kernel
 def number_distinct(
     keys: Ints, place: NDArray[np.int32], numbers: NDArray[np.int32], rows: Ints
 ) -> int:
@@ -36,7 +42,7 @@ def number_distinct(
     return count
 
 
-@njit(**OPTIONS)
+@kernel
 def number_chunks(
     codes: NDArray[np.int32], widths: Ints, chunk_of: Ints, numbers: NDArray[np.int32]
 ) -> None:
@@ -47,7 +53,7 @@ def number_chunks(
             numbers[row, chunk] = numbers[row, chunk] * widths[factor] + codes[row, factor]
 
 
-@njit(**OPTIONS)
+@kernel
 def category_codes(values: Floats, sizes: Ints, codes: NDArray[np.int32]) -> None:
     """Codes = values as whole numbers; a missing entry has the code sizes[v]."""
     for row in range(values.shape[0]):
@@ -56,7 +62,7 @@ def category_codes(values: Floats, sizes: Ints, codes: NDArray[np.int32]) -> Non
             codes[row, v] = np.int32(value) if value == value else sizes[v]
 
 
-@njit(**OPTIONS)
+@kernel
 def has_missing(values: Floats) -> Bools:
     """Which columns have a missing entry."""
     found = np.zeros(values.shape[1], dtype=np.bool_)
@@ -64,3 +70,192 @@ def has_missing(values: Floats) -> Bools:
         for v in range(values.shape[1]):
             found[v] |= values[row, v] != values[row, v]
     return found
+
+
+@kernel
+def join_leaves(
+    values: Floats,
+    places: Ints,
+    widths: Ints,
+    chunk_of: Ints,
+    first: Ints,
+    divisor_start: Ints,
+    divisors: Floats,
+    linear: bool,
+    floor: float,
+    tables: Floats,
+    sums: Floats,
+) -> None:
+    """tables[first[q] + code] = product (not linear: sum) over the factors of chunk q.
+
+    Column i's density of factor f at code c is values[places[f, i] + c], or 1 where the place is
+    -1. sums[:, first[q] + code] is the sum of the factors' divisors, and what it has rounded off.
+    Joint codes count with the last factor running fastest, so rows are spread out from the last one
+    on.
+    """
+    count = 1
+    for f in range(widths.size):
+        base = first[chunk_of[f]]
+        if f == 0 or chunk_of[f] != chunk_of[f - 1]:
+            count = 1
+            tables[base] = 1.0 if linear else 0.0
+            sums[:, base] = 0.0
+        for row in range(count - 1, -1, -1):
+            old = base + row
+            for code in range(widths[f] - 1, -1, -1):
+                new = base + row * widths[f] + code
+                a, b = sums[0, old], divisors[divisor_start[f] + code]
+                sums[0, new] = a + b
+                sums[1, new] = sums[1, old] + rounded_off(a, b)
+                for i in range(tables.shape[1]):
+                    place = places[f, i]
+                    if not linear:
+                        tables[new, i] = tables[old, i] + (
+                            values[place + code] if place >= 0 else 0
+                        )
+                    else:
+                        own = values[place + code] if place >= 0 else 1.0
+                        tables[new, i] = tables[old, i] * (own + floor) + floor
+        count *= widths[f]
+
+
+@kernel
+def split_chunks(
+    tables: Floats, widths: Ints, chunk_of: Ints, first: Ints, start: Ints, out: Floats
+) -> None:
+    """out[start[f] + c] += the rows of factor f's chunk whose joint code has c for that factor."""
+    for f in range(widths.size):
+        chunk = chunk_of[f]
+        step = 1
+        size = 1
+        for other in range(widths.size):
+            if chunk_of[other] == chunk:
+                size *= widths[other]
+                if other > f:
+                    step *= widths[other]
+        for code in range(size):
+            own = out[start[f] + code // step % widths[f]]
+            row = tables[first[chunk] + code]
+            for i in range(row.size):
+                own[i] += row[i]
+
+
+@kernel
+def _place_chunks(
+    first: Ints,
+    numbers: Ints,
+    row: int,
+    width: int,
+    divisors: Floats,
+    place: Ints,
+    scale: Floats,
+    u: int,
+) -> None:
+    """Where the rows of a slice's chunks begin; scale[:, u] = the sum of their log divisors."""
+    high = low = 0.0
+    for q in range(first.size):
+        own = first[q] + numbers[row, q]
+        place[q] = own * width
+        total = high + divisors[0, own]
+        other = total - high
+        low += divisors[1, own] + ((high - (total - other)) + (divisors[0, own] - other))
+        high = total
+    split_scale(scale, u, high, low)
+
+
+@kernel
+def multiply_chunks(
+    shape: ChainShape,
+    tables: Floats,
+    first: Ints,
+    numbers: Ints,
+    rows: Ints,
+    divisors: Floats,
+    out: Floats,
+    scale: Floats,
+    shift: Ints,
+    floor: float,
+    rescale: bool,
+) -> None:
+    """out[u] = product over chunks q of tables[first[q] + numbers[rows[u], q]].
+
+    The last row of `tables` is all ones. scale[:, u] is the sum of the chunks' log divisors. With
+    `rescale` each group g is divided by 2^shift[g, u].
+    """
+    width = shape.width
+    ones = (tables.shape[0] - 1) * width
+    count = first.size
+    packs = width // numbers_in_vector(out)
+    place = np.full(count + 4, ones)
+    work = np.empty(1)
+    for u in range(rows.size):
+        _place_chunks(first, numbers, rows[u], width, divisors, place, scale, u)
+        four = (place[0], place[1], place[2], place[3], u * width, packs)
+        product_of_four(tables, out, four, floor)
+        q = 4
+        while q < count:
+            own = out[u]
+            for i in range(width):
+                own[i] = own[i] * tables[place[q] // width, i] + floor
+            q += 1
+        if rescale:
+            _shift_row(shape, out[u], work, shift, u)
+
+
+@kernel
+def _shift_row(shape: ChainShape, row: Floats, work: Floats, shifts: Ints, u: int) -> None:
+    """Divides each group by a power of two near its largest."""
+    bits = work.view(np.int64)
+    for group in range(shape.column.size - 1):
+        part = row[shape.column[group] : shape.column[group + 1]]
+        work[0] = largest_entry(part)
+        if work[0] == 0.0:
+            continue
+        shift = (bits[0] >> 52) - 1022
+        bits[0] = (1023 - shift) << 52
+        factor = work[0]
+        for i in range(part.size):
+            part[i] *= factor
+        shifts[group, u] = shift
+
+
+@kernel
+def add_chunks(
+    shape: ChainShape,
+    tables: Floats,
+    first: Ints,
+    numbers: Ints,
+    rows: Ints,
+    divisors: Floats,
+    out: Floats,
+    scale: Floats,
+) -> None:
+    """out[u] = sum over chunks q of tables[first[q] + numbers[rows[u], q]]: products in logarithms.
+
+    The last row of `tables` is all zeros, log 1. scale[:, u] is the sum of the chunks' log
+    divisors.
+    """
+    width = shape.width
+    count = first.size
+    place = np.full(count + 4, (tables.shape[0] - 1) * width)
+    for u in range(rows.size):
+        _place_chunks(first, numbers, rows[u], width, divisors, place, scale, u)
+        four = (place[0], place[1], place[2], place[3], u * width, width // 8)
+        sum_of_four(tables, out, four, 0.0)
+        q = 4
+        while q < count:
+            own = out[u]
+            for i in range(width):
+                own[i] += tables[place[q] // width, i]
+            q += 1
+
+
+@kernel
+def add_to_chunks(flows: Floats, first: Ints, numbers: Ints, rows: Ints, out: Floats) -> None:
+    """out[first[q] + numbers[rows[u], q]] += flows[u] for every chunk q: sums by joint code."""
+    for u in range(rows.size):
+        row = flows[u]
+        for q in range(numbers.shape[1]):
+            total = out[first[q] + numbers[rows[u], q]]
+            for i in range(row.size):
+                total[i] += row[i]

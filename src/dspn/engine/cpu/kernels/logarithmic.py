@@ -11,17 +11,16 @@ them: the max pass.
 import numpy as np
 
 from dspn._arrays import Floats, Ints
-from dspn._kernel_cache import njit
-from dspn.engine.cpu.kernels._options import OPTIONS
-from dspn.engine.cpu.kernels.slices import LANES, add_divisors, load_leaves
-from dspn.engine.cpu.kernels.upward import (
+from dspn.engine.cpu.kernels import kernel
+from dspn.engine.cpu.kernels.general import store_state
+from dspn.engine.cpu.kernels.rows import (
     active_lanes,
     add_scale,
     needs_care,
     number_slices,
     rounded_off,
-    store_state,
 )
+from dspn.engine.cpu.kernels.slices import LANES, add_divisors, load_leaves
 from dspn.engine.cpu.records import (
     Batch,
     Coefficients,
@@ -34,7 +33,7 @@ from dspn.engine.cpu.records import (
 )
 
 
-@njit(**OPTIONS)
+@kernel
 def _log_sum(
     log_weight: Floats,
     start: int,
@@ -85,7 +84,7 @@ def _log_sum(
         V[1, row, lane] = low[lane]
 
 
-@njit(**OPTIONS)
+@kernel
 def log_compute(
     ops: Operations,
     op_weight: Floats,
@@ -127,7 +126,7 @@ def log_compute(
             _log_sum(op_weight, low, children, 0, children.size, V, row, work, n, best)
 
 
-@njit(**OPTIONS)
+@kernel
 def log_slice_values(
     ops: Operations,
     op_weight: Floats,
@@ -152,7 +151,7 @@ def log_slice_values(
         add_divisors(tables, codes, rows, first, out.scale, n)
 
 
-@njit(**OPTIONS)
+@kernel
 def load_log_coefficients(
     ops: Operations, given: Coefficients, numbers: Ints, V: Floats, n: int
 ) -> None:
@@ -165,7 +164,7 @@ def load_log_coefficients(
             V[1, row, lane] = given.low[at]
 
 
-@njit(**OPTIONS)
+@kernel
 def load_log_inputs(ops: Operations, v: Floats, V: Floats, n: int) -> None:
     """Fills the rows of the inputs."""
     for i in range(ops.num_inputs):
@@ -174,7 +173,7 @@ def load_log_inputs(ops: Operations, v: Floats, V: Floats, n: int) -> None:
             V[1, i, lane] = v[ops.num_inputs + i, lane]
 
 
-@njit(**OPTIONS)
+@kernel
 def _largest(V: Floats, rows: Ints, first: int, last: int, peak: Floats, n: int) -> None:
     """The largest entry of some rows, as a pair; 0 where all are -inf."""
     for lane in range(n):
@@ -191,7 +190,7 @@ def _largest(V: Floats, rows: Ints, first: int, last: int, peak: Floats, n: int)
             peak[0, lane] = 0.0
 
 
-@njit(**OPTIONS)
+@kernel
 def _divide(V: Floats, row: int, peak: Floats, v: Floats, i: int, n: int) -> None:
     """Entry i of an interface vector = a row less the largest entry."""
     low = v.shape[0] // 2 + i
@@ -205,7 +204,7 @@ def _divide(V: Floats, row: int, peak: Floats, v: Floats, i: int, n: int) -> Non
             )
 
 
-@njit(**OPTIONS)
+@kernel
 def _add_exponent(exponents: Floats, group: int, num_groups: int, lane: int, peak: Floats) -> None:
     """Adds a pair to the logarithms of a group."""
     old = exponents[group, lane]
@@ -213,7 +212,7 @@ def _add_exponent(exponents: Floats, group: int, num_groups: int, lane: int, pea
     exponents[num_groups + group, lane] += peak[1, lane] + rounded_off(old, peak[0, lane])
 
 
-@njit(**OPTIONS)
+@kernel
 def log_upward(
     ops: Operations,
     op_weight: Floats,
@@ -263,7 +262,7 @@ def log_upward(
                     _add_exponent(state.exponents, group, num_groups, lane, work)
 
 
-@njit(**OPTIONS)
+@kernel
 def _log_add(D: Floats, row: int, lane: int, high: float, low: float) -> None:
     """D[row, lane] = log(exp(D[row, lane]) + exp(high + low))."""
     if high == -np.inf:
@@ -276,7 +275,7 @@ def _log_add(D: Floats, row: int, lane: int, high: float, low: float) -> None:
         D[1, row, lane] += np.log1p(np.exp(gap))
 
 
-@njit(**OPTIONS)
+@kernel
 def _log_unmultiply(children: Ints, row: int, V: Floats, D: Floats, before: Floats, n: int) -> None:
     count = children.size
     for lane in range(n):
@@ -303,7 +302,7 @@ def _log_unmultiply(children: Ints, row: int, V: Floats, D: Floats, before: Floa
             before[1, count, lane] += V[1, child, lane] + rounded_off(b, V[0, child, lane])
 
 
-@njit(**OPTIONS)
+@kernel
 def _log_share(weight: float, row: int, child: int, D: Floats, n: int) -> None:
     """Adds a sum's weighted derivative to that of a child."""
     if weight > -np.inf:
@@ -312,7 +311,7 @@ def _log_share(weight: float, row: int, child: int, D: Floats, n: int) -> None:
             _log_add(D, child, lane, own + weight, D[1, row, lane] + rounded_off(own, weight))
 
 
-@njit(**OPTIONS)
+@kernel
 def log_uncompute(
     ops: Operations,
     op_weight: Floats,
@@ -341,7 +340,7 @@ def log_uncompute(
                 _log_share(weight, ops.mix_row[number] + i, first + j, D, n)
 
 
-@njit(**OPTIONS)
+@kernel
 def _add_flow(
     flows: Floats, place: int, D: Floats, row: int, V: Floats, child: int, weight: Floats, n: int
 ) -> None:
@@ -359,7 +358,7 @@ def _add_flow(
             flows[place] += weight[lane] * np.exp(term)
 
 
-@njit(**OPTIONS)
+@kernel
 def _add_edge_flows(
     ops: Operations,
     V: Floats,
@@ -387,7 +386,7 @@ def _add_edge_flows(
                     _add_flow(flows.op, place, D, row, V, child, weight, n)
 
 
-@njit(**OPTIONS)
+@kernel
 def _seed_outputs(
     ops: Operations,
     group: int,
@@ -444,7 +443,7 @@ def _seed_outputs(
                 )
 
 
-@njit(**OPTIONS)
+@kernel
 def _write_seeds(ops: Operations, V: Floats, D: Floats, out: Flows, at: int, n: int) -> None:
     for load in range(ops.num_loads):
         row = ops.num_inputs + load
@@ -457,7 +456,7 @@ def _write_seeds(ops: Operations, V: Floats, D: Floats, out: Flows, at: int, n: 
             out.seed[at, load, lane] = high + low
 
 
-@njit(**OPTIONS)
+@kernel
 def _hand_down(ops: Operations, D: Floats, state: State, peak: Floats, n: int) -> None:
     """state.v = derivatives at the inputs, divided by the largest of each group."""
     num_groups = ops.group_start.size - 1
@@ -480,7 +479,7 @@ def _hand_down(ops: Operations, D: Floats, state: State, peak: Floats, n: int) -
                 _add_exponent(state.exponents, source, num_groups, lane, peak)
 
 
-@njit(**OPTIONS)
+@kernel
 def log_downward(
     ops: Operations,
     op_weight: Floats,
@@ -534,7 +533,7 @@ def log_downward(
         _hand_down(ops, D, state, work, n)
 
 
-@njit(**OPTIONS)
+@kernel
 def log_slice_flows(
     ops: Operations,
     op_weight: Floats,
@@ -593,7 +592,7 @@ def log_slice_flows(
                 )
 
 
-@njit(**OPTIONS)
+@kernel
 def log_top_upward(
     ops: Operations, op_weight: Floats, v: Floats, V: Floats, maximise: bool
 ) -> None:
@@ -603,7 +602,7 @@ def log_top_upward(
     log_compute(ops, op_weight, op_weight, V, np.empty((3, n)), n, maximise, False)
 
 
-@njit(**OPTIONS)
+@kernel
 def log_top_downward(
     ops: Operations, op_weight: Floats, V: Floats, root_row: int, widest: int, D: Floats
 ) -> None:

@@ -4,17 +4,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Floats, Ints
-from dspn._kernel_cache import njit
-from dspn.engine.cpu.kernels._options import OPTIONS, REDUCING
-from dspn.engine.cpu.kernels.linear import compute, dot, uncompute
-from dspn.engine.cpu.kernels.upward import rounded_off, split_scale, to_powers
+from dspn.engine.cpu.kernels import kernel, reducing
+from dspn.engine.cpu.kernels.rows import (
+    compute,
+    dot,
+    rounded_off,
+    split_scale,
+    to_powers,
+    uncompute,
+)
 from dspn.engine.cpu.records import Coefficients, EdgeFlows, LeafFlows, LeafTables, Operations
 
 LANES = 128
 _FEW_CODES = 8  # leaves of this many codes are counted code by code, so that lanes stay together
 
 
-@njit(**OPTIONS)
+@kernel
 def load_leaves(
     ops: Operations,
     tables: LeafTables,
@@ -40,7 +45,7 @@ def load_leaves(
                 V[load, lane] = tables.values[start + codes[rows[first + lane], factor]] + floor
 
 
-@njit(**OPTIONS)
+@kernel
 def add_divisors(
     tables: LeafTables, codes: Ints, rows: Ints, first: int, scale: Floats, n: int
 ) -> None:
@@ -59,7 +64,7 @@ def add_divisors(
         split_scale(scale, first + lane, high, low)
 
 
-@njit(**OPTIONS)
+@kernel
 def _shift_groups(
     ops: Operations,
     load_group: Ints,
@@ -91,7 +96,7 @@ def _shift_groups(
             out.shift[group, first + lane] = shift[lane]
 
 
-@njit(**OPTIONS)
+@kernel
 def slice_values(
     ops: Operations,
     op_weight: Floats,
@@ -117,7 +122,7 @@ def slice_values(
         _shift_groups(ops, load_group, scalable, V, out, first, n)
 
 
-@njit(**REDUCING)
+@reducing
 def _sum_where(P: Floats, codes: NDArray[np.int32], code: int, n: int) -> float:
     """Sum of P over the lanes that have the code."""
     total = 0.0
@@ -126,7 +131,7 @@ def _sum_where(P: Floats, codes: NDArray[np.int32], code: int, n: int) -> float:
     return total
 
 
-@njit(**OPTIONS)
+@kernel
 def _count(
     tables: LeafTables,
     load: int,
@@ -153,7 +158,7 @@ def _count(
             counts[start + codes[lane]] += P[lane]
 
 
-@njit(**OPTIONS)
+@kernel
 def _write_leaves(
     ops: Operations, tables: LeafTables, V: Floats, D: Floats, leaf: LeafFlows, first: int, n: int
 ) -> None:
@@ -170,7 +175,7 @@ def _write_leaves(
                 leaf.leave_out[variable, first + lane] += D[load, lane]
 
 
-@njit(**OPTIONS)
+@kernel
 def slice_flows(
     ops: Operations,
     op_weight: Floats,

@@ -4,16 +4,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Floats, Ints
-from dspn._kernel_cache import njit
-from dspn.engine.cpu.kernels._options import OPTIONS
-from dspn.engine.cpu.kernels.linear import compute
+from dspn.engine.cpu.kernels import kernel
+from dspn.engine.cpu.kernels.general import fill
 from dspn.engine.cpu.kernels.logarithmic import (
     load_log_coefficients,
     load_log_inputs,
     log_compute,
 )
+from dspn.engine.cpu.kernels.rows import active_lanes, compute, number_slices, rounded_off
 from dspn.engine.cpu.kernels.slices import LANES, load_leaves
-from dspn.engine.cpu.kernels.upward import active_lanes, fill, number_slices, rounded_off
 from dspn.engine.cpu.records import Batch, Chosen, Coefficients, LeafTables, Operations
 
 LINEAR_DRAW = 0
@@ -27,7 +26,7 @@ _MIX_TWO = np.uint64(0x94D049BB133111EB)
 Seeds = NDArray[np.uint64]
 
 
-@njit(**OPTIONS)
+@kernel
 def _next(seeds: Seeds, lane: int) -> np.uint64:
     """The lane's next 64 random bits: splitmix64, so draws do not depend on blocks or threads."""
     seeds[lane] += _GOLDEN
@@ -38,7 +37,7 @@ def _next(seeds: Seeds, lane: int) -> np.uint64:
     return bits
 
 
-@njit(**OPTIONS)
+@kernel
 def _term(
     weight: float, V: Floats, row: int, lane: int, best: float, rest: float, mode: int
 ) -> float:
@@ -52,7 +51,7 @@ def _term(
     return float(np.exp((weight + value - best) + (low - rest)))
 
 
-@njit(**OPTIONS)
+@kernel
 def _choose(
     weight: Floats,
     start: int,
@@ -94,7 +93,7 @@ def _choose(
     return place
 
 
-@njit(**OPTIONS)
+@kernel
 def _walk(
     ops: Operations,
     op_weight: Floats,
@@ -146,7 +145,7 @@ def _walk(
     return count
 
 
-@njit(**OPTIONS)
+@kernel
 def top_descend(
     ops: Operations,
     op_weight: Floats,
@@ -181,7 +180,7 @@ def top_descend(
             chosen[group, lane] = own[group]
 
 
-@njit(**OPTIONS)
+@kernel
 def descend(
     ops: Operations,
     op_weight: Floats,
@@ -256,7 +255,7 @@ def descend(
                 chosen[group, lane] = own[group]
 
 
-@njit(**OPTIONS)
+@kernel
 def slice_descend(
     ops: Operations,
     op_weight: Floats,

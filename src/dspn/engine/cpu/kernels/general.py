@@ -1,23 +1,211 @@
-"""The downward pass over a block: derivatives, posteriors and expected flows, in linear space."""
+"""Passes over a block of sequences in linear space, for any template.
+
+Interface vectors have the largest entry of each group in [0.5, 1) and their power-of-two exponents
+apart, which is exact.
+"""
 
 import numpy as np
 
 from dspn._arrays import Floats, Ints
-from dspn._kernel_cache import njit
-from dspn.engine.cpu.kernels._options import OPTIONS, REDUCING
-from dspn.engine.cpu.kernels.linear import dot, uncompute, unmix
-from dspn.engine.cpu.kernels.upward import (
+from dspn.engine.cpu.kernels import kernel, reducing
+from dspn.engine.cpu.kernels.rows import (
     active_lanes,
     add_scale,
-    fill,
+    compute,
+    dot,
+    mix,
     needs_care,
     number_slices,
     to_powers,
+    uncompute,
+    unmix,
 )
 from dspn.engine.cpu.records import Batch, Coefficients, EdgeFlows, Flows, Operations, State
 
 
-@njit(**OPTIONS)
+@kernel
+def load_coefficients(
+    ops: Operations, given: Coefficients, numbers: Ints, V: Floats, n: int
+) -> None:
+    """Fills the loaded rows of the mix part with the coefficients of the slices `numbers`."""
+    for load in range(ops.num_loads):
+        row = ops.num_inputs + load
+        start = load * given.row_step
+        if given.by_place:
+            start += numbers[0]
+            for lane in range(n):
+                V[row, lane] = given.values[start + lane]
+        else:
+            for lane in range(n):
+                V[row, lane] = given.values[start + numbers[lane] * given.slice_step]
+
+
+@kernel
+def store_state(state: State, store: Floats, at: int, n: int) -> None:
+    """Keeps the vectors of the lanes; where there are rows for them, exponents and scale too."""
+    inputs = state.v.shape[0]
+    for i in range(inputs):
+        for lane in range(n):
+            store[at, i, lane] = state.v[i, lane]
+    if store.shape[1] > inputs:
+        exponents = state.exponents.shape[0]
+        for i in range(exponents):
+            for lane in range(n):
+                store[at, inputs + i, lane] = state.exponents[i, lane]
+        for i in range(state.scale.shape[0]):
+            for lane in range(n):
+                store[at, inputs + exponents + i, lane] = state.scale[i, lane]
+
+
+@kernel
+def _largest(V: Floats, rows: Ints, first: int, last: int, peak: Floats, n: int) -> None:
+    for lane in range(n):
+        peak[lane] = 0.0
+    for i in range(first, last):
+        row = rows[i]
+        for lane in range(n):
+            peak[lane] = max(peak[lane], V[row, lane])
+
+
+@kernel
+def _hand_up(
+    ops: Operations,
+    V: Floats,
+    rows: Ints,
+    given: Coefficients,
+    numbers: Ints,
+    state: State,
+    peak: Floats,
+    shift: Ints,
+    n: int,
+) -> None:
+    """state.v = outputs, scaled by a power of two for each group.
+
+    The exponent of a group is its own plus that of its coefficients and those of the groups it
+    reads.
+    """
+    num_groups = ops.group_start.size - 1
+    for group in range(num_groups):
+        first, last = ops.group_start[group], ops.group_start[group + 1]
+        _largest(V, rows, first, last, peak, n)
+        to_powers(peak, shift, n)
+        for i in range(first, last):
+            row = rows[i]
+            for lane in range(n):
+                state.v[i, lane] = V[row, lane] * peak[lane]
+        for lane in range(n):
+            state.exponents[group, lane] = shift[lane] + given.shift[group, numbers[lane]]
+        for place in range(ops.source_start[group], ops.source_start[group + 1]):
+            source = num_groups + ops.source_group[place]
+            for lane in range(n):
+                state.exponents[group, lane] += state.exponents[source, lane]
+    for group in range(num_groups):
+        for lane in range(n):
+            state.exponents[num_groups + group, lane] = state.exponents[group, lane]
+
+
+@kernel
+def _scale_mixed(
+    ops: Operations, given: Coefficients, numbers: Ints, V: Floats, n: int, floor: float
+) -> None:
+    """Multiplies each mix row of a diagonal mix part by its coefficient, read where it lies."""
+    first = ops.num_inputs + ops.num_loads
+    for i in range(ops.num_inputs):
+        row = first + i
+        start = (ops.op_child[2 * i] - ops.num_inputs) * given.row_step
+        if given.by_place:
+            start += numbers[0]
+            for lane in range(n):
+                V[row, lane] = V[row, lane] * given.values[start + lane] + floor
+        else:
+            for lane in range(n):
+                at = start + numbers[lane] * given.slice_step
+                V[row, lane] = V[row, lane] * given.values[at] + floor
+
+
+@kernel
+def fill(
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
+    given: Coefficients,
+    numbers: Ints,
+    V: Floats,
+    n: int,
+    floor: float,
+) -> None:
+    """All rows of the mix part from its inputs and the coefficients of the slices `numbers`."""
+    load_coefficients(ops, given, numbers, V, n)
+    mix(ops, mix_weight, V, n, floor)
+    compute(ops, op_weight, V, n, floor)
+
+
+@kernel
+def upward(
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
+    given: Coefficients,
+    batch: Batch,
+    p0: int,
+    p1: int,
+    state: State,
+    store: Floats,
+    floor: float,
+) -> None:
+    """Moves the interface vectors up through positions p0 .. p1 - 1.
+
+    A non-empty store receives every input vector (`store_state`).
+    """
+    width = batch.lengths.size
+    V = np.empty((ops.num_rows, width))
+    numbers = np.empty(width, dtype=np.int64)
+    peak = np.empty(width)
+    shift = np.empty(width, dtype=np.int64)
+    # In a diagonal mix part the products are taken in place, in the rows of the dense matrices.
+    first = ops.num_inputs + ops.num_loads
+    rows = np.arange(first, first + ops.num_inputs) if ops.diagonal else ops.output_row
+    careful = needs_care(state.scale, given.large)
+    for position in range(p0, p1):
+        n = active_lanes(batch.lengths, position)
+        if n == 0:
+            break
+        for i in range(ops.num_inputs):
+            for lane in range(n):
+                V[i, lane] = state.v[i, lane]
+        if store.size:
+            store_state(state, store, position - p0, n)
+        number_slices(batch, position, p0, numbers, n)
+        if ops.diagonal:
+            mix(ops, mix_weight, V, n, floor)
+            _scale_mixed(ops, given, numbers, V, n, floor)
+        else:
+            fill(ops, op_weight, mix_weight, given, numbers, V, n, floor)
+        add_scale(state.scale, given.scale, careful, numbers, n)
+        _hand_up(ops, V, rows, given, numbers, state, peak, shift, n)
+
+
+@kernel
+def top_upward(
+    ops: Operations,
+    op_weight: Floats,
+    v: Floats,
+    V: Floats,
+    root_row: int,
+    floor: float,
+    value: Floats,
+) -> None:
+    """Root value of the top network for every lane, from the interface vectors v."""
+    n = v.shape[1]
+    for i in range(ops.num_inputs):
+        for lane in range(n):
+            V[i, lane] = v[i, lane]
+    compute(ops, op_weight, V, n, floor)
+    for lane in range(n):
+        value[lane] = V[root_row, lane]
+
+
+@kernel
 def _weigh(ops: Operations, V: Floats, d: Floats, mass: Floats, n: int) -> None:
     """For each group the mass sum_i v_i d_i over its outputs: the root's value up to a scale."""
     for group in range(ops.group_start.size - 1):
@@ -29,7 +217,7 @@ def _weigh(ops: Operations, V: Floats, d: Floats, mass: Floats, n: int) -> None:
                 mass[group, lane] += V[row, lane] * d[i, lane]
 
 
-@njit(**OPTIONS)
+@kernel
 def _normalise(ops: Operations, d: Floats, mass: Floats, weight: Floats, n: int) -> None:
     """Multiplies the derivatives at each group's outputs by weight / mass: relative to the root."""
     for group in range(ops.group_start.size - 1):
@@ -40,7 +228,7 @@ def _normalise(ops: Operations, d: Floats, mass: Floats, weight: Floats, n: int)
                 d[i, lane] *= mass[group, lane]
 
 
-@njit(**OPTIONS)
+@kernel
 def _seed(ops: Operations, d: Floats, D: Floats, n: int) -> None:
     for row in range(ops.num_rows):
         for lane in range(n):
@@ -51,7 +239,7 @@ def _seed(ops: Operations, d: Floats, D: Floats, n: int) -> None:
             D[row, lane] += d[i, lane]
 
 
-@njit(**OPTIONS)
+@kernel
 def _hand_down(
     ops: Operations,
     D: Floats,
@@ -93,7 +281,7 @@ def _hand_down(
                 )
 
 
-@njit(**OPTIONS)
+@kernel
 def _write(
     ops: Operations,
     V: Floats,
@@ -117,7 +305,7 @@ def _write(
                     out.interface[at, i, lane] = V[row, lane] * d[i, lane] / mass[group, lane]
 
 
-@njit(**REDUCING)
+@reducing
 def _outer_four(V: Floats, at: int, D: Floats, b: int, n: int, out: Floats, place: int) -> None:
     """Flows of four neighbouring inputs into one row of a dense matrix."""
     p = q = r = s = 0.0
@@ -133,7 +321,7 @@ def _outer_four(V: Floats, at: int, D: Floats, b: int, n: int, out: Floats, plac
     out[place + 3] += s
 
 
-@njit(**OPTIONS)
+@kernel
 def _add_mix_flows(ops: Operations, V: Floats, D: Floats, flows: EdgeFlows, n: int) -> None:
     """Adds D_row v_input for every entry of the dense matrices; D is relative to the root."""
     for number in range(ops.mix_row.size):
@@ -152,7 +340,7 @@ def _add_mix_flows(ops: Operations, V: Floats, D: Floats, flows: EdgeFlows, n: i
                 j += 1
 
 
-@njit(**OPTIONS)
+@kernel
 def _add_op_flows(
     ops: Operations, V: Floats, D: Floats, flows: EdgeFlows, n: int, at_bottom: bool
 ) -> None:
@@ -162,7 +350,7 @@ def _add_op_flows(
                 flows.op[place] += dot(V, ops.op_child[place], D, ops.op_row[op], n)
 
 
-@njit(**OPTIONS)
+@kernel
 def _add_coefficient_flows(
     ops: Operations, D: Floats, numbers: Ints, flows: EdgeFlows, n: int
 ) -> None:
@@ -185,7 +373,7 @@ def _add_coefficient_flows(
         load += 1
 
 
-@njit(**OPTIONS)
+@kernel
 def downward(
     ops: Operations,
     op_weight: Floats,
@@ -254,7 +442,7 @@ def downward(
         _hand_down(ops, D, given, numbers, state, peak, shift, n, floor)
 
 
-@njit(**OPTIONS)
+@kernel
 def top_downward(
     ops: Operations, op_weight: Floats, V: Floats, root_row: int, widest: int, D: Floats
 ) -> None:

@@ -1,15 +1,121 @@
-"""Rows of values in linear space: evaluating a part of a network, and differentiating it.
+"""Rows of values: what all passes share, and a part of a network in linear space.
 
 Row r of V holds the values of one node for all lanes; lanes are the vector dimension of every loop.
+A block holds sequences (lanes) sorted by falling length. Position 0 is the bottom slice; lane l
+takes part at positions 0 .. lengths[l] - 1, so the lanes that take part form a prefix.
 """
 
+import numpy as np
+
 from dspn._arrays import Floats, Ints
-from dspn._kernel_cache import njit
-from dspn.engine.cpu.kernels._options import OPTIONS, REDUCING
-from dspn.engine.cpu.records import Operations
+from dspn.engine.cpu.kernels import kernel, maximising, reducing
+from dspn.engine.cpu.records import LARGE_SCALE, LONG_SEQUENCE, Batch, Operations
 
 
-@njit(**OPTIONS)
+@kernel
+def active_lanes(lengths: Ints, position: int) -> int:
+    """Number of lanes whose sequence reaches a position; lengths fall."""
+    low, high = 0, lengths.size
+    while low < high:
+        middle = (low + high) // 2
+        if lengths[middle] > position:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def number_slices(batch: Batch, position: int, p0: int, numbers: Ints, n: int) -> None:
+    """The number of each lane's slice at a position: of the distinct slice, or its place."""
+    if batch.numbers.size:
+        for lane in range(n):
+            numbers[lane] = batch.numbers[batch.base[lane] + batch.stride * position]
+    else:
+        first = (position - p0) * batch.lengths.size
+        for lane in range(n):
+            numbers[lane] = first + lane
+
+
+@kernel
+def rounded_off(a: float, b: float) -> float:
+    """What the float a + b lacks; 0 where it is infinite."""
+    total = a + b
+    other = total - a
+    rest = (a - (total - other)) + (b - other)
+    return rest if np.isfinite(total) else 0.0
+
+
+@kernel
+def split_scale(scale: Floats, u: int, high: float, low: float) -> None:
+    """scale[:, u] = high + low, of which the first number is cut so that sums of many are exact.
+
+    Unless it is huge, it is a multiple of 2^-20.
+    """
+    first = high
+    if abs(high) < LARGE_SCALE:
+        first = np.rint(high * 1048576.0) / 1048576.0
+    scale[0, u] = first
+    scale[1, u] = (high - first) + low
+
+
+@kernel
+def needs_care(scale: Floats, large: int) -> bool:
+    """Whether sums may round something off, as terms to come or what a lane has are large."""
+    for lane in range(scale.shape[1]):
+        if abs(scale[0, lane]) >= LARGE_SCALE * LONG_SEQUENCE:
+            return True
+    return large > 0
+
+
+@kernel
+def add_scale(scale: Floats, terms: Floats, careful: bool, numbers: Ints, n: int) -> None:
+    """Adds the log divisors of the slices `numbers` to the totals of the lanes; see `totals`.
+
+    Where nothing `needs_care`, the sums of their first numbers round nothing off; the careful way
+    gives the same bits then.
+    """
+    whole, rest, fine = scale[0], scale[1], scale[2]
+    if not careful:
+        for lane in range(n):
+            whole[lane] += terms[0, numbers[lane]]
+            fine[lane] += terms[1, numbers[lane]]
+        return
+    for lane in range(n):
+        term = terms[0, numbers[lane]]
+        off = rounded_off(whole[lane], term)
+        whole[lane] += term
+        left = rounded_off(rest[lane], off)
+        rest[lane] += off
+        fine[lane] += terms[1, numbers[lane]] + left
+
+
+@kernel
+def to_powers(peak: Floats, shift: Ints, n: int) -> None:
+    """The shift e with 2^(e-1) <= peak < 2^e, by the bits of the exponent; peak becomes 2^-e."""
+    bits = peak.view(np.int64)
+    for lane in range(n):
+        shift[lane] = (bits[lane] >> 52) - 1022
+    for lane in range(n):
+        bits[lane] = (1023 - shift[lane]) << 52
+
+
+@maximising
+def largest_entry(row: Floats) -> float:
+    """The largest of some numbers, none of which is NaN."""
+    peak: float = row[0]
+    for i in range(1, row.size):
+        peak = max(peak, row[i])
+    return peak
+
+
+@kernel
+def numbers_in_vector(array: Floats) -> int:
+    """How many numbers of an array a vector of the tiles holds."""
+    return 64 // array.itemsize
+
+
+@kernel
 def mix_one_row(
     weight: Floats, start: int, width: int, first: int, row: int, V: Floats, n: int, floor: float
 ) -> None:
@@ -33,7 +139,7 @@ def mix_one_row(
         j += 1
 
 
-@njit(**OPTIONS)
+@kernel
 def mix_four_rows(
     weight: Floats, start: int, width: int, first: int, row: int, V: Floats, n: int, floor: float
 ) -> None:
@@ -69,7 +175,7 @@ def mix_four_rows(
         j += 1
 
 
-@njit(**OPTIONS)
+@kernel
 def mix(ops: Operations, mix_weight: Floats, V: Floats, n: int, floor: float) -> None:
     """V[mix rows] = floor + W V[inputs] for every dense matrix."""
     for number in range(ops.mix_row.size):
@@ -88,7 +194,7 @@ def mix(ops: Operations, mix_weight: Floats, V: Floats, n: int, floor: float) ->
             start += width
 
 
-@njit(**OPTIONS)
+@kernel
 def _multiply(children: Ints, row: int, V: Floats, n: int, floor: float) -> None:
     if children.size == 1:
         a = children[0]
@@ -113,7 +219,7 @@ def _multiply(children: Ints, row: int, V: Floats, n: int, floor: float) -> None
             V[row, lane] += floor
 
 
-@njit(**OPTIONS)
+@kernel
 def _add(children: Ints, weight: Floats, row: int, V: Floats, n: int, floor: float) -> None:
     a, u = children[0], weight[0]
     for lane in range(n):
@@ -131,7 +237,7 @@ def _add(children: Ints, weight: Floats, row: int, V: Floats, n: int, floor: flo
             V[row, lane] += u * V[a, lane]
 
 
-@njit(**OPTIONS)
+@kernel
 def compute(ops: Operations, op_weight: Floats, V: Floats, n: int, floor: float) -> None:
     """Fills the computed rows: operation after operation, a product or weighted sum of children."""
     for op in range(ops.op_row.size):
@@ -142,7 +248,7 @@ def compute(ops: Operations, op_weight: Floats, V: Floats, n: int, floor: float)
             _add(ops.op_child[low:high], op_weight[low:high], ops.op_row[op], V, n, floor)
 
 
-@njit(**OPTIONS)
+@kernel
 def _unmultiply(children: Ints, row: int, V: Floats, D: Floats, before: Floats, n: int) -> None:
     """D[c] += D[row] * product of the other children, by products from both ends (no division)."""
     count = children.size
@@ -167,7 +273,7 @@ def _unmultiply(children: Ints, row: int, V: Floats, D: Floats, before: Floats, 
             before[count, lane] *= V[child, lane]
 
 
-@njit(**OPTIONS)
+@kernel
 def uncompute(
     ops: Operations, op_weight: Floats, V: Floats, D: Floats, before: Floats, n: int
 ) -> None:
@@ -184,7 +290,7 @@ def uncompute(
                     D[child, lane] += weight * D[row, lane]
 
 
-@njit(**OPTIONS)
+@kernel
 def _unmix_four(
     weight: Floats, start: int, width: int, size: int, at: int, row: int, D: Floats, n: int
 ) -> None:
@@ -217,7 +323,7 @@ def _unmix_four(
         i += 1
 
 
-@njit(**OPTIONS)
+@kernel
 def unmix(ops: Operations, mix_weight: Floats, D: Floats, n: int) -> None:
     """D[inputs] += W' D[mix rows] for every dense matrix."""
     for number in range(ops.mix_row.size):
@@ -237,7 +343,7 @@ def unmix(ops: Operations, mix_weight: Floats, D: Floats, n: int) -> None:
             j += 1
 
 
-@njit(**REDUCING)
+@reducing
 def dot(V: Floats, a: int, D: Floats, b: int, n: int) -> float:
     """Sum over lanes of V[a] D[b]."""
     total = 0.0
