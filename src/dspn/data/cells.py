@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn._arrays import Bools, Floats
-from dspn.data.coding import BOOLEANS, Column, Raw, Reading, check_values, encode, wrong_type
+from dspn.data.coding import BOOLEANS, Column, Raw, Reading, encode_checked, wrong_type
 from dspn.data.schema import Kind, Variable
 from dspn.errors import DataError, DspnError
 
@@ -100,13 +100,6 @@ def code_cells(cells: Any, variable: Variable, column: Column) -> Floats:
         is_number = not isinstance(first, str | bool)
         raw = read_cells(cells, column, variable, is_number, f"the model has it as {variable.kind}")
         return encode_checked(raw, variable, column)
-
-
-def encode_checked(raw: Raw, variable: Variable, column: Column) -> Floats:
-    """Codes of a raw column of a file; raises where one breaks a rule of the variable."""
-    codes = encode(*raw, variable, column)
-    check_values(codes[:, np.newaxis], (variable,), column)
-    return codes
 
 
 def read_cells(

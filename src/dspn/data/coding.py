@@ -125,8 +125,11 @@ class Reading:
     declared: tuple[Category, ...] | None = None
 
 
-Bounds = tuple[Floats, Floats, Bools]
-"""Least code of each variable, the bound above all codes, and whether codes are whole numbers."""
+Bounds = tuple[Floats, Floats, Bools] | None
+"""Least code of each variable, the bound above all codes, and whether codes are whole numbers.
+
+None where no variable has whole numbers, so that codes must only be finite.
+"""
 
 Raw = tuple[Floats, Reading]
 """Numbers of a raw column, NaN where missing, and what they stand for."""
@@ -290,9 +293,10 @@ def code_columns(
     names: tuple[str, ...],
     schema: Schema | None,
     ragged: Ragged,
-    bounds: Bounds | None = None,
 ) -> tuple[Floats, Schema, tuple[str, ...]]:
     """Raw columns of data in memory as codes, with their schema and how it was inferred.
+
+    Numbers that stand for themselves are left to `check_values`.
 
     Args:
         values: Raw columns side by side; they are overwritten by the codes.
@@ -300,7 +304,6 @@ def code_columns(
         names: Names of the columns.
         schema: Schema of the columns, inferred if None.
         ragged: The sequences that the rows belong to.
-        bounds: `value_bounds` of the schema, where they are known.
     """
     notes: tuple[str, ...] = ()
     if schema is None:
@@ -317,7 +320,6 @@ def code_columns(
         if reading.labels or not codes_are_values(variable):
             column = Column(variable.name, ragged=ragged)
             values[:, j] = encode(values[:, j], reading, variable, column)
-    check_values(values, schema, Column("", ragged=ragged), bounds)
     return values, schema, notes
 
 
@@ -327,7 +329,7 @@ def codes_are_values(variable: Variable) -> bool:
 
 
 def encode(values: Floats, reading: Reading, variable: Variable, column: Column) -> Floats:
-    """Codes of a raw column for a variable; numbers that are no categories are not checked."""
+    """Codes of a raw column for a variable; numbers that are no categories stay as they are."""
     categories = variable.categories
     if not categories and not reading.labels:
         return values
@@ -375,20 +377,13 @@ def _rule(variable: Variable) -> str:
 def value_bounds(variables: Iterable[Variable]) -> Bounds:
     """The bounds that `check_values` holds codes against."""
     whole = np.array([variable.kind is not Kind.CONTINUOUS for variable in variables])
-    upper = np.array(
-        [
-            np.inf if v.kind is Kind.CONTINUOUS else float(v.num_categories or LARGEST_WHOLE)
-            for v in variables
-        ]
-    )
-    return np.where(whole, 0.0, np.finfo(np.float64).min), upper, whole
+    most = [float(variable.num_categories or LARGEST_WHOLE) for variable in variables]
+    lower, upper = np.where(whole, 0.0, np.finfo(np.float64).min), np.where(whole, most, np.inf)
+    return (lower, upper, whole) if whole.any() else None
 
 
 def check_values(
-    values: Floats,
-    variables: Sequence[Variable] | Schema,
-    column: Column,
-    bounds: Bounds | None = None,
+    values: Floats, variables: Sequence[Variable] | Schema, column: Column, bounds: Bounds
 ) -> None:
     """Raise where a code is out of range, a count is not whole or a number is infinite.
 
@@ -396,30 +391,38 @@ def check_values(
         values: Codes, a column for each variable; NaN is missing.
         variables: The variables.
         column: Says how messages name rows; the name is that of the variable.
-        bounds: `value_bounds` of the variables, where they are known.
+        bounds: `value_bounds` of the variables.
     """
-    lower, upper, whole = bounds or value_bounds(variables)
-    has_whole = bool(whole.any())
-    num_rows = min(len(values), max(1, _BLOCK // whole.size))
-    if num_rows > 1 and has_whole:  # NumPy is slow where it repeats a short row
-        lower, upper = np.tile(lower, num_rows), np.tile(upper, num_rows)
-        whole = np.tile(whole, num_rows)
+    width = values.shape[1]
+    num_rows = min(len(values), max(1, _BLOCK // width))
+    if bounds is not None:
+        lower, upper, whole = bounds
+        if num_rows > 1:  # NumPy is slow where it repeats a short row
+            lower, upper = np.tile(lower, num_rows), np.tile(upper, num_rows)
+            whole = np.tile(whole, num_rows)
     flat = values.reshape(-1)
-    for start in range(0, flat.size, num_rows * values.shape[1]):
-        block = flat[start : start + num_rows * values.shape[1]]
-        if has_whole:
+    for start in range(0, flat.size, num_rows * width):
+        block = flat[start : start + num_rows * width]
+        if bounds is None:
+            broken = np.isinf(block)
+        else:
             broken = (block < lower[: block.size]) | (block >= upper[: block.size])
             broken |= whole[: block.size] & (np.floor(block) < block)
-        else:
-            broken = np.isinf(block)
         if broken.any():
             place = start + int(np.argmax(broken))
-            row, j = divmod(place, values.shape[1])
+            row, j = divmod(place, width)
             rule = _rule(variables[j])
             if variables[j].categories:
                 rule = f"category codes from 0 to {variables[j].num_categories - 1} for {rule}"
             named = replace(column, name=variables[j].name)
             raise named.wrong(row, rule, float(flat[place]), "mark it as missing")
+
+
+def encode_checked(raw: Raw, variable: Variable, column: Column) -> Floats:
+    """Codes of a raw column; raises where one breaks a rule of the variable."""
+    codes = encode(*raw, variable, column)
+    check_values(codes[:, np.newaxis], (variable,), column, value_bounds((variable,)))
+    return codes
 
 
 def decode_column(codes: Floats, variable: Variable) -> NDArray[Any]:

@@ -51,7 +51,7 @@ class Sequences:
         values = layout.check_matrix(self.values, self.schema.num_variables)
         offsets = layout.check_offsets(self.offsets, len(values), self.ids)
         ids = check_ids(self.ids, offsets.size - 1)
-        check_values(values, self.schema, Column("", ragged=Ragged(offsets, ids)))
+        _check(values, self.schema, Ragged(offsets, ids))
         self.__setstate__({"values": values, "offsets": offsets, "ids": ids})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -76,6 +76,7 @@ class Sequences:
         keys: TableKeys | None = None,
     ) -> Sequences:
         values, schema, notes = coding.code_columns(*raw, names, schema, ragged)
+        _check(values, schema, ragged)
         batch = object.__new__(cls)
         fields = {"values": values, "offsets": ragged.offsets, "schema": schema, "ids": ragged.ids}
         batch.__setstate__(fields | {"inference_notes": notes, "table_keys": keys})
@@ -372,7 +373,7 @@ class Sequences:
                 f"`values` must have shape {self.values.shape}, one row for each slice, "
                 f"found {coded.shape}."
             )
-        check_values(coded, self.schema, Column("", ragged=Ragged(self.offsets, self.ids)))
+        _check(coded, self.schema, Ragged(self.offsets, self.ids))
         return self._with(values=coded)
 
     def with_ids(self, ids: Iterable[Hashable] | None) -> Sequences:
@@ -417,6 +418,10 @@ class Sequences:
         )
         more = [f"... and {len(lines) - _MOST_SHOWN} more variables"]
         return "\n  ".join([head, *lines[:_MOST_SHOWN], *more[: len(lines) > _MOST_SHOWN]])
+
+
+def _check(values: Floats, schema: Schema, ragged: Ragged) -> None:
+    check_values(values, schema, Column("", ragged=ragged), coding.value_bounds(schema))
 
 
 def _bound(given: int, argument: str, lengths: Ints) -> Ints:
@@ -475,11 +480,10 @@ class SliceReader:
             )
         row = layout.stack([array[np.newaxis]])
         ragged = Ragged(self._empty.offsets, None, place)
-        if self._values_are_codes and row.dtype == np.float64:
-            check_values(row, schema, Column("", ragged=ragged), self._bounds)
-        else:
+        if not self._values_are_codes or row.dtype != np.float64:
             raw = coding.read_matrix(row, schema.names)
-            row = coding.code_columns(*raw, schema.names, schema, ragged, self._bounds)[0]
+            row = coding.code_columns(*raw, schema.names, schema, ragged)[0]
+        check_values(row, schema, Column("", ragged=ragged), self._bounds)
         return self._empty._with(values=row)
 
 
