@@ -14,7 +14,7 @@ from dspn.inference import _observed
 from dspn.inference.mixed import compile_mixture, evidence_likelihood
 from dspn.sequences import Sequences
 from dspn.structure import Mixture, grouped_network, marginal, violations
-from dspn.structure.marginal import speaking_groups
+from dspn.structure.edit import speaking_groups
 from oracles import likelihood
 from strategies import (
     Floats,

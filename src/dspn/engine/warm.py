@@ -13,7 +13,7 @@ from dspn.engine.surprises import slice_surprises
 from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import DynamicNetwork, Root, from_hmm, grouped_network
 from dspn.structure.build import mixture_top
-from dspn.structure.builder import NetworkBuilder, assemble
+from dspn.structure.build import NetworkBuilder, assemble
 
 _RING: Final = 32
 

@@ -7,7 +7,7 @@ import numpy as np
 from dspn._arrays import Bools, Floats
 from dspn.engine import Program, compile_program, likelihood_totals
 from dspn.sequences import Sequences
-from dspn.structure.marginal import marginal, speaking_groups
+from dspn.structure.edit import marginal, speaking_groups
 
 # Edges times slices that a pass must save before another network is made for it.
 _WORTH: Final = 2**27

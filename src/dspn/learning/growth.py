@@ -21,7 +21,7 @@ from dspn.learning.scores import Score
 from dspn.learning.starts.clusters import clustered_network
 from dspn.learning.starts.informed import informed_split
 from dspn.learning.starts.random import randomised
-from dspn.learning.starts.splitting import interface_use, split_interfaces
+from dspn.learning.starts.splits import interface_use, split_interfaces
 from dspn.leaves.base import keep_number
 from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Root, initial_network

@@ -30,7 +30,7 @@ from dspn.structure import (
     Template,
 )
 from dspn.structure.build import ScopeItem
-from dspn.structure.graph import reachable
+from dspn.structure.nodes import reachable
 from dspn.structure.validity import interface_groups, network_scopes
 
 

@@ -18,8 +18,7 @@ from dspn._arrays import Floats
 from dspn._checks import checked_rng, float_array, require_type, whole_number
 from dspn.errors import StructureError
 from dspn.sequences import Schema, Variable
-from dspn.structure.build import mixture_top
-from dspn.structure.builder import NetworkBuilder, assemble
+from dspn.structure.build import NetworkBuilder, assemble, mixture_top
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.parameters import check_distributions
 

@@ -1,5 +1,7 @@
 """A DSPN: template, top and parameters that have passed every check, and where the root sits."""
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -8,7 +10,7 @@ from typing import final
 from dspn._checks import require_type
 from dspn.errors import StructureError
 from dspn.sequences import Schema
-from dspn.structure.fingerprint import fingerprint
+from dspn.structure.nodes import Input, Leaf, Node
 from dspn.structure.parameters import Parameters, check_parameters
 from dspn.structure.template import Template, Top
 from dspn.structure.validity import (
@@ -88,7 +90,7 @@ class DynamicNetwork:
     @cached_property
     def fingerprint(self) -> bytes:
         """SHA-256 of structure, parameters and root; a network read from a file has the same."""
-        return fingerprint(self.template, self.top, self.parameters, self.root)
+        return _fingerprint(self.template, self.top, self.parameters, self.root)
 
     def untied(self) -> "DynamicNetwork":
         """The same distribution, with a bottom network whose parameters are its own."""
@@ -105,3 +107,34 @@ class DynamicNetwork:
             object.__setattr__(other, name, getattr(self, name))
         object.__setattr__(other, "parameters", parameters)
         return other
+
+
+def _describe(nodes: Sequence[Node]) -> list[tuple[str, tuple[int, ...]]]:
+    """Kind and references of every node, in plain ints; its variable tells the family of a leaf."""
+    found = []
+    for node in nodes:
+        if isinstance(node, Input):
+            references: tuple[int, ...] = (node.position,)
+        else:
+            references = (node.variable,) if isinstance(node, Leaf) else node.children
+        found.append((type(node).__name__, tuple(map(int, references))))
+    return found
+
+
+def _fingerprint(template: Template, top: Top, parameters: Parameters, root: str) -> bytes:
+    """SHA-256 of schema, nodes, root and the bits of every parameter."""
+    schema = [(v.name, str(v.kind), v.categories) for v in template.schema]
+    outputs = tuple(map(int, template.outputs))
+    structure = (
+        schema,
+        (_describe(template.nodes), outputs),
+        (_describe(top.nodes), int(top.root)),
+        str(root),
+    )
+    digest = hashlib.sha256(repr(structure).encode())
+    for part in (parameters.template, parameters.top, parameters.bottom):
+        digest.update(b"tied" if part is None else b"own")
+        for array in () if part is None else (part.weights, *part.leaves):
+            digest.update(repr(array.shape).encode())
+            digest.update(array.astype("<f8").tobytes())
+    return digest.digest()

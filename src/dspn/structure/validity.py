@@ -13,8 +13,7 @@ from itertools import chain, islice
 from typing import Final, final
 
 from dspn.errors import printable
-from dspn.structure.graph import reachable
-from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of
+from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of, reachable
 from dspn.structure.template import Template, Top
 
 # Breaches that are looked for before the rest is left alone, and names that one of them tells.
