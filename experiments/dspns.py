@@ -6,7 +6,7 @@ from typing import Any, final
 
 from dspn._arrays import Floats
 from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
-from dspn.learning.auto.state import AutoState
+from dspn.learning.auto import AutoState
 from dspn.learning.learner import Learned, learn
 from dspn.learning.plan import DEFAULT_PLAN, Plan
 from dspn.models import Model

@@ -26,9 +26,8 @@ from dspn import EmOptions, Schema, Sequences, Variable
 from dspn.errors import DspnError
 from dspn.io.container import Contents, pack, unpack
 from dspn.learning.auto import AutoOptions, learn_auto
-from dspn.learning.auto.journal import Journal
-from dspn.learning.auto.task import AutoTask
-from dspn.learning.auto.tries import Try
+from dspn.learning.auto.base import AutoTask, Try
+from dspn.learning.auto.checkpoint import Journal
 from dspn.learning.checkpoints import CheckpointFile
 from dspn.learning.clock import Clock
 from dspn.learning.growth import GrowthOptions

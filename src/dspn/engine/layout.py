@@ -17,9 +17,8 @@ import numpy as np
 from dspn._arrays import Floats, Ints
 from dspn.engine.records import PRODUCT, SUM, Operations
 from dspn.engine.transitions import Transitions, transitions_of
-from dspn.structure.nodes import reachable
 from dspn.structure.network import DynamicNetwork
-from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
+from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, reachable
 from dspn.structure.template import Template, Top
 from dspn.structure.validity import group_sources, interface_groups, network_scopes
 

@@ -12,8 +12,7 @@ from dspn.engine.program import Program, compile_program
 from dspn.engine.surprises import slice_surprises
 from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import DynamicNetwork, Root, from_hmm, grouped_network
-from dspn.structure.build import mixture_top
-from dspn.structure.build import NetworkBuilder, assemble
+from dspn.structure.build import NetworkBuilder, assemble, mixture_top
 
 _RING: Final = 32
 

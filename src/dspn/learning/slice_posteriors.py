@@ -16,8 +16,7 @@ from dspn.inference.marginals import leaf_rows
 from dspn.learning.independence import Column
 from dspn.sequences import Kind, Sequences
 from dspn.structure import DynamicNetwork, Input, Leaf, Root
-from dspn.structure.nodes import reachable
-from dspn.structure.nodes import children_of
+from dspn.structure.nodes import children_of, reachable
 
 
 @final

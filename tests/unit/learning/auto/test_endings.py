@@ -11,12 +11,11 @@ import pytest
 
 from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.learning import clock
-from dspn.learning.auto import AutoLearned, AutoOptions, finishing, learn_auto
+from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto, learner
 from dspn.learning.auto import run as running
-from dspn.learning.auto.candidates import Candidate
-from dspn.learning.auto.state import AutoState
-from dspn.learning.auto.task import AutoTask
-from dspn.learning.auto.tries import Try, attempted
+from dspn.learning.auto.base import AutoTask, Candidate, Try
+from dspn.learning.auto.planner import AutoState
+from dspn.learning.auto.training import attempted
 from dspn.learning.learner import Ending
 from dspn.learning.progress import Report
 
@@ -140,7 +139,7 @@ def test_ctrl_c_while_refitting_leaves_the_networks_as_they_were_scored(
     states: list[AutoState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members = sum(len(model.members) for model in states[-1].choice.models.values())
-    plain = finishing.fit_em
+    plain = learner.fit_em
     for number in {0, members - 1}:
         count = 0
 
@@ -151,7 +150,7 @@ def test_ctrl_c_while_refitting_leaves_the_networks_as_they_were_scored(
                 raise KeyboardInterrupt
             return plain(*arguments, **settings)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(finishing, "fit_em", fitted)
+        monkeypatch.setattr(learner, "fit_em", fitted)
         found = learned()
         assert found.ending is Ending.INTERRUPTED
         check_is_state(found, states[-1])

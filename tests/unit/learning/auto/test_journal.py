@@ -11,13 +11,12 @@ import pytest
 from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.errors import ModelFileError, StructureError
 from dspn.io import atomic, load_network, save_network
-from dspn.learning.auto import AutoLearned, AutoOptions, Move, learn_auto
+from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
 from dspn.learning.auto import run as running
-from dspn.learning.auto.candidates import Candidate
-from dspn.learning.auto.journal import Journal
-from dspn.learning.auto.recipes import Recipe
-from dspn.learning.auto.task import AutoTask
-from dspn.learning.auto.tries import Try, attempted
+from dspn.learning.auto.base import AutoTask, Candidate, Recipe, Try
+from dspn.learning.auto.checkpoint import Journal
+from dspn.learning.auto.moves import CLUSTERS, REGROUP
+from dspn.learning.auto.training import attempted
 from dspn.learning.clock import Clock
 from dspn.learning.learner import Ending
 from dspn.structure import Root
@@ -58,7 +57,7 @@ def whole() -> AutoLearned:
     return learned()
 
 
-ATTEMPT = Try(7, (0, 2), Recipe(Move.CLUSTERS, 3, 0.3, width=1))
+ATTEMPT = Try(7, (0, 2), Recipe(CLUSTERS, 3, 0.3, width=1))
 
 
 def made() -> Candidate:
@@ -88,9 +87,9 @@ def test_a_candidate_comes_back_as_it_was(tmp_path: Path) -> None:
     "other",
     [
         Try(7, (0, 1), ATTEMPT.recipe),
-        Try(7, (0, 2), Recipe(Move.CLUSTERS, 3, 0.3, width=2)),
-        Try(7, (0, 2), Recipe(Move.REGROUP, 3, 0.3, width=1)),
-        Try(7, (0, 2), Recipe(Move.CLUSTERS, 3, 0.3, width=1, parent=2)),
+        Try(7, (0, 2), Recipe(CLUSTERS, 3, 0.3, width=2)),
+        Try(7, (0, 2), Recipe(REGROUP, 3, 0.3, width=1)),
+        Try(7, (0, 2), Recipe(CLUSTERS, 3, 0.3, width=1, parent=2)),
     ],
 )
 def test_the_candidate_of_another_try_is_refused(tmp_path: Path, other: Try) -> None:

@@ -14,8 +14,7 @@ from dspn.learning.starts import (
     shared_mixture,
     slice_clusters,
 )
-from dspn.learning.starts.hidden_trees import expected_labels
-from dspn.learning.starts.hidden_trees import slice_tree
+from dspn.learning.starts.hidden_trees import expected_labels, slice_tree
 from dspn.leaves import Family
 from dspn.sequences import Schema, Sequences, Variable
 from dspn.structure import (

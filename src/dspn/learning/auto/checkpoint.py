@@ -21,9 +21,7 @@ from dspn.io.atomic import is_temporary, write_atomically
 from dspn.io.json_values import compact, fields, parse, plain, whole
 from dspn.io.lock import exclusive
 from dspn.io.paths import path_text
-from dspn.learning.auto.candidates import Candidate
-from dspn.learning.auto.task import AutoTask
-from dspn.learning.auto.tries import Try
+from dspn.learning.auto.base import AutoTask, Candidate, Try
 from dspn.learning.checkpoints import keep_network
 from dspn.learning.plan import described
 from dspn.sequences.fingerprint import data_fingerprint
@@ -183,10 +181,12 @@ def _read_run(path: Path) -> JSON:
 
 
 def _described_try(made: Try | Candidate) -> JSON:
+    recipe = described(made.recipe)
+    assert isinstance(recipe, dict)
     return {
         "number": made.number,
         "block": list(made.block),
-        "recipe": described(made.recipe),
+        "recipe": {**recipe, "move": made.recipe.move.name},
     }
 
 
