@@ -5,7 +5,7 @@ is kept, and the new node begins where the data are instead of at random.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -98,15 +98,18 @@ def _split_nodes(part: Template | Top, positions: Sequence[int]) -> _Split:
     def either(node: int) -> int:
         return add(Sum((node, twins[node]))) if node in twins else node
 
-    is_template = isinstance(part, Template)
-    ends = [copy(part.outputs[position]) for position in positions] if is_template else []
+    ends = []
+    if isinstance(part, Template):
+        ends = [copy(part.outputs[position]) for position in positions]
     for number, node in enumerate(list(nodes)):
         if isinstance(node, Product):
             nodes[number] = Product(tuple(map(either, node.children)))
         elif isinstance(node, Sum):
             beside = tuple(twins[child] for child in node.children if child in twins)
             nodes[number] = Sum(node.children + beside)
-    return _Split(nodes, origin, twins, ends if is_template else [either(part.root)])
+    if isinstance(part, Top):
+        ends = [either(part.root)]
+    return _Split(nodes, origin, twins, ends)
 
 
 def _refit(family: Family, rows: Floats, rng: np.random.Generator, noise: float) -> Floats:
@@ -142,33 +145,34 @@ def _split_values(
         for index, row in zip(members, rows, strict=True):
             values[index] = row
     sums = [(index, node) for index, node in enumerate(split.nodes) if isinstance(node, Sum)]
-    places = {
-        index: [place for place, child in enumerate(node.children) if child in split.twins]
-        for index, node in sums
-    }
-    is_copy = {index: index in copied and split.origin[index] >= 0 for index, _ in sums}
-    pairs = rng.standard_normal(sum(map(len, places.values())))
-    shares = iter(np.split(1.0 / (1.0 + np.exp(noise * pairs)), _bounds(places.values())))
-    widths = [node.children for index, node in sums if is_copy[index]]
-    factors = np.exp(noise * rng.standard_normal(sum(map(len, widths))))
-    factor = iter(np.split(factors, _bounds(widths)))
-    for index, _ in sums:
+    beside = [
+        [p for p, child in enumerate(node.children) if child in split.twins] for _, node in sums
+    ]
+    is_copy = [index in copied and split.origin[index] >= 0 for index, _ in sums]
+    pairs = rng.standard_normal(sum(map(len, beside)))
+    shares = _deal(1.0 / (1.0 + np.exp(noise * pairs)), map(len, beside))
+    widths = [len(node.children) for (_, node), own in zip(sums, is_copy, strict=True) if own]
+    factors = _deal(np.exp(noise * rng.standard_normal(sum(widths))), widths)
+    for (index, _), places, copy in zip(sums, beside, is_copy, strict=True):
         own = values[index] if split.origin[index] >= 0 else np.ones(1)
-        beside, share = places[index], next(shares)
-        weights = np.concatenate([own, own[beside] * (1.0 - share)])
-        weights[beside] *= share
-        if is_copy[index]:
+        share = next(shares)
+        weights = np.concatenate([own, own[places] * (1.0 - share)])
+        weights[places] *= share
+        if copy:
             # Other sums add up to 1 as they did; dividing them would change their last bits. Added
             # up as flat weights are, so that the last bits are the same.
-            weights *= next(factor)
+            weights *= next(factors)
             weights /= np.add.reduceat(weights, [0])
         values[index] = weights
     return values
 
 
-def _bounds(parts: Sequence[Sequence[int]]) -> list[int]:
-    """Where each part but the first begins in an array of all of them."""
-    return np.cumsum([len(part) for part in parts])[:-1].tolist()
+def _deal(array: Floats, sizes: Iterable[int]) -> Iterator[Floats]:
+    """The array in consecutive parts of the given sizes."""
+    start = 0
+    for size in sizes:
+        yield array[start : start + size]
+        start += size
 
 
 def split_interfaces(
