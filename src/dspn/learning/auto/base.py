@@ -48,7 +48,9 @@ class Move(ABC):
     trains the network that `start` gives, and keeps it if the validation set is better off.
 
     Attributes:
-        name: The word for the move in reports.
+        name: The name of the move in reports.
+        words: What a try does, such as "{amount} nodes split"; the fields of the recipe are put in,
+            and `{slices}`, the number of slices that clusters see.
         expected: The gain that is expected before the move was tried, compared with 1 for the
             best of the moves.
         growth: The edges after the move, in shares of those of the model that it starts from.
@@ -56,6 +58,7 @@ class Move(ABC):
     """
 
     name: ClassVar[str]
+    words: ClassVar[str]
     expected: ClassVar[float] = 0.3
     growth: ClassVar[float] = 1.0
     adds_nodes: ClassVar[bool] = False
@@ -67,10 +70,6 @@ class Move(ABC):
     @abstractmethod
     def start(self, trial: "Trial") -> DynamicNetwork:
         """The network to train."""
-
-    @abstractmethod
-    def describe(self, recipe: "Recipe") -> str:
-        """A recipe of the move in a few words."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Move) and other.name == self.name
@@ -101,7 +100,7 @@ class Recipe:
     parent: int | None = None
 
     def __str__(self) -> str:
-        words = self.move.describe(self)
+        words = self.move.words.format(slices=2 * self.width + 1, **vars(self))
         return words if self.parent is None else f"{words}, from model {self.parent}"
 
 
@@ -133,6 +132,11 @@ class Candidate:
     def size(self) -> int:
         """Number of interface nodes."""
         return self.network.num_interfaces
+
+    def follow(self, move: Move, amount: int, concentration: float | None = None) -> Recipe:
+        """The recipe of a move that starts from this model, by default with its priors."""
+        own = self.recipe.concentration if concentration is None else concentration
+        return Recipe(move, amount, own, parent=self.number)
 
     @property
     def is_plain(self) -> bool:

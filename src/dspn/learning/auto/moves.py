@@ -1,4 +1,4 @@
-"""The moves of the automatic learner: each has its name, its rule, its start and its words."""
+"""The moves of the automatic learner: each has its name and words, its rule and its start."""
 
 from typing import Final, final
 
@@ -50,6 +50,7 @@ class Clusters(Move):
     """A network begun anew, from clusters of slices with their context."""
 
     name = "clusters"
+    words = "{amount} clusters of {slices} slices"
     expected = 1.0
 
     def recipes(self, record: BlockRecord) -> list[Recipe]:
@@ -73,16 +74,13 @@ class Clusters(Move):
         """Interface nodes that begin as clusters."""
         return _begin(trial)
 
-    def describe(self, recipe: Recipe) -> str:
-        """The number of clusters and what they see."""
-        return f"{recipe.amount} clusters of {2 * recipe.width + 1} slices"
-
 
 @final
 class Regroup(Move):
     """New blocks of variables, begun from clusters; the planner chooses the blocks."""
 
     name = "regroup"
+    words = "{amount} clusters of {slices} slices, regrouped"
     expected = 0.5
 
     def recipes(self, record: BlockRecord) -> list[Recipe]:
@@ -93,16 +91,13 @@ class Regroup(Move):
         """Interface nodes that begin as clusters."""
         return _begin(trial)
 
-    def describe(self, recipe: Recipe) -> str:
-        """The number of clusters and what they see."""
-        return f"{CLUSTERS.describe(recipe)}, regrouped"
-
 
 @final
 class Split(Move):
     """Interface nodes split in two, after edges that are hardly used were pruned."""
 
     name = "split"
+    words = "{amount} nodes split"
     expected = 1.0
     growth = 3.0
     adds_nodes = True
@@ -114,8 +109,7 @@ class Split(Move):
         for parent in sorted(record.candidates, key=lambda own: -own.score)[:_PARENTS]:
             count = min(parent.size, most - parent.size)
             if count >= max(1, parent.size // 4):
-                concentration = parent.recipe.concentration
-                recipes.append(Recipe(self, count, concentration, parent=parent.number))
+                recipes.append(parent.follow(self, count))
         return recipes
 
     def start(self, trial: Trial) -> DynamicNetwork:
@@ -124,16 +118,13 @@ class Split(Move):
             trial.network, trial.data.train, trial.recipe.amount, priors=trial.priors, rng=trial.rng
         )
 
-    def describe(self, recipe: Recipe) -> str:
-        """The number of nodes that are split."""
-        return f"{recipe.amount} nodes split"
-
 
 @final
 class SharedMixture(Move):
     """The leaves below the interface replaced by a mixture that all interface nodes share."""
 
     name = "shared mixture"
+    words = "mixture of {amount} shared"
     expected = 1.0
     growth = 1.5
 
@@ -147,10 +138,7 @@ class SharedMixture(Move):
         if parent is None or most <= 4 or parent.size < _FEW:
             return []
         sizes = [min(most, max(_FEW, parent.size // 2)), min(most, parent.size)]
-        return [
-            Recipe(self, size, parent.recipe.concentration, parent=parent.number)
-            for size in dict.fromkeys(sizes)
-        ]
+        return [parent.follow(self, size) for size in dict.fromkeys(sizes)]
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """States that begin as clusters of slices."""
@@ -158,16 +146,13 @@ class SharedMixture(Move):
             trial.network, trial.data.train, trial.recipe.amount, priors=trial.priors, rng=trial.rng
         )
 
-    def describe(self, recipe: Recipe) -> str:
-        """The number of states."""
-        return f"mixture of {recipe.amount} shared"
-
 
 @final
 class HiddenTree(Move):
     """The leaves below the interface replaced by a hidden Chow-Liu tree."""
 
     name = "hidden tree"
+    words = "hidden tree of {amount} states"
     expected = 0.5
     growth = 1.5
 
@@ -176,10 +161,7 @@ class HiddenTree(Move):
         parent = record.best_plain
         if parent is None or len(record.block) < 3:
             return []
-        return [
-            Recipe(self, states, parent.recipe.concentration, parent=parent.number)
-            for states in (_FEW, 2 * _FEW)
-        ]
+        return [parent.follow(self, states) for states in (_FEW, 2 * _FEW)]
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """States that begin as clusters of a variable and its neighbours in the tree."""
@@ -187,16 +169,13 @@ class HiddenTree(Move):
             trial.network, trial.data.train, trial.recipe.amount, priors=trial.priors, rng=trial.rng
         )
 
-    def describe(self, recipe: Recipe) -> str:
-        """The number of states of each hidden variable."""
-        return f"hidden tree of {recipe.amount} states"
-
 
 @final
 class OtherPrior(Move):
     """The best model trained on with other priors."""
 
     name = "prior"
+    words = "{concentration:g} pseudo-observations"
     expected = 0.3
 
     def recipes(self, record: BlockRecord) -> list[Recipe]:
@@ -205,7 +184,7 @@ class OtherPrior(Move):
         if record.task.priors is not None:
             return []
         return [
-            Recipe(self, best.size, concentration, parent=best.number)
+            best.follow(self, best.size, concentration)
             for concentration in _OTHER_CONCENTRATIONS
             if concentration != best.recipe.concentration
         ]
@@ -214,16 +193,13 @@ class OtherPrior(Move):
         """The network as it is."""
         return trial.network
 
-    def describe(self, recipe: Recipe) -> str:
-        """The number of pseudo-observations."""
-        return f"{recipe.concentration:g} pseudo-observations"
-
 
 @final
 class Merge(Move):
     """Similar interface nodes merged."""
 
     name = "merge"
+    words = "{amount} pairs of nodes merged"
     expected = 0.1
 
     def recipes(self, record: BlockRecord) -> list[Recipe]:
@@ -231,7 +207,7 @@ class Merge(Move):
         best = record.best
         if best.size < _FEW or not best.is_plain:
             return []
-        return [Recipe(self, best.size // 4, best.recipe.concentration, parent=best.number)]
+        return [best.follow(self, best.size // 4)]
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """The pairs merged that are estimated to lose least."""
@@ -240,16 +216,13 @@ class Merge(Move):
         pairs = similar_interfaces(network, flows, trial.recipe.amount).pairs
         return merged_interfaces(network, pairs) if pairs else network
 
-    def describe(self, recipe: Recipe) -> str:
-        """The number of pairs."""
-        return f"{recipe.amount} pairs of nodes merged"
-
 
 @final
 class Regrow(Move):
     """Transitions added that the data would use."""
 
     name = "regrow"
+    words = "{amount} edges added"
     expected = 0.2
 
     def recipes(self, record: BlockRecord) -> list[Recipe]:
@@ -258,15 +231,11 @@ class Regrow(Move):
         edges, size = best.network.template.num_weights, best.size
         if edges > size * size // 2 or not best.is_plain:
             return []
-        return [Recipe(self, 4 * size, best.recipe.concentration, parent=best.number)]
+        return [best.follow(self, 4 * size)]
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """The edges added that the data would use most."""
         return regrown(trial.network, trial.data.train, trial.recipe.amount)
-
-    def describe(self, recipe: Recipe) -> str:
-        """The number of edges."""
-        return f"{recipe.amount} edges added"
 
 
 CLUSTERS: Final = Clusters()

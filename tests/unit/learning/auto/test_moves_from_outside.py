@@ -37,17 +37,14 @@ class Restart(Move):
     """The best network begun again from random parameters."""
 
     name = "restart"
+    words = "{amount} nodes begun again"
     expected = 5.0
 
     def recipes(self, record: BlockRecord) -> list[Recipe]:
-        best = record.best
-        return [Recipe(self, best.size, best.recipe.concentration, parent=best.number)]
+        return [record.best.follow(self, record.best.size)]
 
     def start(self, trial: Trial) -> DynamicNetwork:
         return randomised(trial.network, trial.data.train, trial.rng)
-
-    def describe(self, recipe: Recipe) -> str:
-        return f"{recipe.amount} nodes begun again"
 
 
 def learned(moves: tuple[Move, ...], **settings: object) -> AutoLearned:
