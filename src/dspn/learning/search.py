@@ -14,8 +14,7 @@ from typing import Final, final
 import numpy as np
 
 from dspn._checks import require_type, whole_number
-from dspn.engine import compile_program
-from dspn.engine.threads import one_thread_each
+from dspn.engine import compile_program, one_thread_each
 from dspn.errors import StructureError
 from dspn.learning.clock import Clock, limited
 from dspn.learning.fitting import EmFit, EmOptions, fit_em

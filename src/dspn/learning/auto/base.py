@@ -10,9 +10,7 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
-from dspn.engine import compile_program
-from dspn.engine.flow_sums import ExpectedFlows
-from dspn.engine.flows import expected_flows
+from dspn.engine import ExpectedFlows, compile_program
 from dspn.errors import StructureError
 from dspn.learning.clock import Clock
 from dspn.learning.fitting import EmOptions
@@ -353,8 +351,10 @@ class Trial:
 
     def expected_flows(self, network: DynamicNetwork) -> ExpectedFlows:
         """The expected flows of a network on the training set."""
-        program = compile_program(network, single=self.task.options.em.single_precision)
-        return expected_flows(program, self.data.train).flows
+        program = compile_program(
+            network, precision="single" if self.task.options.em.single_precision else "double"
+        )
+        return program.expected_flows(self.data.train).flows
 
 
 def edges_at_work(widths: Iterable[int], other_edges: int) -> float:

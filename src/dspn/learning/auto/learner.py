@@ -8,7 +8,7 @@ from typing import Final, final
 import numpy as np
 
 from dspn._checks import require_type, whole_number
-from dspn.engine.threads import TimeUpError
+from dspn.engine import TimeUpError
 from dspn.errors import StructureError
 from dspn.learning.auto.base import DEFAULT_AUTO, AutoOptions, AutoTask, Block, Candidate
 from dspn.learning.auto.checkpoint import Journal

@@ -7,7 +7,7 @@ from math import inf
 from typing import Final, final
 
 from dspn._arrays import Floats
-from dspn.engine.threads import one_thread_each
+from dspn.engine import one_thread_each
 from dspn.learning.auto.base import FEW_SLICES, AutoTask, Block, Candidate, Move, Recipe, Try
 from dspn.learning.auto.checkpoint import Journal
 from dspn.learning.auto.choice import Chooser, Pool

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from dspn.engine import compile_program, likelihood
-from dspn.engine.threads import TimeUpError, until
+from dspn.engine import TimeUpError, compile_program, until
 from dspn.learning.auto.base import FEW_SLICES, AutoTask, Candidate, Trial, Try, work_of
 from dspn.learning.clock import Clock, limited
 from dspn.learning.fitting import EmFit, EmOptions, fit_em
@@ -67,7 +66,7 @@ def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
         return _cut_short(attempt, fit, task, work) if steps else None
     try:
         network = _thin(trial, fit.network, _LEAST_FLOW)
-        values = likelihood(compile_program(network), trial.data.validation)
+        values = compile_program(network).log_likelihood(trial.data.validation)
     except TimeUpError:
         return _cut_short(attempt, fit, task, work)
     return Candidate(attempt.number, attempt.block, network, recipe, values, steps, work)
@@ -98,7 +97,7 @@ def _cut_short(attempt: Try, fit: EmFit, task: AutoTask, work: float) -> Candida
     """What was trained when time was up, scored on a few sequences."""
     data = task.sampled(FEW_SLICES, Clock()).data(attempt.block)
     with until(lambda: False):
-        values = likelihood(compile_program(fit.network), data.validation)
+        values = compile_program(fit.network).log_likelihood(data.validation)
     steps = len(fit.history) - 1
     return Candidate(
         attempt.number, attempt.block, fit.network, attempt.recipe, values, steps, work, False

@@ -12,17 +12,16 @@ import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import require_type, whole_number
-from dspn.engine import Program, compile_program
-from dspn.engine.flow_sums import ExpectedFlows
+from dspn.engine import ExpectedFlows, Program, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.inference import interface_posteriors
 from dspn.leaves.base import require_number
 from dspn.sequences import Sequences
-from dspn.structure import DynamicNetwork, Leaf, Product, Root, Sum, Template, Top
+from dspn.structure import DynamicNetwork, Product, Root, Sum, Template, Top
+from dspn.structure.chain import transition_sums
 from dspn.structure.edit import Entry, reduce_network, template_entries, top_entries
 from dspn.structure.nodes import children_of
 from dspn.structure.parameters import sum_starts
-from dspn.structure.validity import network_scopes
 
 # New edges have at most this share of a sum's weight: what was learned stays nearly as it is.
 _MOST_WEIGHT: Final = 0.05
@@ -51,16 +50,6 @@ def sum_edges(part: Template | Top) -> tuple[Ints, Ints]:
     children = chain.from_iterable(children_of(part.nodes[index]) for index in sums)
     parent = np.repeat(np.array(sums, dtype=np.int64), widths)
     return parent, np.fromiter(children, dtype=np.int64, count=count)
-
-
-def sums_of(template: Template, children: Sequence[int] | frozenset[int]) -> frozenset[int]:
-    """The sums all of whose children are among these nodes."""
-    among = frozenset(children)
-    return frozenset(
-        index
-        for index, node in enumerate(template.nodes)
-        if isinstance(node, Sum) and among.issuperset(node.children)
-    )
 
 
 def input_visits(network: DynamicNetwork, flows: ExpectedFlows) -> Floats:
@@ -152,23 +141,6 @@ def pruned(network: DynamicNetwork, flows: ExpectedFlows, least: float) -> Dynam
 # Regrowing.
 
 
-def transitions(template: Template) -> dict[int, int]:
-    """The sum of inputs that each plain output multiplies, by the output's position.
-
-    An output is plain where it is a product of one sum of inputs and of nodes without inputs below.
-    """
-    sums = sums_of(template, template.inputs)
-    nodes = tuple(Product(()) if isinstance(node, Leaf) else node for node in template.nodes)
-    reads = network_scopes(nodes, template.order, [1] * template.num_interfaces)
-    above: dict[int, int] = {}
-    for position, output in enumerate(template.outputs):
-        if isinstance(template.nodes[output], Product):
-            factors = [child for child in children_of(template.nodes[output]) if reads[child]]
-            if len(factors) == 1 and factors[0] in sums:
-                above[position] = factors[0]
-    return above
-
-
 def _neighbouring_use(network: DynamicNetwork, data: Sequences) -> Floats:
     """Sum over neighbouring slices of P(i at the upper) P(j at the lower), (k, k)."""
     use = np.zeros((network.num_interfaces, network.num_interfaces))
@@ -207,7 +179,7 @@ def regrown(network: DynamicNetwork, data: Sequences, count: int) -> DynamicNetw
     group_of = {position: group for group in network.groups for position in group}
     position_of = {node: position for position, node in enumerate(template.inputs)}
     above: dict[int, list[int]] = {}
-    for position, parent in transitions(template).items():
+    for position, parent in transition_sums(template).items():
         above.setdefault(parent, []).append(position)
     parents = sorted(above)
     use = _neighbouring_use(network, data)

@@ -4,16 +4,16 @@ What is lost is what the leaves and transitions of the two say differently, weig
 each is used. A node that only repeats another one costs time and takes data away from it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import float_array, indices, require_type, whole_number
-from dspn.engine.flow_sums import ExpectedFlows, NetworkFlows
+from dspn.engine import ExpectedFlows, NetworkFlows
 from dspn.errors import StructureError
-from dspn.learning.moves.edges import check_flows, input_visits, sums_of
+from dspn.learning.moves.edges import check_flows, input_visits
 from dspn.leaves import Categorical, Family, Gaussian
 from dspn.structure import DynamicNetwork, Input, Leaf, Product, Sum, Template
 from dspn.structure.edit import Entry, reduce_network, template_entries, top_entries
@@ -32,10 +32,20 @@ _SEVERAL: Final = -2
 # Interface nodes whose outputs have the same shape, so that their parameters can be compared.
 
 
+def _sums_of(template: Template, children: Iterable[int]) -> frozenset[int]:
+    """The sums all of whose children are among these nodes."""
+    among = frozenset(children)
+    return frozenset(
+        index
+        for index, node in enumerate(template.nodes)
+        if isinstance(node, Sum) and among.issuperset(node.children)
+    )
+
+
 def _shared_nodes(template: Template) -> frozenset[int]:
     """The nodes, other than inputs, that stand below several outputs or are one of them."""
     owners = [_NOBODY] * len(template.nodes)
-    transitions = sums_of(template, template.inputs)
+    transitions = _sums_of(template, template.inputs)
 
     def claim(node: int, owner: int) -> None:
         owners[node] = owner if owners[node] in (_NOBODY, owner) else _SEVERAL
@@ -67,7 +77,7 @@ class _Shapes:
         self.network = network
         self.scopes = network_scopes(template.nodes, template.order, marks)
         self.shared = _shared_nodes(template)
-        self.choices = sums_of(template, self.shared | frozenset(template.inputs))
+        self.choices = _sums_of(template, self.shared | frozenset(template.inputs))
 
     def shape(self, position: int) -> tuple[Shape, list[int]]:
         """The shape below an output, and its leaves and sums in the order of their places.

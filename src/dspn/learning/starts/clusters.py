@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, indices, require_type, whole_number
-from dspn.engine.threads import check_time
+from dspn.engine import check_time
 from dspn.errors import DataError, StructureError
 from dspn.learning.fitting import scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors

@@ -16,7 +16,6 @@ from scipy.special import xlogy
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, require_type
 from dspn.engine import compile_program
-from dspn.engine.flows import expected_flows
 from dspn.errors import StructureError
 from dspn.learning.fitting import scaled_families
 from dspn.learning.independence import NUM_BINS
@@ -372,6 +371,6 @@ def expected_labels(
     labelled = with_labels(network, tables)
     values = np.concatenate([data.values, np.stack(labels, axis=1)], axis=1)
     seen = Sequences.from_codes(values, data.offsets, labelled.schema)
-    flows = expected_flows(compile_program(labelled), seen, None).flows
+    flows = compile_program(labelled).expected_flows(seen, None).flows
     whole = flows.template if flows.bottom is None else flows.template + flows.bottom
     return [own[:, 1:] for own in whole.leaves[-len(tables) :]]

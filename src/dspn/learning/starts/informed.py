@@ -16,7 +16,6 @@ from scipy.special import expit
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import checked_rng, require_type, whole_number
 from dspn.engine import compile_program
-from dspn.engine.flows import expected_flows
 from dspn.errors import DataError, StructureError
 from dspn.inference import interface_posteriors
 from dspn.learning.em import maximise
@@ -259,7 +258,7 @@ def _labelled_step(
     labelled = with_labels(network, tables)
     values = np.concatenate([data.values, labels], axis=1)
     seen = Sequences.from_codes(values, data.offsets, labelled.schema)
-    flows = expected_flows(compile_program(labelled), seen, None).flows
+    flows = compile_program(labelled).expected_flows(seen, None).flows
     new = maximise(labelled, flows, priors).parameters
 
     def without(part: NetworkParameters) -> NetworkParameters:

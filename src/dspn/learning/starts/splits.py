@@ -13,7 +13,6 @@ import numpy as np
 from dspn._arrays import Floats
 from dspn._checks import checked_rng, indices, require_type
 from dspn.engine import Program
-from dspn.engine.flows import expected_flows
 from dspn.errors import StructureError
 from dspn.learning.moves.edges import input_visits, posterior_runs
 from dspn.leaves import Family
@@ -44,7 +43,7 @@ def interface_use(
     network = program.network
     top = network.top
     if _below_sums_only(network.template) and _below_sums_only(top) and top.root not in top.inputs:
-        return input_visits(network, expected_flows(program, data, sample_weights).flows)
+        return input_visits(network, program.expected_flows(data, sample_weights).flows)
     # Below a product an input has no edge of its own to count; posteriors are right everywhere.
     weights = np.ones(len(data)) if sample_weights is None else np.asarray(sample_weights)
     use = np.zeros(network.num_interfaces)
