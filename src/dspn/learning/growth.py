@@ -18,9 +18,8 @@ from dspn.errors import StructureError
 from dspn.learning.fitting import EmFit, EmOptions, best_of, fit_em
 from dspn.learning.priors import Priors
 from dspn.learning.scores import Score
-from dspn.learning.starts.clusters import clustered_network
+from dspn.learning.starts.clusters import clustered_network, randomised
 from dspn.learning.starts.informed import informed_split
-from dspn.learning.starts.random import randomised
 from dspn.learning.starts.splits import interface_use, split_interfaces
 from dspn.leaves.base import keep_number
 from dspn.sequences import Sequences

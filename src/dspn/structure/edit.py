@@ -15,7 +15,7 @@ from dspn._checks import float_array, indices, require_type
 from dspn.errors import StructureError
 from dspn.leaves import Categorical
 from dspn.sequences import Schema, Variable
-from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.network import DynamicNetwork, Root, check_networks
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of, reachable
 from dspn.structure.parameters import NetworkParameters, Parameters, check_distributions
 from dspn.structure.template import Template, Top
@@ -195,7 +195,7 @@ def side_by_side(
             every variable of the schema is named once.
     """
     require_type(schema, Schema, "schema", StructureError)
-    factors = _checked_networks(networks)
+    factors = check_networks(networks, "networks", one_schema=False)
     places = _checked_columns(schema, factors, columns)
     if len(factors) == 1 and places[0] == tuple(range(len(schema))):
         return factors[0]
@@ -211,7 +211,7 @@ def united(networks: Sequence[DynamicNetwork], weights: Sequence[float] | Floats
     each variable: reference values, in which alone families of one schema can differ, do not
     change what parameters mean.
     """
-    terms = _checked_networks(networks)
+    terms = check_networks(networks, "networks")
     shares = float_array(weights, "weights", StructureError)
     if shares.shape != (len(terms),):
         raise StructureError(
@@ -219,8 +219,13 @@ def united(networks: Sequence[DynamicNetwork], weights: Sequence[float] | Floats
             f"{shares.shape}."
         )
     check_distributions(shares, "weights")
-    _check_alike(terms)
-    terms = [network for network, share in zip(terms, shares, strict=True) if share]
+    for index, network in enumerate(terms):
+        if len(network.groups) > 1:
+            raise StructureError(
+                f"`networks` must each have a single interface group, but networks[{index}] has "
+                f"{len(network.groups)}; put them under the root of a `Mixture`."
+            )
+    terms = tuple(network for network, share in zip(terms, shares, strict=True) if share)
     if len(terms) == 1:
         return terms[0]
     schema = terms[0].schema
@@ -276,26 +281,6 @@ def _join(
     return build_network(schema, template, outputs, top, apex, networks[0].root)
 
 
-def _checked_networks(networks: Any) -> list[DynamicNetwork]:
-    """The networks as a list; raises unless there is one and all have the same root."""
-    if isinstance(networks, DynamicNetwork) or not hasattr(networks, "__iter__"):
-        raise StructureError(
-            f"`networks` must be a list of DynamicNetwork, found {type(networks).__name__}."
-        )
-    given: list[DynamicNetwork] = list(networks)
-    if not given:
-        raise StructureError("`networks` must hold at least one DynamicNetwork, but is empty.")
-    for index, network in enumerate(given):
-        require_type(network, DynamicNetwork, f"networks[{index}]", StructureError)
-        if network.root != given[0].root:
-            raise StructureError(
-                f"`networks` must share one root, but networks[{index}] has root "
-                f"{network.root.value!r} where networks[0] has {given[0].root.value!r}; build all "
-                "with the same root."
-            )
-    return given
-
-
 def _checked_columns(
     schema: Schema, networks: Sequence[DynamicNetwork], columns: Any
 ) -> list[tuple[int, ...]]:
@@ -322,24 +307,6 @@ def _checked_columns(
                 "the schema of its columns."
             )
     return places
-
-
-def _check_alike(networks: Sequence[DynamicNetwork]) -> None:
-    """Raises unless all networks have the schema of the first and a single interface group."""
-    first = networks[0].schema
-    for index, network in enumerate(networks):
-        if network.schema != first:
-            raise StructureError(
-                f"`networks` must share one schema, but networks[{index}] has the variables "
-                f"{', '.join(network.schema.names)} where networks[0] has "
-                f"{', '.join(first.names)}, or other kinds or categories; build all networks with "
-                "the same schema."
-            )
-        if len(network.groups) > 1:
-            raise StructureError(
-                f"`networks` must each have a single interface group, but networks[{index}] has "
-                f"{len(network.groups)}; put them under the root of a `Mixture`."
-            )
 
 
 # Fewer variables, and more.

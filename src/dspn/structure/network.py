@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 from dspn._checks import require_type
 from dspn.errors import StructureError
@@ -138,3 +138,33 @@ def _fingerprint(template: Template, top: Top, parameters: Parameters, root: str
             digest.update(repr(array.shape).encode())
             digest.update(array.astype("<f8").tobytes())
     return digest.digest()
+
+
+def check_networks(
+    networks: Any, argument: str, *, one_schema: bool = True
+) -> tuple[DynamicNetwork, ...]:
+    """The networks as a tuple; raises unless there is one and all have the same root and schema."""
+    if isinstance(networks, DynamicNetwork) or not hasattr(networks, "__iter__"):
+        raise StructureError(
+            f"`{argument}` must be a list of DynamicNetwork, found {type(networks).__name__}; put "
+            "a single network in a list."
+        )
+    given: tuple[DynamicNetwork, ...] = tuple(networks)
+    if not given:
+        raise StructureError(f"`{argument}` must hold at least one DynamicNetwork, but is empty.")
+    for index, network in enumerate(given):
+        require_type(network, DynamicNetwork, f"{argument}[{index}]", StructureError)
+        if network.root != given[0].root:
+            raise StructureError(
+                f"`{argument}` must share one root, but {argument}[{index}] has root "
+                f"{network.root.value!r} where {argument}[0] has {given[0].root.value!r}; build "
+                "all with the same root."
+            )
+        if one_schema and network.schema != given[0].schema:
+            raise StructureError(
+                f"`{argument}` must share one schema, but {argument}[{index}] has the variables "
+                f"{', '.join(network.schema.names)} where {argument}[0] has "
+                f"{', '.join(given[0].schema.names)}, or other kinds or categories; build all "
+                "with the same schema."
+            )
+    return given

@@ -1,8 +1,8 @@
-"""Starting from clusters of slices: the network begins as a Markov chain over the clusters.
+"""Parameters to start from: clusters of slices, or random ones.
 
-Each slice is seen together with the slices around it. How the counts of the chain are smoothed
-makes little difference; that slices of one kind with different neighbours begin in different nodes
-does.
+From clusters the network begins as a Markov chain over them. Each slice is seen together with the
+slices around it. How the counts of the chain are smoothed makes little difference; that slices of
+one kind with different neighbours begin in different nodes does.
 """
 
 import warnings
@@ -21,7 +21,16 @@ from dspn.learning.fitting import scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.leaves import Family, Gaussian, Prior
 from dspn.sequences import Kind, Sequences
-from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Root, grouped_network
+from dspn.structure import (
+    DynamicNetwork,
+    NetworkParameters,
+    Parameters,
+    Root,
+    Template,
+    Top,
+    grouped_network,
+)
+from dspn.structure.parameters import sum_starts
 
 Singles = NDArray[np.float32]
 
@@ -30,6 +39,7 @@ _MOST_WINDOWS: Final = 20_000
 _MOST_ITERATIONS: Final = 30
 # One outlier must not have a cluster of its own.
 _FARTHEST: Final = 5.0
+_SMALLEST: Final = float(np.finfo(np.float64).tiny)
 
 
 def _features(data: Sequences, variables: Sequence[int]) -> Singles:
@@ -302,3 +312,40 @@ def _top_weights(
         shares = label_counts(product, num_products) + pseudo_count + 1.0 / num_products
         weights.append(shares / shares.sum())
     return np.concatenate(weights)
+
+
+def random_weights(network: Template | Top, rng: np.random.Generator) -> Floats:
+    """Weights of every sum from Dirichlet(1), in the order of the flat weight vector."""
+    # Exponential draws, normalised; a draw of exactly zero must not leave a sum without weight.
+    weights = rng.standard_exponential(network.num_weights) + _SMALLEST
+    starts = sum_starts(network)
+    if not starts.size:
+        return weights
+    widths = np.diff(np.append(starts, weights.size))
+    shares: Floats = weights / np.repeat(np.add.reduceat(weights, starts), widths)
+    return shares
+
+
+def randomised(
+    network: DynamicNetwork, data: Sequences, rng: np.random.Generator
+) -> DynamicNetwork:
+    """The same structure with random parameters: weights from Dirichlet(1), leaves near the data.
+
+    Leaf families are scaled to the data, and leaves drawn as `Family.random` says. A bottom network
+    of its own is drawn independently.
+    """
+    require_type(network, DynamicNetwork, "network", StructureError)
+    checked_rng(rng, StructureError)
+    scaled = scaled_families(network, data)
+    template = scaled.template
+
+    def drawn() -> NetworkParameters:
+        leaves = tuple(
+            bank.family.random(len(bank.nodes), rng, data.values[:, bank.variable])
+            for bank in template.banks
+        )
+        return NetworkParameters(random_weights(template, rng), leaves)
+
+    top = NetworkParameters(random_weights(scaled.top, rng))
+    bottom = None if scaled.parameters.tied else drawn()
+    return scaled.with_parameters(Parameters(drawn(), top, bottom))
