@@ -8,8 +8,10 @@ import pytest
 from dspn import Schema, Variable
 from dspn.engine import ExpectedFlows, NetworkFlows, compile_program
 from dspn.errors import DataError, StructureError
+from dspn.inference import interface_posteriors
 from dspn.learning import em_step
 from dspn.learning.moves import pruned, regrown
+from dspn.learning.moves.edges import posterior_runs
 from dspn.structure import (
     DynamicNetwork,
     Root,
@@ -131,14 +133,13 @@ def test_regrowing_random_templates_is_valid(seed: int) -> None:
     np.testing.assert_allclose(compile_program(grown).log_likelihood(nothing), 0.0, atol=1e-9)
 
 
-def test_runs_of_sequences_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    network, data = thin_network(2), as_sequences(SCHEMA, some_data())
-    whole = regrown(network, data, 3)
-    monkeypatch.setattr("dspn.learning.moves.edges._NUMBERS_AT_ONCE", 8)
-    parts = regrown(network, data, 3)
-    assert parts.template == whole.template
+def test_runs_of_sequences_have_the_posteriors_of_all() -> None:
+    program, data = compile_program(thin_network(2)), as_sequences(SCHEMA, some_data())
+    runs = list(posterior_runs(program, data, 8))
+    assert len(runs) > 1
+    np.testing.assert_array_equal(np.concatenate([own for own, _, _ in runs]), range(len(data)))
     np.testing.assert_allclose(
-        parts.parameters.template.weights, whole.parameters.template.weights, rtol=1e-12
+        np.concatenate([own for _, _, own in runs]), interface_posteriors(program, data), rtol=1e-12
     )
 
 
