@@ -29,11 +29,9 @@ from dspn.learning.auto import AutoOptions, learn_auto
 from dspn.learning.auto.journal import Journal
 from dspn.learning.auto.task import AutoTask
 from dspn.learning.auto.tries import Try
-from dspn.learning.checkpoints import CheckpointFile
-from dspn.learning.clock import Clock
 from dspn.learning.growth import GrowthOptions
-from dspn.learning.learner import learn
-from dspn.learning.plan import Plan
+from dspn.learning.learner import Plan, learn
+from dspn.learning.run import CheckpointFile, Clock
 from dspn.learning.search import SearchOptions
 from dspn.structure import Root
 

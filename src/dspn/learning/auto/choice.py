@@ -10,7 +10,7 @@ from dspn._arrays import Floats
 from dspn.learning.auto.candidates import Block, BlockModel, Pool, block_model
 from dspn.learning.auto.mixing import kept_members, mixed, mixture_weights
 from dspn.learning.auto.options import AutoOptions
-from dspn.learning.layouts import Layout
+from dspn.learning.dependence import Layout
 
 # Layouts that are looked at together; the best by themselves.
 _MOST_AT_ONCE: Final = 12

@@ -9,8 +9,8 @@ from dspn.engine.threads import TimeUpError
 from dspn.learning.auto.candidates import BlockModel, Candidate
 from dspn.learning.auto.choice import Choice
 from dspn.learning.auto.task import AutoTask
-from dspn.learning.clock import Clock, limited
-from dspn.learning.fitting import fit_em
+from dspn.learning.em import fit_em
+from dspn.learning.run import Clock, limited
 from dspn.structure import DynamicNetwork, Mixture, side_by_side, united
 
 # Of the time limit: what training on all data may take after it.

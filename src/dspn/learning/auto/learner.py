@@ -7,6 +7,7 @@ from typing import final
 
 from dspn._checks import require_type, whole_number
 from dspn.errors import StructureError
+from dspn.executors import Executor, executor_of
 from dspn.learning.auto.candidates import Block
 from dspn.learning.auto.choice import Choice
 from dspn.learning.auto.finishing import finished
@@ -15,10 +16,8 @@ from dspn.learning.auto.options import DEFAULT_AUTO, AutoOptions
 from dspn.learning.auto.run import AutoRun
 from dspn.learning.auto.state import AutoState, Tried
 from dspn.learning.auto.task import AutoTask
-from dspn.learning.clock import Clock
-from dspn.learning.learner import Ending, check_sets
 from dspn.learning.priors import Priors
-from dspn.learning.progress import Report, Reporter
+from dspn.learning.run import Clock, Ending, Report, Reporter, check_sets
 from dspn.sequences import Sequences
 from dspn.structure import Mixture, Root
 from dspn.structure.network import checked_root
@@ -98,6 +97,7 @@ def learn_auto(
     tied: bool = True,
     refit: bool = True,
     num_jobs: int = 1,
+    executor: Executor | str = "processes",
     time_limit: float | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -135,7 +135,7 @@ def learn_auto(
         whole_number(seed, "seed", StructureError, least=0),
         checked_root(root),
         tied,
-        whole_number(num_jobs, "num_jobs", StructureError),
+        executor_of(executor, num_jobs),
         Clock(time_limit) if clock is None else clock,
     )
     if checkpoint is None:

@@ -5,7 +5,7 @@ from typing import Final, final
 
 from dspn._checks import require_type, whole_number
 from dspn.errors import StructureError
-from dspn.learning.fitting import EmOptions
+from dspn.learning.em import EmOptions
 from dspn.leaves.base import keep_number
 
 WORK_UNIT: Final = 1e9

@@ -1,13 +1,13 @@
 """The chain of states of the automatic learner: exploration of layouts, then deepening."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Final, final
 
 from dspn._arrays import Floats
-from dspn.engine.threads import one_thread_each
+from dspn.executors import Serial, Shared
 from dspn.learning.auto.bandit import Bandit
 from dspn.learning.auto.candidates import Block, Candidate, Pool
 from dspn.learning.auto.choice import Chooser
@@ -19,8 +19,7 @@ from dspn.learning.auto.state import AutoState, Tried
 from dspn.learning.auto.steps import Step, expected_work, next_steps
 from dspn.learning.auto.task import FEW_SLICES, AutoTask
 from dspn.learning.auto.tries import Try, attempted
-from dspn.learning.clock import Clock, is_large
-from dspn.learning.layouts import (
+from dspn.learning.dependence import (
     Layout,
     dependence,
     layout_of,
@@ -28,6 +27,7 @@ from dspn.learning.layouts import (
     one_block,
     singletons,
 )
+from dspn.learning.run import Clock, is_large
 
 # Tries of a round are trained side by side. The number is fixed, so that it does not depend on the
 # machine what is tried.
@@ -58,12 +58,26 @@ def _with_steps(options: AutoOptions, max_steps: int) -> AutoOptions:
     return replace(options, em=replace(options.em, max_steps=max_steps))
 
 
+def _one(task: Shared[AutoTask], journal: Journal | None, attempt: Try) -> Candidate | None:
+    """The candidate of a try, from the journal where it was trained before."""
+    if journal is None:
+        return attempted(attempt, task.value)
+    known = journal.recall(attempt, task.value)
+    if known is not None:
+        return known
+    found = attempted(attempt, task.value)
+    if found is not None and found.is_whole:
+        journal.keep(found)
+    return found
+
+
 @final
 class AutoRun:
     """Goes from state to state; every try is kept in the journal, where there is one."""
 
     def __init__(self, task: AutoTask, journal: Journal | None = None) -> None:
         self._task = task
+        self._shared = task.executor.share(replace(task, executor=Serial()))
         self._journal = journal
         self._chooser = Chooser(task.options)
         self._has_ended = False
@@ -89,36 +103,13 @@ class AutoRun:
         """
         if self._has_ended:
             return None
-        jobs = min(self._task.num_jobs, len(tries))
-        if jobs <= 1:
-            found = [self._one(attempt) for attempt in tries]
-        else:
-            with ThreadPoolExecutor(jobs, thread_name_prefix="dspn-auto") as pool:
-                try:
-                    found = list(pool.map(self._one_alone, tries))
-                except BaseException:
-                    self._task.clock.stop()  # the others end at their next step
-                    raise
+        work = partial(_one, self._shared, self._journal)
+        found = self._task.executor.map(work, tries, on_error=self._task.clock.stop)
         done = [candidate for candidate in found if candidate is not None and candidate.is_whole]
         cut = (one for one in found if one is not None and one.number == 0 and not one.is_whole)
         self._unfinished = next(cut, self._unfinished)
         self._has_ended = len(done) < len(tries)
         return None if self._has_ended else done
-
-    def _one_alone(self, attempt: Try) -> Candidate | None:
-        with one_thread_each():
-            return self._one(attempt)
-
-    def _one(self, attempt: Try) -> Candidate | None:
-        if self._journal is None:
-            return attempted(attempt, self._task)
-        known = self._journal.recall(attempt, self._task)
-        if known is not None:
-            return known
-        found = attempted(attempt, self._task)
-        if found is not None and found.is_whole:
-            self._journal.keep(found)
-        return found
 
     def _affordable(self) -> bool:
         """Whether the time that is left is likely to suffice for a model of all data.

@@ -7,7 +7,7 @@ from dspn.learning.auto.bandit import Bandit
 from dspn.learning.auto.candidates import Candidate, Pool
 from dspn.learning.auto.choice import Choice
 from dspn.learning.auto.recipes import Move
-from dspn.learning.layouts import Layout
+from dspn.learning.dependence import Layout
 
 
 @final

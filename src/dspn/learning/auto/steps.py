@@ -13,7 +13,7 @@ from dspn.learning.auto.proposals import Proposer, first_recipe
 from dspn.learning.auto.recipes import Move, Recipe
 from dspn.learning.auto.state import AutoState
 from dspn.learning.auto.task import AutoTask, edges_at_work, work_of
-from dspn.learning.layouts import Layout, layout_neighbours
+from dspn.learning.dependence import Layout, layout_neighbours
 
 # What is left of the hope for a move on a block after each time that it brought nothing there.
 _FADING: Final = 0.4

@@ -7,10 +7,11 @@ from typing import Final, final
 
 import numpy as np
 
+from dspn.executors import Executor
 from dspn.learning.auto.candidates import Block
 from dspn.learning.auto.options import WORK_UNIT, AutoOptions, usual_effort
-from dspn.learning.clock import Clock
 from dspn.learning.priors import Priors
+from dspn.learning.run import Clock
 from dspn.sequences import Schema, Sequences
 from dspn.sequences.joining import drawn_part, drawn_places, joined
 from dspn.structure import DynamicNetwork, Root, Sum
@@ -54,7 +55,7 @@ class AutoTask:
     seed: int
     root: Root
     tied: bool
-    num_jobs: int
+    executor: Executor
     clock: Clock
     _restricted: dict[Block, BlockData] = field(default_factory=dict)
 

@@ -11,10 +11,10 @@ from dspn.engine.threads import TimeUpError, until
 from dspn.learning.auto.candidates import Block, Candidate
 from dspn.learning.auto.recipes import Move, Recipe
 from dspn.learning.auto.task import FEW_SLICES, AutoTask, BlockData, work_of
-from dspn.learning.clock import Clock, limited
-from dspn.learning.fitting import EmFit, EmOptions, fit_em
+from dspn.learning.em import EmFit, EmOptions, fit_em
 from dspn.learning.moves import merged_interfaces, pruned, regrown, similar_interfaces
 from dspn.learning.priors import Priors
+from dspn.learning.run import Clock, limited
 from dspn.learning.starts.clusters import clustered_network
 from dspn.learning.starts.hidden_trees import hidden_tree, shared_mixture
 from dspn.learning.starts.informed import informed_split

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from dspn._arrays import Floats, Ints
-from dspn.learning.independence import NUM_BINS
+from dspn.learning.dependence import NUM_BINS
 from dspn.sequences import Kind, Sequences
 
 # Rarer categories of a variable count as one when dependences are measured.

@@ -13,7 +13,7 @@ import numpy as np
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, require_type
 from dspn.errors import DataError, StructureError
-from dspn.learning.fitting import scaled_families
+from dspn.learning.em import scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.starts.windows import Singles, nearest_centres, slice_clusters
 from dspn.leaves import Family, Prior

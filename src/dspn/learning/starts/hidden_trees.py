@@ -15,7 +15,7 @@ import numpy as np
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, require_type, whole_number, whole_numbers
 from dspn.errors import StructureError
-from dspn.learning.fitting import scaled_families
+from dspn.learning.em import scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.starts._slice_templates import Latent, SliceModel, expected_labels, with_slices
 from dspn.learning.starts._slice_trees import slice_tree

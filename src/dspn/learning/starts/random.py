@@ -5,7 +5,7 @@ import numpy as np
 from dspn._arrays import Floats
 from dspn._checks import checked_rng, require_type
 from dspn.errors import StructureError
-from dspn.learning.fitting import scaled_families
+from dspn.learning.em import scaled_families
 from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Template, Top
 from dspn.structure.parameters import sum_starts

@@ -17,8 +17,7 @@ from dspn.learning.auto.candidates import Candidate
 from dspn.learning.auto.state import AutoState
 from dspn.learning.auto.task import AutoTask
 from dspn.learning.auto.tries import Try, attempted
-from dspn.learning.learner import Ending
-from dspn.learning.progress import Report
+from dspn.learning.run import Ending, Report
 
 SCHEMA = Schema(tuple(Variable.binary(f"x{i}") for i in range(3)))
 PLANTED = Model.from_hmm(

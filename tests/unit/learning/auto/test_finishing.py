@@ -14,8 +14,7 @@ from dspn.learning.auto.finishing import finished
 from dspn.learning.auto.recipes import Recipe
 from dspn.learning.auto.task import AutoTask
 from dspn.learning.auto.tries import Try, attempted
-from dspn.learning.clock import Clock
-from dspn.learning.learner import Ending
+from dspn.learning.run import Clock, Ending
 from dspn.sequences.joining import joined
 from dspn.structure import Root
 from dspn.structure.validity import violations

@@ -18,8 +18,7 @@ from dspn.learning.auto.journal import Journal
 from dspn.learning.auto.recipes import Recipe
 from dspn.learning.auto.task import AutoTask
 from dspn.learning.auto.tries import Try, attempted
-from dspn.learning.clock import Clock
-from dspn.learning.learner import Ending
+from dspn.learning.run import Clock, Ending
 from dspn.structure import Root
 
 SCHEMA = Schema(tuple(Variable.binary(f"x{i}") for i in range(3)))

@@ -12,7 +12,7 @@ from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.learning import EmOptions, Priors
 from dspn.learning.auto import AutoLearned, AutoOptions, Move, learn_auto
 from dspn.learning.auto.state import AutoState
-from dspn.learning.learner import Ending
+from dspn.learning.run import Ending
 from dspn.sequences import Sequences as Data
 from dspn.structure.validity import violations
 

@@ -13,7 +13,7 @@ from dspn.learning.auto.proposals import Proposer, first_recipe, first_size
 from dspn.learning.auto.recipes import Recipe
 from dspn.learning.auto.task import AutoTask
 from dspn.learning.auto.tries import Try, attempted
-from dspn.learning.clock import Clock
+from dspn.learning.run import Clock
 from dspn.structure import Root
 
 SCHEMA = Schema(tuple(Variable.categorical(f"x{i}", ("a", "b", "c")) for i in range(3)))

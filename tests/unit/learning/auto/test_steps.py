@@ -14,8 +14,8 @@ from dspn.learning.auto.recipes import Recipe
 from dspn.learning.auto.state import AutoState
 from dspn.learning.auto.steps import expected_work, next_steps
 from dspn.learning.auto.task import AutoTask, restricted
-from dspn.learning.clock import Clock
-from dspn.learning.layouts import dependence, layout_of
+from dspn.learning.dependence import dependence, layout_of
+from dspn.learning.run import Clock
 from dspn.structure import Root
 
 SCHEMA = Schema(tuple(Variable.binary(f"x{i}") for i in range(4)))

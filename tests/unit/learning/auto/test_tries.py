@@ -13,7 +13,7 @@ from dspn.learning.auto.candidates import Candidate
 from dspn.learning.auto.recipes import Recipe
 from dspn.learning.auto.task import AutoTask, work_of
 from dspn.learning.auto.tries import Try, attempted
-from dspn.learning.clock import Clock
+from dspn.learning.run import Clock
 from dspn.structure import Root
 from dspn.structure.validity import violations
 from oracles import slice_by_slice
