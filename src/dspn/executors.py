@@ -27,7 +27,7 @@ from typing import Any, Final, Generic, TypeVar, final
 
 from dspn._checks import whole_number
 from dspn._warnings import warn
-from dspn.engine.threads import one_thread_each
+from dspn.engine import one_thread_each
 from dspn.errors import DspnError, StructureError
 
 Value = TypeVar("Value")

@@ -18,10 +18,8 @@ from scipy.special import log_softmax
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type
 from dspn.engine import Program, compile_program
-from dspn.engine.flows import expected_flows
-from dspn.engine.totals import log_shares, plus
+from dspn.engine.base import log_shares, plus
 from dspn.errors import DataError, StructureError
-from dspn.inference.mixed import AnyProgram, evidence_totals
 from dspn.learning.em import Part
 from dspn.learning.gradient import FreeCoordinates, check_score, coordinates_of, score_gradient
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
@@ -217,7 +215,7 @@ def ascend(
     check_score(score, network)
     part = Part.of(sequences_of(train, network.schema, "train"), sample_weights)
     held = None if validation is None else sequences_of(validation, network.schema, "validation")
-    start = compile_program(network) if program is None else program.rebound(network)
+    start = compile_program(network) if program is None else program.rebind(network)
     weight = float(part.weights.sum())
 
     def point(own: Program) -> _Point[Program]:
@@ -232,7 +230,7 @@ def ascend(
 
     log: FitLog[_Point[Program]] = FitLog(options, on_step, deadline)
     climb = _Climb(
-        lambda vector: point(start.rebound(coordinates.at(vector))),
+        lambda vector: point(start.rebind(coordinates.at(vector))),
         lambda own: None if held is None else score.mean(own, held),
         log,
     )
@@ -260,9 +258,9 @@ class LabelledSequences:
         return float(np.average(own, weights=self.weights))
 
 
-def class_likelihoods(programs: Sequence[AnyProgram], data: Sequences) -> Floats:
+def class_likelihoods(programs: Sequence[Program], data: Sequences) -> Floats:
     """Log P(sequence | class), as totals (TERMS, sequences, classes); -inf where impossible."""
-    return np.stack([evidence_totals(program, data) for program in programs], axis=2)
+    return np.stack([program.log_totals(data) for program in programs], axis=2)
 
 
 def class_posteriors(log_likelihoods: Floats, logits: Floats) -> Floats:
@@ -309,7 +307,7 @@ class _Discrimination:
         sizes = [len(self.start), *(own.vector.size for own in self.coordinates)]
         logits, *parts = np.split(vector, np.cumsum(sizes)[:-1])
         programs = tuple(
-            program.rebound(own.at(part))
+            program.rebind(own.at(part))
             for program, own, part in zip(self.start, self.coordinates, parts, strict=True)
         )
         return self.point(programs, logits)
@@ -346,7 +344,7 @@ class _Discrimination:
         for sign in (1.0, -1.0):
             chosen = np.flatnonzero(sign * pull > _LEAST_WEIGHT)
             if chosen.size:
-                flows = expected_flows(program, self.train.data[chosen], np.abs(pull[chosen]))
+                flows = program.expected_flows(self.train.data[chosen], np.abs(pull[chosen]))
                 total += sign * own.gradient(program.network, flows.flows)
         return total
 

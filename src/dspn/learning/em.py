@@ -12,9 +12,14 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, require_type, sequence_weights
-from dspn.engine import Program, compile_program, likelihood
-from dspn.engine.flows import ExpectedFlows, FlowsAndLikelihood, NetworkFlows, expected_flows
-from dspn.engine.threads import TimeUpError
+from dspn.engine import (
+    Expectation,
+    ExpectedFlows,
+    NetworkFlows,
+    Program,
+    TimeUpError,
+    compile_program,
+)
 from dspn.errors import DataError, EvidenceError, NumericalError, StructureError
 from dspn.executors import Executor, Shared
 from dspn.learning.priors import (
@@ -271,7 +276,7 @@ def em_step(
         program: The network compiled, where it is at hand.
         learnable: Nodes of the template whose parameters may change, see `maximise`.
     """
-    found = expected_flows(program or compile_program(network), data, weights)
+    found = (program or compile_program(network)).expected_flows(data, weights)
     return EmStep(maximise(network, found.flows, priors, learnable), found.log_likelihood)
 
 
@@ -317,14 +322,14 @@ class Part:
         """Weighted mean of a number for each sequence."""
         return float(np.average(values, weights=self.weights))
 
-    def flows(self, program: Program) -> FlowsAndLikelihood:
+    def flows(self, program: Program) -> Expectation:
         """Expected flows; a sequence of probability zero is named by its place and id."""
         try:
             if self.executor is not None and len(self._shards) > 1:
                 return self._flows_by_shard(program, self.executor)
-            return expected_flows(program, self.data, self.weights)
+            return program.expected_flows(self.data, self.weights)
         except EvidenceError:
-            impossible = np.flatnonzero(likelihood(program, self.data) == -np.inf)
+            impossible = np.flatnonzero(program.log_likelihood(self.data) == -np.inf)
             if not impossible.size:
                 raise
         first = int(impossible[np.argmin(self.places[impossible])])
@@ -348,26 +353,26 @@ class Part:
             self.executor.share((self.data[own], self.weights[own])) for own in parts if own.size
         ]
 
-    def _flows_by_shard(self, program: Program, executor: Executor) -> FlowsAndLikelihood:
+    def _flows_by_shard(self, program: Program, executor: Executor) -> Expectation:
         """The flows of all shards, added in their order."""
         network, compiled = program.network, self._compiled
         if not compiled or compiled[0].value.network.template is not network.template:
             compiled[:] = [executor.share(program)]
         work = partial(_shard_flows, compiled[0], network.parameters)
-        first, *others = executor.map(work, self._shards)
-        total = first.flows
-        for other in others:
+        found = executor.map(work, self._shards)
+        total = found[0].flows
+        for other in found[1:]:
             total = total + other.flows
-        values = np.concatenate([own.log_likelihood for own in (first, *others)])
-        return FlowsAndLikelihood(total, values)
+        values = np.concatenate([own.log_likelihood for own in found])
+        return Expectation((total,), self.weights.sum(keepdims=True), values)
 
 
 def _shard_flows(
     compiled: Shared[Program], parameters: Parameters, shard: Shared[tuple[Sequences, Floats]]
-) -> FlowsAndLikelihood:
+) -> Expectation:
     program = compiled.value
     network = program.network.with_parameters(parameters)
-    return expected_flows(program.rebound(network), *shard.value)
+    return program.rebind(network).expected_flows(*shard.value)
 
 
 # Many steps.
@@ -397,6 +402,11 @@ class EmOptions(Options):
     step_power: float = number_field(0.6, above=0.5, most=1)
     step_delay: float = number_field(2.0, least=0)
     single_precision: bool = part_field(False)
+
+    @property
+    def precision(self) -> str:
+        """The precision as the engine names it."""
+        return "single" if self.single_precision else "double"
 
 
 DEFAULT_EM: Final = EmOptions()
@@ -445,7 +455,7 @@ def _full_batch(
             found = train.flows(program)
             values = found.log_likelihood
         else:
-            values = likelihood(program, train.data)
+            values = program.log_likelihood(train.data)
         yield _Stage(program, statistics, train.mean(values))
 
 
@@ -549,13 +559,13 @@ def fit_em(
     held = None if validation is None else sequences_of(validation, network.schema, "validation")
     chosen = checked_learnable(network.template, learnable)
     if program is None:
-        program = compile_program(network, single=options.single_precision)
+        program = compile_program(network, precision=options.precision)
 
     def maximiser(own: Program, statistics: ExpectedFlows) -> Program:
-        return own.rebound(maximise(own.network, statistics, priors, chosen))
+        return own.rebind(maximise(own.network, statistics, priors, chosen))
 
     log: FitLog[_Stage] = FitLog(options, on_step, deadline)
-    first = program.rebound(network)
+    first = program.rebind(network)
     if options.batch_size is None:
         stages = _full_batch(first, part, maximiser, options.max_steps)
     else:
@@ -613,7 +623,7 @@ def restarts(
 def _fits(
     networks: Iterable[DynamicNetwork], train: Sequences, settings: FitSettings
 ) -> Iterator[EmFit]:
-    single = settings.get("options", DEFAULT_EM).single_precision
+    precision = settings.get("options", DEFAULT_EM).precision
     deadline = settings.get("deadline")
     program: Program | None = None
     for network in networks:
@@ -627,7 +637,7 @@ def _fits(
             or old.top is not network.top
             or old.root != network.root
         ):
-            program = compile_program(network, single=single)
+            program = compile_program(network, precision=precision)
         yield fit_em(network, train, program=program, **settings)
         if deadline is not None and deadline():
             return

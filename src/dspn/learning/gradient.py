@@ -16,8 +16,7 @@ from scipy.special import xlogy
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import float_array, require_type
-from dspn.engine import Program, compile_program
-from dspn.engine.flows import ExpectedFlows, NetworkFlows
+from dspn.engine import ExpectedFlows, NetworkFlows, Program, compile_program
 from dspn.errors import StructureError
 from dspn.learning.em import Part
 from dspn.learning.priors import Priors, checked_learnable, learnable_masks

@@ -12,7 +12,7 @@ from typing import Final, final
 import numpy as np
 
 from dspn._checks import require_type, whole_number
-from dspn.engine.threads import TimeUpError
+from dspn.engine import TimeUpError
 from dspn.errors import ModelFileError, StructureError
 from dspn.executors import Executor, executor_of
 from dspn.io import JSON

@@ -25,7 +25,7 @@ from rich.table import Table
 from dspn._checks import is_number, require_type
 from dspn._version import __version__
 from dspn._warnings import warn
-from dspn.engine.threads import TimeUpError, until
+from dspn.engine import TimeUpError, until
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.io import JSON, load_network, save_network
 from dspn.io.atomic import is_temporary, write_atomically

@@ -16,8 +16,7 @@ from sklearn.utils import Tags
 
 from dspn._version import __version__
 from dspn._warnings import warn
-from dspn.engine.flows import expected_flows
-from dspn.engine.threads import TimeUpError
+from dspn.engine import TimeUpError
 from dspn.errors import ConvergenceWarning, EvidenceError, ModelFileError
 from dspn.io import JSON, LoadedMixture, load_mixture, save_mixture
 from dspn.io.paths import path_text
@@ -327,7 +326,7 @@ def _dead(model: Model, data: TrainingData) -> tuple[DeadNode, ...]:
         return ()
     try:
         with limited(data.clock.grace(_GRACE, data.train), data.train):
-            flows = expected_flows(model.program, data.train).flows
+            flows = model.program.expected_flows(data.train).flows
     except (EvidenceError, TimeUpError):  # what is impossible is said by every query
         return ()
     return dead_nodes(model.network, flows)

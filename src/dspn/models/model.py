@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from dspn import inference
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type
-from dspn.engine import Program
+from dspn.engine import Program, compile_program
 from dspn.errors import StructureError
 from dspn.inference import (
     Completion,
@@ -22,7 +22,6 @@ from dspn.inference import (
     Marginals,
     Surprise,
 )
-from dspn.inference.mixed import AnyProgram, compile_mixture
 from dspn.io import JSON, load_mixture, save_mixture
 from dspn.io.classifiers import LoadedClassifier, load_any
 from dspn.sequences import Schema, Sequences
@@ -109,19 +108,18 @@ class Model:
         return self.mixture.only
 
     @cached_property
-    def compiled(self) -> AnyProgram:
+    def compiled(self) -> Program:
         """All components compiled for the engine."""
-        return compile_mixture(self.mixture)
+        return compile_program(self.mixture)
 
     @property
     def program(self) -> Program:
         """The only component compiled for the engine; raises where there are several."""
-        compiled = self.compiled
-        if isinstance(compiled, Program):
-            return compiled
+        if len(self.components) == 1:
+            return self.compiled
         raise StructureError(
             f"the model is a mixture of {len(self.components)} components and has no single "
-            "program; take model.compiled.programs[i]."
+            "program; take model.compiled.component(i)."
         )
 
     def __repr__(self) -> str:

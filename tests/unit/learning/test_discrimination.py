@@ -4,7 +4,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dspn._arrays import Floats
 from dspn.engine import Program, compile_program
-from dspn.engine.totals import total_of
+from dspn.engine.base import total_of
 from dspn.errors import DataError, StructureError
 from dspn.learning.ascent import (
     AscentOptions,

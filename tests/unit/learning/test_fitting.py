@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dspn import Model, Schema, Sequences, Variable
-from dspn.engine import compile_program
+from dspn.engine import Program, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning import (
     NO_PRIORS,
@@ -117,8 +117,8 @@ def test_structure_is_compiled_once_and_every_step_is_one_pass(
         return call
 
     monkeypatch.setattr(em, "compile_program", counted("compile", compile_program))
-    monkeypatch.setattr(em, "expected_flows", counted("flows", em.expected_flows))
-    monkeypatch.setattr(em, "likelihood", counted("likelihood", em.likelihood))
+    monkeypatch.setattr(Program, "expected_flows", counted("flows", Program.expected_flows))
+    monkeypatch.setattr(Program, "log_likelihood", counted("likelihood", Program.log_likelihood))
     fit_em(network, data, options=exactly(6))
     assert calls == {"compile": 1, "flows": 6, "likelihood": 1}
     fit_em(network, data, options=exactly(2), program=compile_program(network))
@@ -366,7 +366,7 @@ def test_one_batch_of_everything_blends_the_flows_of_all_sequences() -> None:
 
 
 def fitting_flows(network: DynamicNetwork, data: Sequences) -> np.ndarray:
-    flows: np.ndarray = em.expected_flows(compile_program(network), data).flows.top.weights
+    flows: np.ndarray = compile_program(network).expected_flows(data).flows.top.weights
     return flows
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import final
 
-from dspn.engine import compile_program, likelihood
+from dspn.engine import compile_program
 from dspn.errors import ModelFileError
 from dspn.io import JSON
 from dspn.io.json_values import fields, whole
@@ -57,7 +57,7 @@ class Journal:
             own = (network.schema, network.root, network.parameters.tied)
             if own != (data.train.schema, task.root, task.tied):
                 raise ModelFileError("its network has other variables, root or ties")
-            values = likelihood(compile_program(network), data.validation)
+            values = compile_program(network).log_likelihood(data.validation)
             return Candidate(
                 attempt.number, attempt.block, network, attempt.recipe, values, steps, work
             )
