@@ -6,7 +6,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Final, Literal, NamedTuple, TypedDict, TypeVar, Unpack, final
+from typing import Any, Final, Literal, NamedTuple, TypeVar, final
 
 import numpy as np
 
@@ -60,30 +60,30 @@ PartName = Literal["template", "bottom", "top"]
 def check_finite(network: DynamicNetwork, parameters: Parameters | None = None) -> None:
     """Raises unless all parameters, those of the network or others for it, are finite numbers."""
     own = network.parameters if parameters is None else parameters
-    template, finding = network.template, ""
+    template = network.template
     for name, part, values in _parts(network, own.template, own.top, own.bottom):
-        finite = np.isfinite(values.weights)
-        if not finite.all():
-            edge = int(np.argmin(finite))
+        if not np.isfinite(values.weights).all():
+            edge = int(np.argmin(np.isfinite(values.weights)))
             number = int(np.searchsorted(sum_starts(part), edge, side="right")) - 1
-            finding = (
+            raise _not_finite(
                 f"sum {list(part.edge_offsets)[number]} of the {name} network has weights that are "
                 f"not finite, such as {values.weights[edge]}"
             )
         for bank, rows in zip(template.banks, values.leaves, strict=False):
-            finite = np.isfinite(rows).all(axis=1)
-            if not finding and not finite.all():
-                row = int(np.argmin(finite))
-                finding = (
+            if not np.isfinite(rows).all():
+                row = int(np.argmin(np.isfinite(rows).all(axis=1)))
+                raise _not_finite(
                     f"leaf {bank.nodes[row]} of variable {template.schema[bank.variable].name!r} "
                     f"in the {name} network has parameters {rows[row].tolist()}, which are not "
                     "finite"
                 )
-        if finding:
-            raise NumericalError(
-                f"{finding}. The data or the sample weights are too large or too small for the "
-                "arithmetic; rescale them, or use stronger priors."
-            )
+
+
+def _not_finite(finding: str) -> NumericalError:
+    return NumericalError(
+        f"{finding}. The data or the sample weights are too large or too small for the "
+        "arithmetic; rescale them, or use stronger priors."
+    )
 
 
 Values = TypeVar("Values", NetworkParameters, NetworkFlows)
@@ -595,52 +595,24 @@ def fit_em(
     return EmFit(kept, tuple(log.history), final_score, stopped, dead_nodes(kept, best.statistics))
 
 
-class FitSettings(TypedDict, total=False):
-    """The settings of `fit_em` by name, for functions that hand them on."""
-
-    validation: Sequences | None
-    score: Score
-    options: EmOptions
-    priors: Priors
-    sample_weights: Floats | None
-    rng: np.random.Generator | None
-    learnable: Collection[int] | None
-    on_step: Callable[[FitRecord], None] | None
-    deadline: Callable[[], bool] | None
-    executor: Executor | None
-
-
-def restarts(
-    networks: Iterable[DynamicNetwork], train: Sequences, **settings: Unpack[FitSettings]
-) -> EmFit:
+def restarts(networks: Iterable[DynamicNetwork], train: Sequences, **settings: Any) -> EmFit:
     """The best of the fits from several starting points; see `fit_em` for the settings.
 
     The first network is always fitted; no further one is begun once the deadline has passed.
     """
-    return best_of(_fits(networks, train, settings))
-
-
-def _fits(
-    networks: Iterable[DynamicNetwork], train: Sequences, settings: FitSettings
-) -> Iterator[EmFit]:
-    precision = settings.get("options", DEFAULT_EM).precision
-    deadline = settings.get("deadline")
-    program: Program | None = None
+    deadline, program, fits = settings.get("deadline"), None, []
+    known: tuple[object, ...] = ()
     for network in networks:
         require_type(network, DynamicNetwork, "networks", StructureError)
         # Networks of one structure share a compiled program.
-        old = None if program is None else program.network
-        if (
-            old is None
-            or program is None
-            or old.template is not network.template
-            or old.top is not network.top
-            or old.root != network.root
-        ):
-            program = compile_program(network, precision=precision)
-        yield fit_em(network, train, program=program, **settings)
+        structure = (id(network.template), id(network.top), network.root)
+        if program is None or structure != known:
+            precision = settings.get("options", DEFAULT_EM).precision
+            program, known = compile_program(network, precision=precision), structure
+        fits.append(fit_em(network, train, program=program, **settings))
         if deadline is not None and deadline():
-            return
+            break
+    return best_of(fits)
 
 
 def best_of(fits: Iterable[EmFit]) -> EmFit:

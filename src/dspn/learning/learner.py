@@ -220,11 +220,14 @@ class _Run:
             return _State(growth, None)
         names = ("seed", "tried", "accepted", "failures", "positions")
         search = json_fields(details["search"], "its search", names)
-        seed, *counts = (whole(search[name], f"`{name}` of its search") for name in names[:-1])
-        if seed != self.seed or min(counts) < 0:
+        seed, tried, accepted, failures = (
+            whole(search[name], f"`{name}` of its search") for name in names[:-1]
+        )
+        if seed != self.seed or min(tried, accepted, failures) < 0:
             raise ModelFileError("its search has another seed, or numbers below zero")
         positions = Positions.from_json(search["positions"])
-        return _State(growth, SearchState(network, score, seed, *counts, positions))
+        state = SearchState(network, score, seed, tried, accepted, failures, positions)
+        return _State(growth, state)
 
     @property
     def growth_task(self) -> GrowthTask:

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
-from typing import Final, NamedTuple, TextIO, TypeVar, final
+from typing import Final, TextIO, TypeVar, final
 
 from rich.console import Console
 from rich.live import Live
@@ -38,6 +38,7 @@ from dspn.sequences.fingerprint import data_fingerprint
 from dspn.structure import DynamicNetwork
 
 State = TypeVar("State")
+Read = Callable[[DynamicNetwork, dict[str, JSON]], State]
 
 # A pass over data of fewer entries is over before it is worth ending within.
 _LARGE: Final = 100_000
@@ -227,13 +228,6 @@ class Ending(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-class Followed(NamedTuple):
-    """How a run ended, and the reports of all its states."""
-
-    ending: Ending
-    history: tuple[Report, ...]
-
-
 def follow(
     states: Iterable[State],
     clock: Clock,
@@ -241,8 +235,10 @@ def follow(
     describe: Callable[[State], Report],
     on_state: Callable[[State], None],
     report: Reporter | None = None,
-) -> Followed:
+) -> tuple[Ending, tuple[Report, ...]]:
     """Goes from state to state until the last one, a time limit, or Ctrl-C.
+
+    Returns how the run ended, and the reports of all its states.
 
     Args:
         states: The states of a run, the first included.
@@ -266,7 +262,7 @@ def follow(
     except KeyboardInterrupt:
         clock.stop()
         ending = Ending.INTERRUPTED
-    return Followed(ending, tuple(history))
+    return ending, tuple(history)
 
 
 def check_sets(train: Sequences, validation: Sequences) -> None:
@@ -352,6 +348,30 @@ def _keep_network(network: DynamicNetwork, path: Path, entry: Mapping[str, JSON]
         )
 
 
+def _load(path: Path, read: Read[State], refusal: str) -> State | None:
+    """What `read` makes of a network and of what was written with it; None without a file."""
+    if not path.exists():
+        return None
+    found = load_network(path)
+    entry = found.provenance.get(_ENTRY)
+    if entry is None:
+        raise ModelFileError(
+            f"{str(path)!r} is a model, but no checkpoint to go on from: it does not say how far "
+            "its learning had come. Give another path for the checkpoint."
+        )
+    try:
+        return read(found.network, dict(json_fields(entry, "its record")))
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ModelFileError(refusal.format(repr(str(path)), str(error).rstrip("."))) from error
+
+
+def _check_same_run(details: dict[str, JSON], run: Mapping[str, JSON]) -> None:
+    """Takes the description of a run out of the details; raises unless it is that of this run."""
+    others = _differences(json_fields(details.pop("run", None), "its run", run.keys()), run)
+    if others:
+        raise ModelFileError(f"it belongs to another run: {'; '.join(others)}")
+
+
 @final
 class CheckpointFile:
     """The file that the states of one run go to, one in place of the other.
@@ -399,35 +419,25 @@ class CheckpointFile:
                 "`resume=True`, or remove it."
             )
 
-    def load(self, read: Callable[[DynamicNetwork, dict[str, JSON]], State]) -> State | None:
+    def load(self, read: Read[State]) -> State | None:
         """What `read` makes of the network and the details that were saved; None without a file."""
-        if not self.path.exists():
-            return None
-        found = load_network(self.path)
-        entry = found.provenance.get(_ENTRY)
-        if entry is None:
-            raise ModelFileError(
-                f"{str(self.path)!r} is a model, but no checkpoint to go on from: it does not say "
-                "how far its learning had come. Give another path for the checkpoint."
-            )
-        try:
-            details = dict(json_fields(entry, "its record"))
+
+        def read_current(network: DynamicNetwork, details: dict[str, JSON]) -> State:
             version = details.pop("version", None)
             if version != _VERSION:
                 raise ModelFileError(
                     f"it is of version {_shorten(version)}, but this release reads version "
                     f"{_VERSION}"
                 )
-            run = json_fields(details.pop("run", None), "its run", self._run.keys())
-            others = _differences(run, self._run)
-            if others:
-                raise ModelFileError(f"it belongs to another run: {'; '.join(others)}")
-            return read(found.network, details)
-        except (OverflowError, TypeError, ValueError) as error:
-            raise ModelFileError(
-                f"cannot go on from the checkpoint {str(self.path)!r}: {str(error).rstrip('.')}. "
-                "Give what it was made with, or begin anew at another path."
-            ) from error
+            _check_same_run(details, self._run)
+            return read(network, details)
+
+        return _load(
+            self.path,
+            read_current,
+            "cannot go on from the checkpoint {}: {}. Give what it was made with, or begin anew at "
+            "another path.",
+        )
 
 
 @final
@@ -487,28 +497,22 @@ class RunDirectory:
         """Writes a network with details; a disk that is full does not end learning."""
         _keep_network(network, self._file(number), {"run": self.run, **details})
 
-    def load(
-        self, number: int, read: Callable[[DynamicNetwork, dict[str, JSON]], State]
-    ) -> State | None:
+    def load(self, number: int, read: Read[State]) -> State | None:
         """What `read` makes of a network and its details; None where there is no such network.
 
         An error of `read` says that the file does not belong to this run.
         """
-        path = self._file(number)
-        if not path.exists():
-            return None
-        found = load_network(path)
-        try:
-            details = dict(json_fields(found.provenance.get(_ENTRY), "its record"))
-            others = _differences(details.pop("run", None), self.run)
-            if others:
-                raise ModelFileError(f"it is of another run: {'; '.join(others)}")
-            return read(found.network, details)
-        except (OverflowError, TypeError, ValueError) as error:
-            raise ModelFileError(
-                f"{str(path)!r} is not the model that this run trained: {str(error).rstrip('.')}. "
-                "Remove the file to train it again, or begin anew in another directory."
-            ) from error
+
+        def read_own(network: DynamicNetwork, details: dict[str, JSON]) -> State:
+            _check_same_run(details, self.run)
+            return read(network, details)
+
+        return _load(
+            self._file(number),
+            read_own,
+            "{} is not the model that this run trained: {}. Remove the file to train it again, or "
+            "begin anew in another directory.",
+        )
 
 
 def _make_directory(path: str | os.PathLike[str]) -> Path:
