@@ -16,7 +16,7 @@ import numpy as np
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
 from dspn.errors import DataError, StructureError
-from dspn.learning.starts.windows import slice_clusters
+from dspn.learning.starts.clusters import slice_clusters
 from dspn.leaves.base import require_number
 from dspn.sequences import Sequences
 from dspn.sequences.joining import joined

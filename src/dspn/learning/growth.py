@@ -17,10 +17,9 @@ from dspn.errors import StructureError
 from dspn.learning.em import EmFit, EmOptions, best_of, fit_em
 from dspn.learning.priors import Priors
 from dspn.learning.scores import Score
-from dspn.learning.starts.clusters import clustered_network
+from dspn.learning.starts.clusters import clustered_network, randomised
 from dspn.learning.starts.informed import informed_split
-from dspn.learning.starts.random import randomised
-from dspn.learning.starts.splitting import interface_use, split_interfaces
+from dspn.learning.starts.splits import interface_use, split_interfaces
 from dspn.options import Options, choice_field, number_field, part_field, whole_field
 from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Root, initial_network

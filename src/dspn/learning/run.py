@@ -353,14 +353,9 @@ def _load(path: Path, read: Read[State], refusal: str) -> State | None:
     if not path.exists():
         return None
     found = load_network(path)
-    entry = found.provenance.get(_ENTRY)
-    if entry is None:
-        raise ModelFileError(
-            f"{str(path)!r} is a model, but no checkpoint to go on from: it does not say how far "
-            "its learning had come. Give another path for the checkpoint."
-        )
     try:
-        return read(found.network, dict(json_fields(entry, "its record")))
+        details = json_fields(found.provenance.get(_ENTRY, {}), "its record")
+        return read(found.network, dict(details))
     except (OverflowError, TypeError, ValueError) as error:
         raise ModelFileError(refusal.format(repr(str(path)), str(error).rstrip("."))) from error
 
@@ -423,6 +418,11 @@ class CheckpointFile:
         """What `read` makes of the network and the details that were saved; None without a file."""
 
         def read_current(network: DynamicNetwork, details: dict[str, JSON]) -> State:
+            if not details:
+                raise ModelFileError(
+                    "it is a model, but no checkpoint to go on from: it does not say how far its "
+                    "learning had come"
+                )
             version = details.pop("version", None)
             if version != _VERSION:
                 raise ModelFileError(
@@ -457,7 +457,16 @@ class RunDirectory:
     def hold(
         cls, path: str | os.PathLike[str], run: dict[str, JSON], *, resume: bool
     ) -> Iterator["RunDirectory"]:
-        """The directory, made where it is missing, and kept from other runs until this one ends.
+        """The directory as `open` has it, kept from other runs until this one ends."""
+        directory = _make_directory(path)
+        with _lock(str(directory / _LOCK), directory, run):
+            yield cls.open(path, run, resume=resume)
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], run: dict[str, JSON], *, resume: bool
+    ) -> "RunDirectory":
+        """The directory, made where it is missing.
 
         Args:
             path: The directory.
@@ -465,30 +474,28 @@ class RunDirectory:
             resume: Whether the directory may belong to this run already.
         """
         directory = _make_directory(path)
-        with _lock(str(directory / _LOCK), directory, run):
-            known = directory / _RUN
-            if os.path.lexists(known):
-                if not resume:
-                    raise ModelFileError(
-                        f"there is a run in the directory {str(directory)!r} already; go on from "
-                        "it with `resume=True`, or remove it."
-                    )
-                others = _differences(_read_run(known), run)
-                if others:
-                    raise ModelFileError(
-                        f"the run in {str(directory)!r} is another one: {'; '.join(others)}. Give "
-                        "what it was made with, or begin anew at another path."
-                    )
-            elif not all(
-                own.name == _LOCK or is_temporary(own.name) for own in directory.iterdir()
-            ):
+        known = directory / _RUN
+        if not os.path.lexists(known):
+            names = [own.name for own in directory.iterdir()]
+            if not all(name == _LOCK or is_temporary(name) for name in names):
                 raise ModelFileError(
                     f"`checkpoint` must be an empty or a new directory, but {str(directory)!r} "
                     "holds other files; give another path."
                 )
-            else:
-                write_atomically(known, json.dumps(run, indent=1).encode("utf-8"))
-            yield cls(directory, run)
+            write_atomically(known, json.dumps(run, indent=1).encode("utf-8"))
+            return cls(directory, run)
+        if not resume:
+            raise ModelFileError(
+                f"there is a run in the directory {str(directory)!r} already; go on from it with "
+                "`resume=True`, or remove it."
+            )
+        others = _differences(_read_run(known), run)
+        if others:
+            raise ModelFileError(
+                f"the run in {str(directory)!r} is another one: {'; '.join(others)}. Give what it "
+                "was made with, or begin anew at another path."
+            )
+        return cls(directory, run)
 
     def _file(self, number: int) -> Path:
         return self.path / f"{number:05d}.dspn"

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, final
 
 import numpy as np
 
-from dspn._arrays import Bools, Floats
+from dspn._arrays import Floats
 from dspn._checks import checked_rng, require_type, whole_number
 from dspn.engine import Program, Want, compile_program
 from dspn.errors import DataError, StructureError
@@ -31,7 +31,6 @@ from dspn.learning.partitions import Partition, PartitionOptions, Positions, nex
 from dspn.learning.priors import Priors
 from dspn.learning.run import Clock, limited
 from dspn.learning.scores import Score
-from dspn.leaves import Family
 from dspn.options import Options, choice_field, number_field, part_field, whole_field
 from dspn.sequences import Sequences
 from dspn.structure import (
@@ -39,17 +38,21 @@ from dspn.structure import (
     Input,
     Interface,
     Leaf,
-    NetworkParameters,
-    Node,
-    Parameters,
     Product,
     Root,
     Sum,
     Template,
 )
 from dspn.structure.build import ScopeItem
-from dspn.structure.graph import reachable
-from dspn.structure.nodes import children_of
+from dspn.structure.edit import (
+    Entry,
+    add_node,
+    build_network,
+    keep_entries,
+    template_entries,
+    top_entries,
+)
+from dspn.structure.nodes import children_of, reachable
 from dspn.structure.validity import interface_groups, network_scopes
 
 # Where the slices go in a network.
@@ -207,97 +210,6 @@ class Neighbour:
     new_nodes: frozenset[int]
 
 
-@final
-class _Draft:
-    """New nodes beyond those of a template, with the weights of the sums among them."""
-
-    def __init__(self, template: Template, rng: np.random.Generator) -> None:
-        self.families: dict[int, Family] = {b.variable: b.family for b in template.banks}
-        self.rng = rng
-        self.base = len(template.nodes)
-        self.nodes: list[Node] = []
-        self.weights: list[Floats] = []
-
-    def _append(self, node: Node) -> int:
-        self.nodes.append(node)
-        return self.base + len(self.nodes) - 1
-
-    def _sum(self, children: tuple[int, ...]) -> int:
-        self.weights.append(self.rng.dirichlet(np.ones(len(children))))
-        return self._append(Sum(children))
-
-    def _univariate(self, item: ScopeItem) -> int:
-        if isinstance(item, Interface):
-            return self._sum(item.inputs)
-        return self._append(Leaf(item, self.families[item]))
-
-    def block(self, items: Sequence[ScopeItem], num_classes: int) -> int:
-        """A univariate distribution over one item, a naive Bayes model over several."""
-        if len(items) == 1:
-            return self._univariate(items[0])
-        classes = [
-            self._append(Product(tuple(self._univariate(item) for item in items)))
-            for _ in range(num_classes)
-        ]
-        return self._sum(tuple(classes))
-
-    def leaves(self, values: Floats | None) -> dict[int, Floats]:
-        """Random parameters of the new leaves of each variable, spread like its values."""
-        if values is not None and (values.ndim != 2 or values.shape[1] != len(self.families)):
-            raise StructureError(
-                f"`values` must have a column for each of the {len(self.families)} variables, but "
-                f"has shape {values.shape}; give the `values` of a Sequences."
-            )
-        counts: dict[int, int] = {}
-        for node in self.nodes:
-            if isinstance(node, Leaf):
-                counts[node.variable] = counts.get(node.variable, 0) + 1
-        return {
-            variable: self.families[variable].random(
-                count, self.rng, None if values is None else values[:, variable]
-            )
-            for variable, count in sorted(counts.items())
-        }
-
-
-def _renumbered(nodes: Sequence[Node], kept: Sequence[int]) -> tuple[tuple[Node, ...], list[int]]:
-    """The kept nodes in their order, and the new place of each old one (-1: dropped)."""
-    place = [-1] * len(nodes)
-    for new, old in enumerate(kept):
-        place[old] = new
-    moved: list[Node] = []
-    for old in kept:
-        node = nodes[old]
-        if isinstance(node, Sum | Product):
-            node = type(node)(tuple(place[child] for child in node.children))
-        moved.append(node)
-    return tuple(moved), place
-
-
-def _carried(
-    template: Template, old: Parameters, dropped: Bools, draft: _Draft, values: Floats | None
-) -> Parameters:
-    """What is kept of the old parameters, bit for bit, and the new behind it."""
-    new_weights = np.concatenate([np.zeros(0), *draft.weights])
-    new_leaves = draft.leaves(values)
-    widths = np.diff([*template.edge_offsets.values(), template.num_weights])
-    kept_edges = ~np.repeat(dropped[list(template.edge_offsets)], widths)
-
-    def carried(own: NetworkParameters) -> NetworkParameters:
-        rows = [
-            np.concatenate([table[~dropped[list(bank.nodes)]], new_leaves[bank.variable]])
-            if bank.variable in new_leaves
-            else table[~dropped[list(bank.nodes)]]
-            for bank, table in zip(template.banks, own.leaves, strict=True)
-        ]
-        return NetworkParameters(
-            np.concatenate([own.weights[kept_edges], new_weights]), tuple(rows)
-        )
-
-    bottom = None if old.bottom is None else carried(old.bottom)
-    return Parameters(carried(old.template), old.top, bottom)
-
-
 def _checked_partition(
     network: DynamicNetwork, node: int, partition: Sequence[Sequence[ScopeItem]]
 ) -> list[tuple[ScopeItem, ...]]:
@@ -337,21 +249,48 @@ def replace_product(
     checked_rng(rng, StructureError)
     classes = whole_number(num_classes, "num_classes", StructureError)
     blocks = _checked_partition(network, node, partition)
-    template, old = network.template, network.parameters
-    draft = _Draft(template, rng)
-    product = Product(tuple(draft.block(block, classes) for block in blocks))
-    nodes = [*template.nodes, *draft.nodes]
-    nodes[node] = product
-    kept = sorted(reachable(nodes, template.outputs) | set(template.inputs))
-    moved, place = _renumbered(nodes, kept)
-    parameters = _carried(template, old, np.array(place[: draft.base]) < 0, draft, values)
-    outputs = tuple(place[output] for output in template.outputs)
-    after = DynamicNetwork(
-        Template(network.schema, moved, outputs), network.top, parameters, network.root
+    template = network.template
+    families = {bank.variable: bank.family for bank in template.banks}
+    if values is not None and (values.ndim != 2 or values.shape[1] != len(families)):
+        raise StructureError(
+            f"`values` must have a column for each of the {len(families)} variables, but has shape "
+            f"{values.shape}; give the `values` of a Sequences."
+        )
+    entries = template_entries(network)
+    first = len(entries)
+    leaves: dict[int, list[int]] = {}
+
+    def add_sum(children: Sequence[int]) -> int:
+        return add_node(entries, Sum(tuple(children)), rng.dirichlet(np.ones(len(children))))
+
+    def add_univariate(item: ScopeItem) -> int:
+        if isinstance(item, Interface):
+            return add_sum(item.inputs)
+        leaves.setdefault(item, []).append(add_node(entries, Leaf(item, families[item])))
+        return leaves[item][-1]
+
+    def add_block(items: Sequence[ScopeItem]) -> int:
+        if len(items) == 1:
+            return add_univariate(items[0])
+        products = (Product(tuple(map(add_univariate, items))) for _ in range(classes))
+        return add_sum([add_node(entries, product) for product in products])
+
+    entries[node] = Entry(Product(tuple(map(add_block, blocks))), entries[node].values)
+    for variable, new in sorted(leaves.items()):
+        seen = None if values is None else values[:, variable]
+        for index, row in zip(new, families[variable].random(len(new), rng, seen), strict=True):
+            entries[index] = Entry(entries[index].node, np.tile(row, (len(entries[0].values), 1)))
+    kept = reachable([entry.node for entry in entries], template.outputs) | set(template.inputs)
+    changed, number = keep_entries(entries, kept)
+    outputs = [number[output] for output in template.outputs]
+    top = top_entries(network)
+    after = build_network(network.schema, changed, outputs, top, network.top.root, network.root)
+    new_nodes = frozenset(
+        number[index]
+        for index in range(first, len(entries))
+        if not isinstance(entries[index].node, Product)
     )
-    fresh = range(len(kept) - len(draft.nodes), len(kept))
-    learnable = frozenset(index for index in fresh if not isinstance(moved[index], Product))
-    return Neighbour(after, place[node], learnable)
+    return Neighbour(after, number[node], new_nodes)
 
 
 class Proposal(NamedTuple):

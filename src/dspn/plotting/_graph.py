@@ -7,8 +7,7 @@ from typing import final
 
 from dspn._arrays import Floats
 from dspn.structure import DynamicNetwork, Input, Leaf, Node, Product, Sum, Template
-from dspn.structure.graph import reachable
-from dspn.structure.nodes import children_of
+from dspn.structure.nodes import children_of, reachable
 
 MAX_STACK = 16
 """Most leaves in one stack."""

@@ -12,8 +12,7 @@ from dspn.plotting._blocks import Box, block, kinds_in_words, ribbon
 from dspn.plotting._summary import group_variables
 from dspn.plotting._unrolled import slice_number
 from dspn.structure import DynamicNetwork, Input
-from dspn.structure.graph import reachable
-from dspn.structure.nodes import Node
+from dspn.structure.nodes import Node, reachable
 from dspn.structure.validity import bottom_nodes
 
 _MAX_GROUPS: Final = 4

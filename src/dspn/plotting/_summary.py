@@ -10,8 +10,7 @@ import numpy as np
 from dspn._arrays import Floats
 from dspn.plotting._graph import reads_input
 from dspn.structure import DynamicNetwork, Input, Leaf, Product, Sum
-from dspn.structure.graph import reachable
-from dspn.structure.nodes import children_of
+from dspn.structure.nodes import children_of, reachable
 
 _FINEST = 128
 

@@ -364,7 +364,7 @@ def test_every_template_of_a_long_search_is_valid_and_keeps_its_scopes(
         assert output_scopes(own) == scopes
         assert own.groups == first.network.groups
         assert own.root == network.root and own.parameters.tied == network.parameters.tied
-        assert own.top is first.network.top
+        assert own.top == first.network.top
         assert after.score >= state.score
         assert (after.score > state.score) == (after.accepted > state.accepted)
         state = after

@@ -10,7 +10,6 @@ from dspn.engine import ExpectedFlows, NetworkFlows, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning import em_step
 from dspn.learning.moves import pruned, regrown
-from dspn.learning.moves.regrowing import transitions
 from dspn.structure import (
     DynamicNetwork,
     Root,
@@ -19,6 +18,7 @@ from dspn.structure import (
     initial_network,
     violations,
 )
+from dspn.structure.chain import transition_sums as transitions
 from dspn.structure.nodes import children_of
 from oracles import interface_posteriors
 from strategies import arbitrary_sequence, as_sequences, random_case
@@ -134,7 +134,7 @@ def test_regrowing_random_templates_is_valid(seed: int) -> None:
 def test_runs_of_sequences_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     network, data = thin_network(2), as_sequences(SCHEMA, some_data())
     whole = regrown(network, data, 3)
-    monkeypatch.setattr("dspn.learning.moves.regrowing._NUMBERS_AT_ONCE", 8)
+    monkeypatch.setattr("dspn.learning.moves.edges._NUMBERS_AT_ONCE", 8)
     parts = regrown(network, data, 3)
     assert parts.template == whole.template
     np.testing.assert_allclose(

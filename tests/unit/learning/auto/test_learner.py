@@ -10,8 +10,9 @@ from dspn import Model, Schema, Sequences, Variable
 from dspn.engine import compile_program
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.learning import EmOptions, Priors
-from dspn.learning.auto import AutoLearned, AutoOptions, Move, learn_auto
-from dspn.learning.auto.state import AutoState
+from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
+from dspn.learning.auto.moves import CLUSTERS, REGROUP, OtherPrior
+from dspn.learning.auto.planner import AutoState
 from dspn.learning.run import Ending
 from dspn.sequences import Sequences as Data
 from dspn.structure.validity import violations
@@ -43,7 +44,7 @@ def test_the_planted_model_is_nearly_found() -> None:
         PLANTED.log_likelihood(test).mean() - 0.4
     )
     assert found.ending is Ending.FINISHED
-    assert {item.move for item in found.tried} >= {Move.CLUSTERS, Move.REGROUP}
+    assert {item.move for item in found.tried} >= {CLUSTERS, REGROUP}
 
 
 def test_every_component_is_valid_and_the_score_is_that_before_refitting() -> None:
@@ -66,7 +67,7 @@ def test_no_test_data_can_be_given() -> None:
     names = set(inspect.signature(learn_auto).parameters)
     given = {"train", "validation"}
     settings = {
-        "seed", "options", "priors", "root", "tied", "refit", "num_jobs", "time_limit",
+        "seed", "options", "priors", "root", "tied", "refit", "num_jobs", "executor", "time_limit",
         "checkpoint", "resume", "report", "on_state", "clock",
     }  # fmt: skip
     assert names == given | settings
@@ -95,7 +96,7 @@ def test_a_directory_of_another_run_is_refused(tmp_path: Path) -> None:
     learned(checkpoint=directory)
     with pytest.raises(ModelFileError, match="go on from it with `resume=True`"):
         learned(checkpoint=directory)
-    with pytest.raises(ModelFileError, match="its seed differ"):
+    with pytest.raises(ModelFileError, match="its `seed` is 0 where this run has 3"):
         learned(checkpoint=directory, resume=True, seed=3)
     with pytest.raises(ModelFileError, match="empty or a new directory"):
         (tmp_path / "other").mkdir()
@@ -133,7 +134,7 @@ def test_what_was_tried_is_told_in_words() -> None:
 
 def test_given_priors_are_not_changed() -> None:
     found = learned(priors=Priors(sum_pseudo_count=1.0))
-    assert Move.PRIOR not in {item.move for item in found.tried}
+    assert OtherPrior() not in {item.move for item in found.tried}
 
 
 @pytest.mark.parametrize("root", ["first", "last"])

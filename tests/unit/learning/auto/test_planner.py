@@ -8,12 +8,12 @@ import pytest
 
 from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.engine import compile_program
-from dspn.learning.auto import AutoLearned, AutoOptions, Move, learn_auto
-from dspn.learning.auto.candidates import Pool
-from dspn.learning.auto.recipes import Recipe
-from dspn.learning.auto.state import AutoState
-from dspn.learning.auto.steps import expected_work, next_steps
-from dspn.learning.auto.task import AutoTask, restricted
+from dspn.executors import Serial
+from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
+from dspn.learning.auto.base import AutoTask, Recipe, restrict
+from dspn.learning.auto.choice import Pool
+from dspn.learning.auto.moves import CLUSTERS, REGROUP
+from dspn.learning.auto.planner import AutoState, expected_work, next_steps
 from dspn.learning.dependence import dependence, layout_of
 from dspn.learning.run import Clock
 from dspn.structure import Root
@@ -33,7 +33,7 @@ def drawn(num_sequences: int, seed: int) -> Sequences:
 
 
 TRAIN, VALIDATION = drawn(30, 0), drawn(10, 1)
-TASK = AutoTask(TRAIN, VALIDATION, OPTIONS, None, 0, Root.FIRST, True, 1, Clock())
+TASK = AutoTask(TRAIN, VALIDATION, OPTIONS, None, 0, Root.FIRST, True, Serial(), Clock())
 STRENGTH = dependence(TRAIN)
 
 
@@ -63,7 +63,7 @@ def test_steps_are_new_and_start_from_what_is_there(states: list[AutoState]) -> 
             for block, recipe, parent in step.parts:
                 known = state.pool.by_block.get(block, ())
                 assert recipe not in {candidate.recipe for candidate in known}
-                assert recipe.move is step.move
+                assert recipe.move == step.move
                 if parent is None:
                     assert recipe.parent is None
                 else:
@@ -89,7 +89,7 @@ def test_another_layout_is_new_and_its_unknown_blocks_are_tried(states: list[Aut
     seen = 0
     for state in states:
         for step in next_steps(state, TASK, STRENGTH, 100):
-            assert (step.layout is not None) is (step.move is Move.REGROUP)
+            assert (step.layout is not None) is (step.move == REGROUP)
             if step.layout is None:
                 assert len(step.parts) == 1
                 continue
@@ -102,7 +102,7 @@ def test_another_layout_is_new_and_its_unknown_blocks_are_tried(states: list[Aut
 
 def test_layouts_stay_where_no_dependence_is_known(states: list[AutoState]) -> None:
     for step in next_steps(states[-1], TASK, None, 100):
-        assert step.move is not Move.REGROUP
+        assert step.move != REGROUP
 
 
 def test_nothing_is_tried_that_is_too_much_for_the_effort(states: list[AutoState]) -> None:
@@ -112,11 +112,11 @@ def test_nothing_is_tried_that_is_too_much_for_the_effort(states: list[AutoState
 
 def test_expected_work_grows_with_the_template_and_the_data() -> None:
     small, large = (
-        expected_work(TASK, (0, 1), Recipe(Move.CLUSTERS, amount, 0.3), None) for amount in (4, 32)
+        expected_work(TASK, (0, 1), Recipe(CLUSTERS, amount, 0.3), None) for amount in (4, 32)
     )
     assert 0 < small < large
     half = replace(TASK, train=TRAIN[np.arange(15)])
-    assert expected_work(half, (0, 1), Recipe(Move.CLUSTERS, 4, 0.3), None) < small
+    assert expected_work(half, (0, 1), Recipe(CLUSTERS, 4, 0.3), None) < small
 
 
 # The run.
@@ -140,7 +140,7 @@ def test_the_score_never_falls_and_gains_add_up_to_it(states: list[AutoState]) -
 def test_candidates_say_the_likelihood_of_their_networks(states: list[AutoState]) -> None:
     for item in states[-1].trail:
         own = item.candidate
-        expected = compile_program(own.network).log_likelihood(restricted(VALIDATION, own.block))
+        expected = compile_program(own.network).log_likelihood(restrict(VALIDATION, own.block))
         np.testing.assert_allclose(own.validation, expected, rtol=1e-12)
 
 
@@ -172,7 +172,7 @@ def test_states_are_values_of_their_own(states: list[AutoState]) -> None:
         assert after.layouts[: len(before.layouts)] == before.layouts
     pool = Pool()
     for item in states[-1].trail:
-        pool = pool.with_candidate(item.candidate)
+        pool = pool.with_candidates(item.candidate)
     assert pool.by_block == states[-1].pool.by_block
 
 

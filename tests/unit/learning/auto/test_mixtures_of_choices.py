@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from dspn import EmOptions, Model, Schema, Sequences, Variable
+from dspn.executors import Serial
 from dspn.learning import NO_PRIORS
-from dspn.learning.auto import AutoOptions, Move, learn_auto
-from dspn.learning.auto.candidates import BlockModel, Candidate
-from dspn.learning.auto.choice import Choice
-from dspn.learning.auto.finishing import finished
-from dspn.learning.auto.recipes import Recipe
-from dspn.learning.auto.task import AutoTask
-from dspn.learning.auto.tries import Try, attempted
+from dspn.learning.auto import AutoOptions, learn_auto
+from dspn.learning.auto.base import AutoTask, Candidate, Recipe, Try
+from dspn.learning.auto.choice import BlockModel, Choice
+from dspn.learning.auto.learner import build_mixture
+from dspn.learning.auto.moves import CLUSTERS
+from dspn.learning.auto.training import attempted
 from dspn.learning.run import Clock, Ending
 from dspn.sequences.joining import joined
 from dspn.structure import Root
@@ -43,7 +43,7 @@ def drawn(num_sequences: int, seed: int) -> Sequences:
 
 def task(**settings: object) -> AutoTask:
     options = AutoOptions(em=EmOptions(max_steps=1), refit=REFIT)
-    own = AutoTask(drawn(20, 0), drawn(8, 1), options, None, 0, Root.FIRST, True, 1, Clock())
+    own = AutoTask(drawn(20, 0), drawn(8, 1), options, None, 0, Root.FIRST, True, Serial(), Clock())
     return replace(own, _restricted={}, **settings)  # type: ignore[arg-type]
 
 
@@ -54,7 +54,7 @@ def chosen(own: AutoTask) -> Choice:
     for block, sizes in SIZES.items():
         members: list[Candidate] = []
         for size in sizes:
-            found = attempted(Try(number, block, Recipe(Move.CLUSTERS, size, 0.3)), own)
+            found = attempted(Try(number, block, Recipe(CLUSTERS, size, 0.3)), own)
             assert found is not None
             members.append(found)
             number += 1
@@ -89,7 +89,7 @@ def cut(data: Sequences) -> list[np.ndarray]:
 def test_a_finished_mixture_is_the_formula_of_the_choice(root: str, tied: bool) -> None:
     own = task(root=Root(root), tied=tied)
     choice = chosen(own)
-    mixture = finished(choice, own, refit=False)
+    mixture = build_mixture(choice, own, refit=False)
     assert len(mixture) == 3 and mixture.schema == SCHEMA and mixture.root == root
     np.testing.assert_array_equal(mixture.weights, choice.weights)
     for network in mixture:
@@ -113,7 +113,7 @@ def test_a_finished_mixture_is_the_formula_of_the_choice(root: str, tied: bool) 
 def test_refitting_trains_every_member_on_all_data_and_keeps_weights_of_mixtures() -> None:
     own = task()
     choice = chosen(own)
-    before, after = (finished(choice, own, refit=refit) for refit in (False, True))
+    before, after = (build_mixture(choice, own, refit=refit) for refit in (False, True))
     everything = joined([own.train, own.validation])
     scores = [Model(mixture).log_likelihood(everything).mean() for mixture in (before, after)]
     assert scores[1] > scores[0]
@@ -121,21 +121,21 @@ def test_refitting_trains_every_member_on_all_data_and_keeps_weights_of_mixtures
     for one, other in zip(before, after, strict=True):
         assert one.num_interfaces == other.num_interfaces
         assert one.fingerprint != other.fingerprint
-    assert finished(choice, own, refit=True).fingerprint == after.fingerprint
+    assert build_mixture(choice, own, refit=True).fingerprint == after.fingerprint
 
 
 def test_no_steps_of_refitting_leave_the_networks() -> None:
     own = task(options=AutoOptions(em=EmOptions(max_steps=1), refit=EmOptions(max_steps=0)))
     choice = chosen(own)
-    one, other = (finished(choice, own, refit=refit) for refit in (False, True))
+    one, other = (build_mixture(choice, own, refit=refit) for refit in (False, True))
     assert one.fingerprint == other.fingerprint
 
 
 def test_refitting_in_batches() -> None:
     own = task(options=AutoOptions(refit=EmOptions(max_steps=1, batch_size=5)))
     choice = chosen(own)
-    found = finished(choice, own, refit=True)
-    assert found.fingerprint == finished(choice, own, refit=True).fingerprint
+    found = build_mixture(choice, own, refit=True)
+    assert found.fingerprint == build_mixture(choice, own, refit=True).fingerprint
     assert np.isfinite(Model(found).log_likelihood(own.validation)).all()
 
 
@@ -145,7 +145,7 @@ def test_a_layout_of_one_block_and_one_member_is_the_network_itself() -> None:
     member = choice.models[(0, 1, 2)].members[0]
     alone = BlockModel((member,), np.ones(1), member.validation)
     single = Choice(LAYOUTS[:1], np.ones(1), {(0, 1, 2): alone}, member.validation)
-    assert finished(single, own, refit=False).only is member.network
+    assert build_mixture(single, own, refit=False).only is member.network
 
 
 def test_impossible_validation_sequences_are_not_learned_from_and_do_not_end_the_run() -> None:

@@ -109,7 +109,7 @@ def test_interface_use_of_a_chain_without_sums_counts_slices() -> None:
 def test_interface_use_is_exact_in_runs_of_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
     network = bare_chain()
     data = as_sequences(network.schema, [np.zeros((length, 1)) for length in (3, 1, 4, 2, 2)])
-    monkeypatch.setattr("dspn.learning.starts.splitting._SLICES_AT_ONCE", 4)
+    monkeypatch.setattr("dspn.learning.moves.edges._NUMBERS_AT_ONCE", 8)
     np.testing.assert_allclose(interface_use(compile_program(network), data), [12.0], rtol=1e-12)
 
 

@@ -11,9 +11,7 @@ from dspn.engine import compile_program
 from dspn.errors import ModelFileError
 from dspn.io import JSON
 from dspn.io.json_values import fields, whole
-from dspn.learning.auto.candidates import Candidate
-from dspn.learning.auto.task import AutoTask
-from dspn.learning.auto.tries import Try
+from dspn.learning.auto.base import AutoTask, Candidate, Try
 from dspn.learning.run import RunDirectory, describe_options, describe_run
 from dspn.structure import DynamicNetwork
 
@@ -30,18 +28,14 @@ class Journal:
     def held(
         cls, path: str | os.PathLike[str], task: AutoTask, *, resume: bool
     ) -> Iterator["Journal"]:
-        """The directory of a run, kept from other runs until this one ends."""
-        run = describe_run(
-            task.train,
-            task.validation,
-            task.seed,
-            options=task.options,
-            priors=task.priors,
-            root=task.root,
-            tied=task.tied,
-        )
-        with RunDirectory.hold(path, run, resume=resume) as directory:
+        """The directory as `of` has it, kept from other runs until this one ends."""
+        with RunDirectory.hold(path, _describe_run(task), resume=resume) as directory:
             yield cls(directory)
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str], task: AutoTask, *, resume: bool) -> "Journal":
+        """The directory, made where it is missing; with `resume` it may belong to this run."""
+        return cls(RunDirectory.open(path, _describe_run(task), resume=resume))
 
     def recall(self, attempt: Try, task: AutoTask) -> Candidate | None:
         """The candidate of a try, where it was trained before."""
@@ -74,9 +68,23 @@ class Journal:
         self.directory.save(candidate.number, candidate.network, details)
 
 
+def _describe_run(task: AutoTask) -> dict[str, JSON]:
+    return describe_run(
+        task.train,
+        task.validation,
+        task.seed,
+        options=task.options,
+        priors=task.priors,
+        root=task.root,
+        tied=task.tied,
+    )
+
+
 def _describe_try(made: Try | Candidate) -> JSON:
+    recipe = describe_options(made.recipe)
+    assert isinstance(recipe, dict)
     return {
         "number": made.number,
         "block": list(made.block),
-        "recipe": describe_options(made.recipe),
+        "recipe": {**recipe, "move": made.recipe.move.name},
     }

@@ -6,13 +6,20 @@ import numpy as np
 import pytest
 
 from dspn import EmOptions, Model, Schema, Sequences, Variable
+from dspn.executors import Serial
 from dspn.learning import Priors
-from dspn.learning.auto import AutoOptions, Move
-from dspn.learning.auto.candidates import Block, Candidate
-from dspn.learning.auto.proposals import Proposer, first_recipe, first_size
-from dspn.learning.auto.recipes import Recipe
-from dspn.learning.auto.task import AutoTask
-from dspn.learning.auto.tries import Try, attempted
+from dspn.learning.auto import AutoOptions
+from dspn.learning.auto.base import AutoTask, Block, BlockRecord, Candidate, Recipe, Try
+from dspn.learning.auto.moves import (
+    CLUSTERS,
+    DEFAULT_MOVES,
+    REGROUP,
+    Merge,
+    OtherPrior,
+    Split,
+    first_recipe,
+)
+from dspn.learning.auto.training import attempted
 from dspn.learning.run import Clock
 from dspn.structure import Root
 
@@ -35,7 +42,7 @@ def task(
 ) -> AutoTask:
     options = AutoOptions(max_interfaces=most, em=EmOptions(max_steps=0))
     train, validation = drawn(num_sequences, length, 0), drawn(6, 4, 1)
-    return AutoTask(train, validation, options, priors, 0, Root.FIRST, True, 1, Clock())
+    return AutoTask(train, validation, options, priors, 0, Root.FIRST, True, Serial(), Clock())
 
 
 def made(own: AutoTask, block: Block, recipe: Recipe, known: Sequence[Candidate]) -> Candidate:
@@ -50,10 +57,10 @@ def proposals(own: AutoTask, block: Block, rounds: int = 4) -> list[tuple[Recipe
     known = [made(own, block, first_recipe(own, block), [])]
     found = []
     for _ in range(rounds):
-        for move in Move:
-            if move is Move.REGROUP:
+        for move in DEFAULT_MOVES:
+            if move == REGROUP:
                 continue
-            recipe = Proposer(own, block, tuple(known)).recipe(move)
+            recipe = BlockRecord(own, block, tuple(known)).next_recipe(move)
             if recipe is not None:
                 found.append((recipe, list(known)))
                 known.append(made(own, block, recipe, known))
@@ -71,14 +78,14 @@ def test_recipes_are_new_and_within_bounds(block: Block, most: int) -> None:
         assert recipe.amount >= 1 and recipe.concentration > 0 and recipe.width >= 0
         parents = {candidate.number: candidate for candidate in known}
         assert recipe.parent is None or recipe.parent in parents
-        if recipe.move is Move.CLUSTERS:
+        if recipe.move == CLUSTERS:
             assert recipe.parent is None and recipe.amount <= most
         else:
             assert recipe.parent is not None
             size = parents[recipe.parent].size
-            if recipe.move is Move.SPLIT:
+            if recipe.move == Split():
                 assert recipe.amount <= size and size + recipe.amount <= most
-            if recipe.move is Move.MERGE:
+            if recipe.move == Merge():
                 assert 2 * recipe.amount <= size
 
 
@@ -97,29 +104,29 @@ def test_proposals_are_decided_by_the_candidates() -> None:
 def test_other_priors_are_not_tried_where_priors_are_given() -> None:
     given = task(priors=Priors(sum_pseudo_count=1.0))
     first = (made(given, (0, 1), first_recipe(given, (0, 1)), []),)
-    assert Proposer(given, (0, 1), first).recipe(Move.PRIOR) is None
+    assert BlockRecord(given, (0, 1), first).next_recipe(OtherPrior()) is None
     free = task()
-    assert Proposer(free, (0, 1), first).recipe(Move.PRIOR) is not None
+    assert BlockRecord(free, (0, 1), first).next_recipe(OtherPrior()) is not None
 
 
 def test_the_best_candidate_is_the_first_among_equals() -> None:
     own = task(most=4)
-    first = made(own, (0,), Recipe(Move.CLUSTERS, 2, 0.3), [])
-    again = made(own, (0,), Recipe(Move.CLUSTERS, 2, 0.3, width=1), [])
+    first = made(own, (0,), Recipe(CLUSTERS, 2, 0.3), [])
+    again = made(own, (0,), Recipe(CLUSTERS, 2, 0.3, width=1), [])
     twin = Candidate(9, (0,), first.network, again.recipe, first.validation, 0, 0.0)
-    assert Proposer(own, (0,), (first, twin)).best is first
+    assert BlockRecord(own, (0,), (first, twin)).best is first
 
 
 @pytest.mark.parametrize("num_sequences", [1, 3, 200])
 @pytest.mark.parametrize("most", [1, 5, 1024])
 def test_blocks_begin_within_bounds_whatever_the_data(num_sequences: int, most: int) -> None:
     own = task(most=most, num_sequences=num_sequences, length=1 if num_sequences < 3 else 20)
-    sizes = [first_size(own, block) for block in BLOCKS]
+    sizes = [first_recipe(own, block).amount for block in BLOCKS]
     assert sizes == sorted(sizes)
     for block, size in zip(BLOCKS, sizes, strict=True):
         assert 1 <= size <= min(most, max(1, own.train.total_slices))
-        recipe = first_recipe(own, block, Move.REGROUP)
-        assert (recipe.move, recipe.amount, recipe.parent) == (Move.REGROUP, size, None)
+        recipe = first_recipe(own, block, REGROUP)
+        assert (recipe.move, recipe.amount, recipe.parent) == (REGROUP, size, None)
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -130,8 +137,8 @@ def test_a_single_slice_has_proposals_that_can_be_made(block: Block) -> None:
 
 
 def test_recipes_are_told_in_words() -> None:
-    for move in Move:
+    for move in DEFAULT_MOVES:
         told = str(Recipe(move, 7, 0.25, parent=3))
         assert told.endswith(", from model 3")
-        assert ("0.25" if move is Move.PRIOR else "7") in told
-    assert "model" not in str(Recipe(Move.CLUSTERS, 7, 0.25))
+        assert ("0.25" if move == OtherPrior() else "7") in told
+    assert "model" not in str(Recipe(CLUSTERS, 7, 0.25))
