@@ -6,8 +6,7 @@ from typing import Any, final
 
 from dspn._arrays import Floats
 from dspn.learning.auto import AutoLearned, AutoOptions, AutoState, learn_auto
-from dspn.learning.learner import Learned, learn
-from dspn.learning.plan import DEFAULT_PLAN, Plan
+from dspn.learning.learner import DEFAULT_PLAN, Learned, Plan, learn
 from dspn.models import Model
 from dspn.sequences import Sequences
 from experiments.baselines.base import Baseline, FittedBaseline, Task

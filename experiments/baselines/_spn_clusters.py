@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from dspn._arrays import Floats, Ints
-from dspn.learning.independence import Column
+from dspn.learning.dependence import Column
 from dspn.learning.priors import Priors
 from dspn.leaves import Categorical, Family, family_for
 from dspn.sequences import Sequences

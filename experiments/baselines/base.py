@@ -9,8 +9,7 @@ import numpy as np
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
 from dspn.errors import DataError
-from dspn.learning.clock import Clock
-from dspn.learning.learner import Ending
+from dspn.learning.run import Clock, Ending
 from dspn.sequences import Schema, Sequences
 from dspn.sequences.reading import sequences_of
 

@@ -17,9 +17,9 @@ from dspn._arrays import Floats, Ints
 from dspn._checks import require_type, whole_number
 from dspn.engine import Program, compile_program
 from dspn.errors import DataError, StructureError
-from dspn.learning.clock import Clock
-from dspn.learning.independence import checked_alpha, independent_subsets
+from dspn.learning.dependence import checked_alpha, independent_subsets
 from dspn.learning.priors import Priors
+from dspn.learning.run import Clock
 from dspn.leaves.base import require_number
 from dspn.sequences import Schema, Sequences
 from dspn.sequences.joining import joined

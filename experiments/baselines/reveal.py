@@ -18,7 +18,7 @@ from scipy.special import xlogy
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import require_type, whole_number
 from dspn.errors import StructureError
-from dspn.learning.clock import Clock
+from dspn.learning.run import Clock
 from dspn.leaves.base import require_number
 from dspn.sequences import Sequences
 from dspn.sequences.joining import joined

@@ -10,8 +10,8 @@ import pytest
 from dspn import DSPN, ConvergenceWarning, EmOptions, Schema, Sequences, Variable
 from dspn.engine import TimeUpError, until
 from dspn.learning import fit_em
-from dspn.learning.learner import Ending
-from dspn.learning.stopping import StopReason
+from dspn.learning.run import Ending
+from dspn.learning.scores import StopReason
 from dspn.models import Model
 from dspn.structure import initial_network
 

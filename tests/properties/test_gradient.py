@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import oracles
 from dspn.engine import Program, compile_program
 from dspn.learning.ascent import AscentOptions, ascend
-from dspn.learning.fitting import scaled_families
+from dspn.learning.em import scaled_families
 from dspn.learning.gradient import (
     free_parameters,
     gradient,

@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dspn.engine import compile_program
-from dspn.learning.growth_strings import blocks, random_string
-from dspn.learning.neighbours import (
+from dspn.learning.partitions import PartitionOptions, Positions, blocks, random_string
+from dspn.learning.search import (
     Neighbour,
+    SlicePosteriors,
     product_nodes,
     propose,
     replace_product,
     scope_items,
 )
-from dspn.learning.partitions import PartitionOptions, Positions
-from dspn.learning.slice_posteriors import SlicePosteriors
 from dspn.sequences import Sequences
 from dspn.structure import (
     DynamicNetwork,

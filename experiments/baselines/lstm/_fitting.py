@@ -8,7 +8,7 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn.errors import NumericalError
-from dspn.learning.clock import Clock
+from dspn.learning.run import Clock
 from dspn.sequences import Schema, Sequences
 from dspn.sequences.reading import sequences_of
 from experiments.baselines.base import Ending, FittedBaseline, Task

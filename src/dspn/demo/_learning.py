@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from dspn.demo._house import House
 from dspn.demo._printing import bar, heading, table
-from dspn.learning.learner import Ending
+from dspn.learning.run import Ending
 from dspn.models import DSPN, HMM, Model
 from dspn.structure.validity import network_scopes
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from dspn.learning.fitting import EmFit, EmOptions, best_of, restarts, scaled_families
+from dspn.learning.em import EmFit, EmOptions, best_of, restarts, scaled_families
 from dspn.learning.priors import Priors
 from dspn.learning.scores import Score
 from dspn.learning.starts.clusters import clustered_network, randomised

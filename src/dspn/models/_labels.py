@@ -10,7 +10,7 @@ from sklearn.utils.validation import column_or_1d
 
 from dspn._arrays import Floats, Ints
 from dspn.errors import DataError
-from dspn.learning.discrimination import LabelledSequences
+from dspn.learning.ascent import LabelledSequences
 from dspn.models._training import TrainingData, training_data
 from dspn.sequences import Schema, Sequences
 from dspn.sequences.joining import joined

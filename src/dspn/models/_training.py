@@ -8,7 +8,7 @@ import numpy as np
 from dspn._arrays import Bools, Floats
 from dspn._warnings import warn
 from dspn.errors import ConvergenceWarning, DataError
-from dspn.learning.clock import Clock
+from dspn.learning.run import Clock
 from dspn.sequences import Schema, Sequences, Variable
 from dspn.sequences.fingerprint import data_fingerprint
 from dspn.sequences.joining import drawn_places, joined

@@ -22,7 +22,7 @@ from dspn.errors import (
 )
 from dspn.learning import ConditionalLikelihood, Priors
 from dspn.learning.auto import AutoOptions
-from dspn.learning.learner import Ending
+from dspn.learning.run import Ending
 from dspn.structure.validity import violations
 
 BITS = Schema((Variable.binary("x"), Variable.binary("y")))

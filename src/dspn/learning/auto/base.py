@@ -12,9 +12,10 @@ from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
 from dspn.engine import ExpectedFlows, compile_program
 from dspn.errors import StructureError
-from dspn.learning.clock import Clock
-from dspn.learning.fitting import EmOptions
+from dspn.executors import Executor
+from dspn.learning.em import EmOptions
 from dspn.learning.priors import Priors
+from dspn.learning.run import Clock
 from dspn.leaves.base import keep_number
 from dspn.sequences import Schema, Sequences
 from dspn.sequences.joining import drawn_part, drawn_places, joined
@@ -244,7 +245,7 @@ class AutoTask:
     seed: int
     root: Root
     tied: bool
-    num_jobs: int
+    executor: Executor
     clock: Clock
     _restricted: dict[Block, BlockData] = field(default_factory=dict)
 
@@ -354,9 +355,7 @@ class Trial:
 
     def expected_flows(self, network: DynamicNetwork) -> ExpectedFlows:
         """The expected flows of a network on the training set."""
-        program = compile_program(
-            network, precision="single" if self.task.options.em.single_precision else "double"
-        )
+        program = compile_program(network, precision=self.task.options.em.precision)
         return program.expected_flows(self.data.train).flows
 
 

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from dspn._arrays import Floats
 from dspn.errors import DataError
 from dspn.learning.auto.base import AutoOptions, Block, Candidate
-from dspn.learning.layouts import Layout
+from dspn.learning.dependence import Layout
 
 _MOST_STEPS: Final = 200
 _TOLERANCE: Final = 1e-6

@@ -10,16 +10,15 @@ import numpy as np
 from dspn._checks import require_type, whole_number
 from dspn.engine import TimeUpError
 from dspn.errors import StructureError
+from dspn.executors import Executor, executor_of
 from dspn.learning.auto.base import DEFAULT_AUTO, AutoOptions, AutoTask, Block, Candidate
 from dspn.learning.auto.checkpoint import Journal
 from dspn.learning.auto.choice import Choice
 from dspn.learning.auto.planner import AutoState, Tried
 from dspn.learning.auto.run import AutoRun
-from dspn.learning.clock import Clock, limited
-from dspn.learning.fitting import fit_em
-from dspn.learning.learner import Ending, check_sets
+from dspn.learning.em import fit_em
 from dspn.learning.priors import Priors
-from dspn.learning.progress import Report, Reporter
+from dspn.learning.run import Clock, Ending, Report, Reporter, check_sets, follow, limited
 from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork, Mixture, Root, side_by_side, united
 from dspn.structure.network import checked_root
@@ -91,6 +90,7 @@ def learn_auto(
     tied: bool = True,
     refit: bool = True,
     num_jobs: int = 1,
+    executor: Executor | str = "processes",
     time_limit: float | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -106,8 +106,17 @@ def learn_auto(
     number of jobs; a time limit and Ctrl-C end it early with the best so far.
 
     Args:
+        train: Sequences to learn from.
+        validation: Sequences to choose by.
+        seed: Where all randomness comes from.
+        options: The effort, and the bounds of what is built.
         priors: Pseudo-observations; chosen on the validation set where they are not given.
+        root: The slice that carries the top network.
+        tied: Whether the bottom network shares the parameters of the template.
         refit: Whether every model is trained once more with the validation set in the end.
+        num_jobs: Models that are trained side by side.
+        executor: Where these are trained: "processes", "threads", or an `Executor`.
+        time_limit: Seconds after which learning ends.
         checkpoint: Directory that keeps every trained model.
         resume: Whether to go on from what the directory keeps, to the same result as without the
             interruption.
@@ -128,7 +137,7 @@ def learn_auto(
         whole_number(seed, "seed", StructureError, least=0),
         checked_root(root),
         tied,
-        whole_number(num_jobs, "num_jobs", StructureError),
+        executor_of(executor, num_jobs),
         Clock(time_limit) if clock is None else clock,
     )
     if checkpoint is None:
@@ -150,26 +159,25 @@ def _follow(
 
     The model of the last state is trained on all data unless Ctrl-C has come or comes then.
     """
-    history: list[Report] = []
     state: AutoState | None = None
-    ending = Ending.FINISHED
-    try:
-        for state in run.states():
-            history.append(_report(state, task.clock))
-            if report is not None:
-                report(history[-1])
-            if on_state is not None:
-                on_state(state)
-        if task.clock.is_due():
-            ending = Ending.TIME_LIMIT
-    except KeyboardInterrupt:
-        task.clock.stop()
-        ending = Ending.INTERRUPTED
-        if state is None:
-            raise
+
+    def take(reached: AutoState) -> None:
+        nonlocal state
+        state = reached
+        if on_state is not None:
+            on_state(reached)
+
+    ending, history = follow(
+        run.states(),
+        task.clock,
+        describe=lambda own: _report(own, task.clock),
+        on_state=take,
+        report=report,
+    )
     if state is None:
-        ending = Ending.TIME_LIMIT
-        state = run.least()
+        if ending is Ending.INTERRUPTED:
+            raise KeyboardInterrupt
+        ending, state = Ending.TIME_LIMIT, run.least()
     choice = state.choice
     try:
         refit = refit and ending is not Ending.INTERRUPTED
@@ -177,7 +185,7 @@ def _follow(
     except KeyboardInterrupt:
         ending = Ending.INTERRUPTED
         mixture = build_mixture(choice, task, refit=False)
-    return AutoLearned(mixture, choice.score, ending, choice, state.trail, tuple(history))
+    return AutoLearned(mixture, choice.score, ending, choice, state.trail, history)
 
 
 def _report(state: AutoState, clock: Clock) -> Report:

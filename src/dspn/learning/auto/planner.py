@@ -21,7 +21,7 @@ from dspn.learning.auto.base import (
 )
 from dspn.learning.auto.choice import Choice, Pool
 from dspn.learning.auto.moves import DEFAULT_MOVES, REGROUP, first_recipe
-from dspn.learning.layouts import Layout, layout_neighbours
+from dspn.learning.dependence import Layout, layout_neighbours
 
 # How much is hoped for from a move that was tried seldom, in shares of what moves paid on average.
 _HOPE: Final = 0.7

@@ -1,21 +1,20 @@
 """The chain of states of the automatic learner: exploration of layouts, then deepening."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Final, final
 
 from dspn._arrays import Floats
-from dspn.engine import one_thread_each
+from dspn.executors import Serial, Shared
 from dspn.learning.auto.base import FEW_SLICES, AutoTask, Block, Candidate, Move, Recipe, Try
 from dspn.learning.auto.checkpoint import Journal
 from dspn.learning.auto.choice import Chooser, Pool
 from dspn.learning.auto.moves import CLUSTERS, REGROUP, USUAL, first_recipe
 from dspn.learning.auto.planner import AutoState, Bandit, Step, Tried, expected_work, next_steps
 from dspn.learning.auto.training import attempted
-from dspn.learning.clock import Clock, is_large
-from dspn.learning.layouts import (
+from dspn.learning.dependence import (
     Layout,
     dependence,
     layout_of,
@@ -23,6 +22,7 @@ from dspn.learning.layouts import (
     one_block,
     singletons,
 )
+from dspn.learning.run import Clock, is_large
 
 # Tries of a round are trained side by side. The number is fixed, so that it does not depend on the
 # machine what is tried.
@@ -49,12 +49,24 @@ _USEFUL_STEPS: Final = 12
 _FASTER: Final = 8
 
 
+def _train_one(task: Shared[AutoTask], journal: Journal | None, attempt: Try) -> Candidate | None:
+    """The candidate of a try, from the journal where it was trained before."""
+    known = None if journal is None else journal.recall(attempt, task.value)
+    if known is not None:
+        return known
+    new = attempted(attempt, task.value)
+    if journal is not None and new is not None and new.is_whole:
+        journal.keep(new)
+    return new
+
+
 @final
 class AutoRun:
     """Goes from state to state; every try is kept in the journal, where there is one."""
 
     def __init__(self, task: AutoTask, journal: Journal | None = None) -> None:
         self._task = task
+        self._shared = task.executor.share(replace(task, executor=Serial()))
         self._journal = journal
         self._chooser = Chooser(task.options)
         self._has_ended = False
@@ -96,37 +108,14 @@ class AutoRun:
         """
         if self._has_ended:
             return None
-        jobs = min(self._task.num_jobs, len(tries))
-        if jobs <= 1:
-            trained = [self._train_one(attempt) for attempt in tries]
-        else:
-            with ThreadPoolExecutor(jobs, thread_name_prefix="dspn-auto") as pool:
-                try:
-                    trained = list(pool.map(self._train_alone, tries))
-                except BaseException:
-                    self._task.clock.stop()  # the others end at their next step
-                    raise
+        work = partial(_train_one, self._shared, self._journal)
+        trained = self._task.executor.map(work, tries, self._task.clock.stop)
         there = [candidate for candidate in trained if candidate is not None]
         cut = (one for one in there if one.number == 0 and not one.is_whole)
         self._unfinished = next(cut, self._unfinished)
         whole = [candidate for candidate in there if candidate.is_whole]
         self._has_ended = len(whole) < len(tries)
         return None if self._has_ended else whole
-
-    def _train_alone(self, attempt: Try) -> Candidate | None:
-        with one_thread_each():
-            return self._train_one(attempt)
-
-    def _train_one(self, attempt: Try) -> Candidate | None:
-        if self._journal is None:
-            return attempted(attempt, self._task)
-        known = self._journal.recall(attempt, self._task)
-        if known is not None:
-            return known
-        new = attempted(attempt, self._task)
-        if new is not None and new.is_whole:
-            self._journal.keep(new)
-        return new
 
     def _is_affordable(self) -> bool:
         """Whether the time that is left is likely to suffice for a model of all data.

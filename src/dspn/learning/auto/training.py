@@ -4,9 +4,9 @@ from typing import Final
 
 from dspn.engine import TimeUpError, compile_program, until
 from dspn.learning.auto.base import FEW_SLICES, AutoTask, Candidate, Trial, Try, work_of
-from dspn.learning.clock import Clock, limited
-from dspn.learning.fitting import EmFit, EmOptions, fit_em
+from dspn.learning.em import EmFit, EmOptions, fit_em
 from dspn.learning.moves import pruned
+from dspn.learning.run import Clock, limited
 from dspn.structure import DynamicNetwork
 
 # From this many interface nodes on, transitions that are hardly used are pruned.

@@ -17,7 +17,7 @@ from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, indices, require_type, whole_number
 from dspn.engine import check_time
 from dspn.errors import DataError, StructureError
-from dspn.learning.fitting import scaled_families
+from dspn.learning.em import scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.leaves import Family, Gaussian, Prior
 from dspn.sequences import Kind, Sequences

@@ -11,18 +11,17 @@ from dataclasses import dataclass
 from typing import Final, final
 
 import numpy as np
-from scipy.special import xlogy
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, require_type
 from dspn.engine import compile_program
 from dspn.errors import StructureError
-from dspn.learning.fitting import scaled_families
-from dspn.learning.independence import NUM_BINS
+from dspn.learning.dependence import pairwise_information
+from dspn.learning.em import scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.starts.clusters import label_counts, label_totals, slice_clusters
 from dspn.leaves import Family
-from dspn.sequences import Kind, Sequences
+from dspn.sequences import Sequences
 from dspn.sequences.reading import sequences_of
 from dspn.structure import DynamicNetwork, Leaf, Product, Sum
 from dspn.structure.build import sizes_of_groups
@@ -40,10 +39,6 @@ from dspn.structure.validity import network_scopes
 
 # States begin as clusters of slices, each seen with this many slices on either side.
 _WIDTH: Final = 1
-# Rarer categories of a variable count as one when dependences are measured.
-_MOST_CATEGORIES: Final = 16
-# Indicators are made for this many slices at a time.
-_SLICES_AT_ONCE: Final = 1 << 15
 
 
 # The tree of strongest dependences between the variables of one slice.
@@ -88,71 +83,6 @@ def slice_tree(data: Sequences, variables: Sequence[int]) -> SliceTree:
         source[better] = len(order) - 1
         strength[new] = -np.inf
     return SliceTree(tuple(variables[member] for member in order), tuple(parents))
-
-
-def pairwise_information(data: Sequences, variables: Sequence[int]) -> Floats:
-    """I(x_i; x_j) of the variables of one slice, in nats, with 0 on the diagonal.
-
-    From the slices that have both entries, numbers in bins between quantiles, less the excess
-    (r - 1)(c - 1) / 2N that a table of r by c cells has on average under independence.
-    """
-    codes = np.stack([_codes(data, variable) for variable in variables], axis=1)
-    first = np.cumsum([0, *(codes.max(axis=0, initial=0) + 1)])
-    tables = _joint_counts(codes, first)
-    information = np.zeros((len(variables), len(variables)))
-    for i in range(len(variables)):
-        for j in range(i):
-            own = tables[first[i] : first[i + 1], first[j] : first[j + 1]]
-            information[i, j] = information[j, i] = _information(own)
-    return information
-
-
-def _codes(data: Sequences, variable: int) -> Ints:
-    """A small number for each category or bin of a variable, -1 where it is missing."""
-    values = data.values[:, variable]
-    seen = ~np.isnan(values)
-    codes = np.full(values.size, -1, dtype=np.int64)
-    if not seen.any():
-        return codes
-    if data.schema[variable].kind != Kind.CATEGORICAL:
-        levels = np.arange(1, NUM_BINS) / NUM_BINS
-        edges = np.unique(np.quantile(values[seen], levels, method="inverted_cdf"))
-        codes[seen] = np.searchsorted(edges, values[seen])
-        return codes
-    counts = np.bincount(values[seen].astype(np.int64))
-    place = np.empty(counts.size, dtype=np.int64)
-    place[np.argsort(-counts, kind="stable")] = np.arange(counts.size)
-    codes[seen] = np.minimum(place, _MOST_CATEGORIES - 1)[values[seen].astype(np.int64)]
-    return codes
-
-
-def _joint_counts(codes: Ints, first: Ints) -> Floats:
-    """How often code a of one column and code b of another occur in one row, all columns at once.
-
-    Code a of column i has the place first[i] + a.
-    """
-    size = int(first[-1])
-    total = np.zeros((size, size))
-    for start in range(0, len(codes), _SLICES_AT_ONCE):
-        own = codes[start : start + _SLICES_AT_ONCE]
-        row, column = np.nonzero(own >= 0)
-        indicators = np.zeros((len(own), size), dtype=np.float32)
-        indicators[row, first[column] + own[row, column]] = 1.0
-        # Counts of one run are whole numbers that float32 holds.
-        total += indicators.T @ indicators
-    return total
-
-
-def _information(table: Floats) -> float:
-    """Mutual information of a table of counts, less its mean excess; 0 for an empty one."""
-    total = float(table.sum())
-    if total == 0:
-        return 0.0
-    rows, columns = table.sum(axis=1), table.sum(axis=0)
-    entropies = xlogy(rows, rows).sum() + xlogy(columns, columns).sum()
-    plain = (xlogy(table, table).sum() - entropies) / total + np.log(total)
-    freedom = (np.count_nonzero(rows) - 1) * (np.count_nonzero(columns) - 1)
-    return float(plain - freedom / (2.0 * total))
 
 
 # Hidden variables.

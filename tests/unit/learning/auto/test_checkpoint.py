@@ -10,6 +10,7 @@ import pytest
 
 from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.errors import ModelFileError, StructureError
+from dspn.executors import Serial
 from dspn.io import atomic, load_network, save_network
 from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
 from dspn.learning.auto import run as running
@@ -17,8 +18,7 @@ from dspn.learning.auto.base import AutoTask, Candidate, Recipe, Try
 from dspn.learning.auto.checkpoint import Journal
 from dspn.learning.auto.moves import CLUSTERS, REGROUP
 from dspn.learning.auto.training import attempted
-from dspn.learning.clock import Clock
-from dspn.learning.learner import Ending
+from dspn.learning.run import Clock, Ending
 from dspn.structure import Root
 
 SCHEMA = Schema(tuple(Variable.binary(f"x{i}") for i in range(3)))
@@ -43,7 +43,7 @@ TRAIN, VALIDATION = drawn(24, 0), drawn(8, 1)
 def task(**settings: object) -> AutoTask:
     given = {"seed": 0, "options": OPTIONS, "priors": None, **settings}
     return AutoTask(
-        TRAIN, VALIDATION, root=Root.FIRST, tied=True, num_jobs=1, clock=Clock(), **given
+        TRAIN, VALIDATION, root=Root.FIRST, tied=True, executor=Serial(), clock=Clock(), **given
     )  # type: ignore[arg-type]
 
 
@@ -142,7 +142,7 @@ def test_an_empty_directory_may_be_begun_in(tmp_path: Path, resume: bool) -> Non
 )
 def test_another_run_is_refused(tmp_path: Path, settings: dict, said: str) -> None:
     Journal.of(tmp_path, task(), resume=False)
-    with pytest.raises(ModelFileError, match=f"another one: its {said}"):
+    with pytest.raises(ModelFileError, match=f"another one: its `{said}"):
         Journal.of(tmp_path, task(**settings), resume=True)
 
 
@@ -199,7 +199,7 @@ def test_a_run_that_was_killed_while_writing_goes_on_to_the_same_model(
     with pytest.MonkeyPatch.context() as patch:
         killed_at(number, patch)
         with pytest.raises(Killed):
-            learned(checkpoint=directory, num_jobs=num_jobs)
+            learned(checkpoint=directory, num_jobs=num_jobs, executor="threads")
     assert any(path.suffix == ".tmp" for path in directory.iterdir())
     resumed = learned(checkpoint=directory, resume=True)
     assert resumed.mixture.fingerprint == whole.mixture.fingerprint

@@ -9,7 +9,7 @@ from dspn.learning.auto import AutoOptions
 from dspn.learning.auto.base import Block, Candidate, Recipe
 from dspn.learning.auto.choice import Choice, Chooser, Pool
 from dspn.learning.auto.moves import CLUSTERS
-from dspn.learning.layouts import Layout
+from dspn.learning.dependence import Layout
 from dspn.structure import initial_network
 
 NETWORK = initial_network(Schema((Variable.binary("x"),)), 1, rng=np.random.default_rng(0))

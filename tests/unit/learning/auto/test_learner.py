@@ -13,7 +13,7 @@ from dspn.learning import EmOptions, Priors
 from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
 from dspn.learning.auto.moves import CLUSTERS, REGROUP, OtherPrior
 from dspn.learning.auto.planner import AutoState
-from dspn.learning.learner import Ending
+from dspn.learning.run import Ending
 from dspn.sequences import Sequences as Data
 from dspn.structure.validity import violations
 
@@ -67,7 +67,7 @@ def test_no_test_data_can_be_given() -> None:
     names = set(inspect.signature(learn_auto).parameters)
     given = {"train", "validation"}
     settings = {
-        "seed", "options", "priors", "root", "tied", "refit", "num_jobs", "time_limit",
+        "seed", "options", "priors", "root", "tied", "refit", "num_jobs", "executor", "time_limit",
         "checkpoint", "resume", "report", "on_state", "clock",
     }  # fmt: skip
     assert names == given | settings
@@ -96,7 +96,7 @@ def test_a_directory_of_another_run_is_refused(tmp_path: Path) -> None:
     learned(checkpoint=directory)
     with pytest.raises(ModelFileError, match="go on from it with `resume=True`"):
         learned(checkpoint=directory)
-    with pytest.raises(ModelFileError, match="its seed differ"):
+    with pytest.raises(ModelFileError, match="its `seed` is 0 where this run has 3"):
         learned(checkpoint=directory, resume=True, seed=3)
     with pytest.raises(ModelFileError, match="empty or a new directory"):
         (tmp_path / "other").mkdir()

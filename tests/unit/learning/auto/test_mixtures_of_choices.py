@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dspn import EmOptions, Model, Schema, Sequences, Variable
+from dspn.executors import Serial
 from dspn.learning import NO_PRIORS
 from dspn.learning.auto import AutoOptions, learn_auto
 from dspn.learning.auto.base import AutoTask, Candidate, Recipe, Try
@@ -13,8 +14,7 @@ from dspn.learning.auto.choice import BlockModel, Choice
 from dspn.learning.auto.learner import build_mixture
 from dspn.learning.auto.moves import CLUSTERS
 from dspn.learning.auto.training import attempted
-from dspn.learning.clock import Clock
-from dspn.learning.learner import Ending
+from dspn.learning.run import Clock, Ending
 from dspn.sequences.joining import joined
 from dspn.structure import Root
 from dspn.structure.validity import violations
@@ -43,7 +43,7 @@ def drawn(num_sequences: int, seed: int) -> Sequences:
 
 def task(**settings: object) -> AutoTask:
     options = AutoOptions(em=EmOptions(max_steps=1), refit=REFIT)
-    own = AutoTask(drawn(20, 0), drawn(8, 1), options, None, 0, Root.FIRST, True, 1, Clock())
+    own = AutoTask(drawn(20, 0), drawn(8, 1), options, None, 0, Root.FIRST, True, Serial(), Clock())
     return replace(own, _restricted={}, **settings)  # type: ignore[arg-type]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dspn import EmOptions, Model, Schema, Sequences, Variable
+from dspn.executors import Serial
 from dspn.learning import Priors
 from dspn.learning.auto import AutoOptions
 from dspn.learning.auto.base import AutoTask, Block, BlockRecord, Candidate, Recipe, Try
@@ -19,7 +20,7 @@ from dspn.learning.auto.moves import (
     first_recipe,
 )
 from dspn.learning.auto.training import attempted
-from dspn.learning.clock import Clock
+from dspn.learning.run import Clock
 from dspn.structure import Root
 
 SCHEMA = Schema(tuple(Variable.categorical(f"x{i}", ("a", "b", "c")) for i in range(3)))
@@ -41,7 +42,7 @@ def task(
 ) -> AutoTask:
     options = AutoOptions(max_interfaces=most, em=EmOptions(max_steps=0))
     train, validation = drawn(num_sequences, length, 0), drawn(6, 4, 1)
-    return AutoTask(train, validation, options, priors, 0, Root.FIRST, True, 1, Clock())
+    return AutoTask(train, validation, options, priors, 0, Root.FIRST, True, Serial(), Clock())
 
 
 def made(own: AutoTask, block: Block, recipe: Recipe, known: Sequence[Candidate]) -> Candidate:

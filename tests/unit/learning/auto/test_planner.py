@@ -8,13 +8,14 @@ import pytest
 
 from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.engine import compile_program
+from dspn.executors import Serial
 from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
 from dspn.learning.auto.base import AutoTask, Recipe, restrict
 from dspn.learning.auto.choice import Pool
 from dspn.learning.auto.moves import CLUSTERS, REGROUP
 from dspn.learning.auto.planner import AutoState, expected_work, next_steps
-from dspn.learning.clock import Clock
-from dspn.learning.layouts import dependence, layout_of
+from dspn.learning.dependence import dependence, layout_of
+from dspn.learning.run import Clock
 from dspn.structure import Root
 
 SCHEMA = Schema(tuple(Variable.binary(f"x{i}") for i in range(4)))
@@ -32,7 +33,7 @@ def drawn(num_sequences: int, seed: int) -> Sequences:
 
 
 TRAIN, VALIDATION = drawn(30, 0), drawn(10, 1)
-TASK = AutoTask(TRAIN, VALIDATION, OPTIONS, None, 0, Root.FIRST, True, 1, Clock())
+TASK = AutoTask(TRAIN, VALIDATION, OPTIONS, None, 0, Root.FIRST, True, Serial(), Clock())
 STRENGTH = dependence(TRAIN)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from dspn import EmOptions, Schema, Sequences, Variable
 from dspn.engine import compile_program
+from dspn.executors import Serial
 from dspn.learning import Priors
 from dspn.learning.auto import AutoOptions, Move
 from dspn.learning.auto.base import AutoTask, Candidate, Recipe, Try, work_of
@@ -21,7 +22,7 @@ from dspn.learning.auto.moves import (
     Split,
 )
 from dspn.learning.auto.training import attempted
-from dspn.learning.clock import Clock
+from dspn.learning.run import Clock
 from dspn.structure import Root
 from dspn.structure.validity import violations
 from oracles import slice_by_slice
@@ -54,7 +55,7 @@ def drawn(num_sequences: int, seed: int) -> Sequences:
 
 
 def task(**settings: object) -> AutoTask:
-    own = AutoTask(drawn(40, 0), drawn(8, 1), OPTIONS, None, 0, Root.FIRST, True, 1, Clock())
+    own = AutoTask(drawn(40, 0), drawn(8, 1), OPTIONS, None, 0, Root.FIRST, True, Serial(), Clock())
     return replace(own, _restricted={}, **settings)  # type: ignore[arg-type]
 
 

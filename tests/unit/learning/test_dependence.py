@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dspn import Schema, Sequences, Variable
 from dspn.errors import DataError
-from dspn.learning.layouts import dependence
+from dspn.learning.dependence import dependence
 
 Floats = NDArray[np.float64]
 
