@@ -15,8 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dspn.learning.em import em_step
-from dspn.learning.fitting import EmOptions, fit_em
+from dspn.learning.em import EmOptions, em_step, fit_em
 from dspn.learning.priors import Priors
 from dspn.learning.scores import Likelihood
 from dspn.learning.search import SearchOptions, SearchState, SearchTask, next_round

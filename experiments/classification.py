@@ -19,7 +19,7 @@ from rich.console import Console
 from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit
 
 from dspn.errors import ConvergenceWarning, DataError
-from dspn.learning.fitting import EmOptions
+from dspn.learning.em import EmOptions
 from dspn.models import HMM, DSPNClassifier
 from experiments import datasets
 from experiments.datasets import Preparation, RealData

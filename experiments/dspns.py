@@ -7,9 +7,8 @@ from typing import Any, final
 from dspn._arrays import Floats
 from dspn.data import Sequences
 from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
-from dspn.learning.auto.state import AutoState
-from dspn.learning.learner import Learned, learn
-from dspn.learning.plan import DEFAULT_PLAN, Plan
+from dspn.learning.auto.planner import AutoState
+from dspn.learning.learner import DEFAULT_PLAN, Learned, Plan, learn
 from dspn.models import Model
 from experiments.baselines.base import Baseline, FittedBaseline, Task
 
@@ -70,7 +69,7 @@ def described(found: AutoLearned) -> dict[str, Any]:
     """What was chosen, and what each move has brought: tries, successes, gain and work."""
     moves: dict[str, list[float]] = {}
     for item in found.tried:
-        own = moves.setdefault(item.move.value, [0, 0, 0.0, 0.0])
+        own = moves.setdefault(item.move.name, [0, 0, 0.0, 0.0])
         own[0] += 1
         own[1] += item.gain > 0
         own[2] += item.gain
@@ -80,7 +79,7 @@ def described(found: AutoLearned) -> dict[str, Any]:
         for layout, weight in zip(found.choice.layouts, found.choice.weights.tolist(), strict=True)
     ]
     members = [
-        member.recipe.move.value
+        member.recipe.move.name
         for model in found.choice.models.values()
         for member in model.members
     ]

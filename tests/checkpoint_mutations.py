@@ -24,16 +24,14 @@ import numpy as np
 
 from dspn import EmOptions, Schema, Sequences, Variable
 from dspn.errors import DspnError
+from dspn.executors import Serial
 from dspn.io.container import Contents, pack, unpack
 from dspn.learning.auto import AutoOptions, learn_auto
-from dspn.learning.auto.journal import Journal
-from dspn.learning.auto.task import AutoTask
-from dspn.learning.auto.tries import Try
-from dspn.learning.checkpoints import CheckpointFile
-from dspn.learning.clock import Clock
+from dspn.learning.auto.base import AutoTask, Try
+from dspn.learning.auto.training import Journal
 from dspn.learning.growth import GrowthOptions
-from dspn.learning.learner import learn
-from dspn.learning.plan import Plan
+from dspn.learning.learner import Plan, _Run, learn
+from dspn.learning.run import CheckpointFile, Clock, describe_run
 from dspn.learning.search import SearchOptions
 from dspn.structure import Root
 
@@ -68,7 +66,7 @@ TRAIN, VALIDATION = drawn(12, 0), drawn(5, 1)
 
 
 def task_of(seed: int) -> AutoTask:
-    return AutoTask(TRAIN, VALIDATION, OPTIONS, None, seed, Root.FIRST, True, 1, Clock())
+    return AutoTask(TRAIN, VALIDATION, OPTIONS, None, seed, Root.FIRST, True, Serial(), Clock())
 
 
 @final
@@ -223,9 +221,11 @@ def _opened_file(path: Path, goes_on: bool) -> None:
     if goes_on:
         learn(TRAIN, VALIDATION, seed=0, plan=PLAN, checkpoint=path, resume=True)
         return
-    file = CheckpointFile.of(path, PLAN, 0, TRAIN, VALIDATION, 60.0)
-    with file.held():
-        file.load()
+    run = _Run(TRAIN, VALIDATION, PLAN, 0, Serial(), Clock())
+    description = describe_run(TRAIN, VALIDATION, 0, plan=PLAN.to_json())
+    file = CheckpointFile(path, description, 60.0)
+    with file.hold():
+        file.load(run.read_state)
 
 
 def outcome_of(number: int, seed: int, originals: Originals, place: Path) -> tuple[str, str]:

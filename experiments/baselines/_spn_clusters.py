@@ -9,7 +9,7 @@ from scipy.special import log_softmax
 
 from dspn._arrays import Floats, Ints
 from dspn.data import Sequences
-from dspn.learning.independence import Column
+from dspn.learning.dependence import Column
 from dspn.learning.priors import Priors
 from dspn.leaves import Categorical, Family, family_for
 

@@ -11,8 +11,8 @@ from dspn._checks import require_type, whole_number
 from dspn.data import Schema, Sequences
 from dspn.data.sequences import sequences_of
 from dspn.errors import DataError
-from dspn.learning.clock import Clock
 from dspn.learning.learner import Ending
+from dspn.learning.run import Clock
 
 __all__ = ["Baseline", "Ending", "FittedBaseline", "Task", "require_categorical", "task_of"]
 

@@ -14,8 +14,8 @@ from dspn.data.sequences import joined, sequences_of
 from dspn.engine import Program, compile_program
 from dspn.errors import StructureError
 from dspn.inference import interface_posteriors
-from dspn.learning.fitting import EmFit, EmOptions, best_of, fit_em
-from dspn.learning.plan import DEFAULT_PLAN
+from dspn.learning.em import EmFit, EmOptions, best_of, fit_em
+from dspn.learning.learner import DEFAULT_PLAN
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.scores import LIKELIHOOD
 from dspn.learning.slice_spn import DEFAULT_SLICE_SPN, SliceSpnOptions, spn_emissions

@@ -19,9 +19,9 @@ from dspn.data import Schema, Sequences
 from dspn.data.sequences import joined, sequences_of
 from dspn.engine import Program, compile_program
 from dspn.errors import DataError, StructureError
-from dspn.learning.clock import Clock
-from dspn.learning.independence import checked_alpha, independent_subsets
+from dspn.learning.dependence import checked_alpha, independent_subsets
 from dspn.learning.priors import Priors
+from dspn.learning.run import Clock
 from dspn.leaves.base import require_number
 from dspn.structure import DynamicNetwork, NetworkBuilder, assemble, mixture_top
 from experiments.baselines._spn_clusters import Instances, clusters

@@ -20,7 +20,7 @@ from dspn._checks import require_type, whole_number
 from dspn.data import Sequences
 from dspn.data.sequences import joined, sequences_of
 from dspn.errors import StructureError
-from dspn.learning.clock import Clock
+from dspn.learning.run import Clock
 from dspn.leaves.base import require_number
 from experiments.baselines._dbn_inference import dbn_log_likelihood
 from experiments.baselines._dbn_model import Dbn, Nodes, Parents, smoothed

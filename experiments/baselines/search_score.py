@@ -18,7 +18,7 @@ from dspn._checks import require_type, whole_number
 from dspn.data import Sequences
 from dspn.data.sequences import joined, sequences_of
 from dspn.errors import DataError, StructureError
-from dspn.learning.starts.windows import slice_clusters
+from dspn.learning.starts.clusters import slice_clusters
 from dspn.leaves.base import require_number
 from experiments.baselines._dbn_families import (
     Family,

@@ -26,9 +26,8 @@ from dspn.engine import Program
 from dspn.errors import ModelFileError
 from dspn.learning import EmOptions, Score, clock, growth, search
 from dspn.learning.growth import GrowthOptions
-from dspn.learning.learner import Ending, Learned, learn
-from dspn.learning.plan import Plan
-from dspn.learning.progress import Report
+from dspn.learning.learner import Learned, Plan, learn
+from dspn.learning.run import Ending, Report
 from dspn.learning.search import SearchOptions
 
 SCHEMA = Schema((Variable.binary("x"), Variable.continuous("y")))

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 
-import dspn.learning.fitting
+import dspn.learning.em
 import dspn.learning.learner
 from dspn import (
     DSPN,
@@ -51,7 +51,7 @@ def no_learning(monkeypatch: pytest.MonkeyPatch) -> None:
     def begun(*_: Any, **__: Any) -> None:
         raise AssertionError("the long work has begun")
 
-    monkeypatch.setattr(dspn.learning.fitting, "_run", begun)
+    monkeypatch.setattr(dspn.learning.em, "_run", begun)
 
 
 BAD_OPTIONS: dict[str, tuple[Any, str]] = {

@@ -22,8 +22,7 @@ from dspn.io import write_atomically
 from dspn.io.atomic import replacing
 from dspn.learning.auto import AutoOptions, learn_auto
 from dspn.learning.growth import GrowthOptions
-from dspn.learning.learner import learn
-from dspn.learning.plan import Plan
+from dspn.learning.learner import Plan, learn
 from dspn.learning.search import SearchOptions
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")

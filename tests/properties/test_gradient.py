@@ -10,7 +10,7 @@ import oracles
 from dspn.data import Sequences
 from dspn.engine import Program, compile_program
 from dspn.learning.ascent import AscentOptions, ascend
-from dspn.learning.fitting import scaled_families
+from dspn.learning.em import scaled_families
 from dspn.learning.gradient import (
     free_parameters,
     gradient,

@@ -11,7 +11,7 @@ from dspn.engine import compile_program
 from dspn.engine.cpu import CpuEngine, CpuProgram, Paths
 from dspn.errors import StructureError
 from dspn.structure import Mixture, grouped_network, marginal, violations
-from dspn.structure.marginal import speaking_groups
+from dspn.structure.edit import speaking_groups
 from oracles import likelihood
 from strategies import (
     Recipe,

@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 
 from dspn.data import Sequences
 from dspn.engine import compile_program
-from dspn.learning.growth_strings import blocks, random_string
-from dspn.learning.neighbours import (
+from dspn.learning.partitions import PartitionOptions, Positions, blocks, random_string
+from dspn.learning.search import (
     Neighbour,
+    SlicePosteriors,
     product_nodes,
     propose,
     replace_product,
     scope_items,
 )
-from dspn.learning.partitions import PartitionOptions, Positions
-from dspn.learning.slice_posteriors import SlicePosteriors
 from dspn.structure import (
     DynamicNetwork,
     Input,

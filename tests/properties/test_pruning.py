@@ -19,7 +19,7 @@ from dspn.structure import (
     Top,
     violations,
 )
-from dspn.structure.graph import reachable
+from dspn.structure.nodes import reachable
 from oracles import log_likelihood, slice_by_slice
 from strategies import as_sequences, networks_with_evidence, random_case
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from dspn.engine import compile_program
 from dspn.learning.starts import informed_split, interface_use, split_interface, split_interfaces
-from dspn.learning.starts._doubling import doubled_template
 from dspn.structure import DynamicNetwork, Leaf, NetworkParameters, Sum, violations
+from dspn.structure.nodes import children_of
 from oracles import interface_posteriors, log_likelihood
 from strategies import as_sequences, networks_with_evidence, random_case
 
@@ -95,13 +95,16 @@ def test_old_half_of_a_shared_weight_and_its_twin_add_up(seed: int) -> None:
     network, _, _ = random_case(seed)
     positions = some_positions(network, seed)
     split = split_interfaces(network, positions, np.random.default_rng(seed), noise=0.5)
-    _, doubled = doubled_template(network.template, positions)
-    weights, edges = split.parameters.template.weights, doubled.edges
-    shared = (edges.pair >= 0) & ~edges.copied & (edges.source >= 0)
-    total = np.bincount(edges.pair[shared], weights[shared])
-    old = np.zeros_like(total)
-    old[edges.pair[shared]] = network.parameters.template.weights[edges.source[shared]]
-    np.testing.assert_allclose(total, old, rtol=1e-12)
+    old, new = network.template, split.template
+    before, after = network.parameters.template.weights, split.parameters.template.weights
+    twins = {old.inputs[position] for position in positions}
+    for index, start in old.edge_offsets.items():
+        below = children_of(old.nodes[index])
+        one, first = before[start:][: len(below)], new.edge_offsets[index]
+        beside = [place for place, child in enumerate(below) if child in twins]
+        total = after[first:][: len(below)].copy()
+        total[beside] += after[first + len(below) :][: len(beside)]
+        np.testing.assert_allclose(total, one, rtol=1e-12)
 
 
 def test_repeated_splits_keep_the_distribution() -> None:

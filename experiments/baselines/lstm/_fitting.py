@@ -10,7 +10,7 @@ from dspn._arrays import Floats
 from dspn.data import Schema, Sequences
 from dspn.data.sequences import sequences_of
 from dspn.errors import NumericalError
-from dspn.learning.clock import Clock
+from dspn.learning.run import Clock
 from experiments.baselines.base import Ending, FittedBaseline, Task
 from experiments.baselines.lstm._encoding import Encoding
 from experiments.baselines.lstm._gaps import drawn_sums

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dspn._arrays import Floats
-from dspn.learning.clock import Clock
+from dspn.learning.run import Clock
 from experiments.baselines.lstm._encoding import Steps, batches
 from experiments.baselines.lstm._net import State, StepNet, detached
 from experiments.baselines.lstm.schedule import RATE_SHARE, Schedule, Update

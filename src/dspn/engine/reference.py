@@ -20,9 +20,8 @@ from dspn.engine import base
 from dspn.engine.base import ExpectedFlows, Posteriors
 from dspn.errors import EvidenceError
 from dspn.structure.chain import reads_inputs
-from dspn.structure.graph import reachable
 from dspn.structure.network import DynamicNetwork, Root
-from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of
+from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of, reachable
 from dspn.structure.parameters import NetworkParameters
 from dspn.structure.template import Template, Top
 

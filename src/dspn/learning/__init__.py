@@ -1,29 +1,36 @@
 """Learning from data: parameters by EM or along a gradient, structure by moves or by search."""
 
-from dspn.learning.ascent import AscentFit, AscentOptions, AscentRecord, ascend
+from dspn.learning.ascent import AscentFit, AscentOptions, ascend
 from dspn.learning.auto import AutoLearned, AutoOptions, Move, learn_auto
-from dspn.learning.diagnosis import DeadNode, check_finite, dead_nodes
-from dspn.learning.em import EmStep, em_step, maximise
-from dspn.learning.fitting import (
+from dspn.learning.em import (
+    DeadNode,
     EmFit,
     EmOptions,
-    EmRecord,
-    FitSettings,
+    EmStep,
     best_of,
+    check_finite,
+    dead_nodes,
+    em_step,
     fit_em,
+    maximise,
     restarts,
     scaled_families,
 )
 from dspn.learning.growth import GrowthMode, GrowthOptions, GrowthStep
-from dspn.learning.learner import Ending, Learned, learn
+from dspn.learning.learner import Learned, Plan, learn
 from dspn.learning.partitions import PartitionOptions
-from dspn.learning.plan import Plan
 from dspn.learning.priors import DEFAULT_PRIORS, NO_PRIORS, Priors, log_prior
-from dspn.learning.progress import Report, reporter
-from dspn.learning.scores import LIKELIHOOD, ConditionalLikelihood, Likelihood, Score
+from dspn.learning.run import Ending, Report, reporter
+from dspn.learning.scores import (
+    LIKELIHOOD,
+    ConditionalLikelihood,
+    FitRecord,
+    Likelihood,
+    Score,
+    StopReason,
+)
 from dspn.learning.search import Mode, SearchOptions
 from dspn.learning.slice_spn import SliceSpnOptions
-from dspn.learning.stopping import StopReason
 
 __all__ = [
     "DEFAULT_PRIORS",
@@ -31,17 +38,15 @@ __all__ = [
     "NO_PRIORS",
     "AscentFit",
     "AscentOptions",
-    "AscentRecord",
     "AutoLearned",
     "AutoOptions",
     "ConditionalLikelihood",
     "DeadNode",
     "EmFit",
     "EmOptions",
-    "EmRecord",
     "EmStep",
     "Ending",
-    "FitSettings",
+    "FitRecord",
     "GrowthMode",
     "GrowthOptions",
     "GrowthStep",

@@ -20,9 +20,8 @@ from dspn.data import Sequences
 from dspn.data.sequences import sequences_of
 from dspn.engine import ExpectedFlows, NetworkFlows, Program, compile_program
 from dspn.errors import StructureError
-from dspn.learning._learnable import checked_learnable, learnable_edges, learnable_leaves
-from dspn.learning._stages import Part, weighted_part
-from dspn.learning.priors import Priors
+from dspn.learning.em import Part
+from dspn.learning.priors import Priors, checked_learnable, learnable_masks
 from dspn.learning.scores import LIKELIHOOD, ConditionalLikelihood, Likelihood, Score
 from dspn.leaves.base import FREE_LIMIT
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters
@@ -137,12 +136,7 @@ class _Section:
 def _sections(network: DynamicNetwork, learnable: frozenset[int] | None) -> tuple[_Section, ...]:
     """Template, bottom where it has its own parameters, top."""
     template, own = network.template, network.parameters
-    if learnable is None:
-        edges = np.ones(template.num_weights, dtype=np.bool_)
-        leaves = tuple(np.ones(len(bank.nodes), dtype=np.bool_) for bank in template.banks)
-    else:
-        edges = learnable_edges(template, learnable)
-        leaves = learnable_leaves(template, learnable)
+    edges, leaves = learnable_masks(template, learnable)
     of_top = np.full(own.top.weights.size, learnable is None)
     made = [_Section(template, own.template, edges, leaves)]
     if own.bottom is not None:
@@ -254,10 +248,18 @@ def gradient(
     sample_weights: Floats | None = None,
     learnable: Collection[int] | None = None,
 ) -> ScoreGradient:
-    """Sum over the sequences of weight times score, and its gradient in `free_parameters`."""
+    """Sum over the sequences of weight times score, and its gradient in `free_parameters`.
+
+    Args:
+        network: Where the gradient is taken.
+        data: The sequences.
+        score: A likelihood or a conditional likelihood.
+        sample_weights: How often each sequence counts.
+        learnable: Nodes of the template whose parameters count; all by default.
+    """
     coordinates = coordinates_of(network, learnable)
     check_score(score, network)
-    part = weighted_part(sequences_of(data, network.schema, "data"), sample_weights)
+    part = Part.of(sequences_of(data, network.schema, "data"), sample_weights)
     return score_gradient(coordinates, compile_program(network), part, score)
 
 

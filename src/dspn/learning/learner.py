@@ -1,9 +1,11 @@
-"""Learning of structure and weights that can be stopped at any time and loses nothing."""
+"""The paper's learner: growth by Algorithm 1, then search by Algorithm 2.
+
+It can be stopped at any time and loses nothing.
+"""
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Final, final
 
@@ -13,36 +15,82 @@ from dspn._checks import require_type, whole_number
 from dspn.data import Sequences
 from dspn.data.sequences import drawn_part, joined
 from dspn.engine import TimeUpError
-from dspn.errors import DataError, StructureError
-from dspn.learning.checkpoints import Checkpoint, CheckpointFile
-from dspn.learning.clock import Clock, is_large, limited
-from dspn.learning.fitting import fit_em
+from dspn.errors import ModelFileError, StructureError
+from dspn.executors import Executor, executor_of
+from dspn.io import JSON
+from dspn.io.json_values import fields as json_fields
+from dspn.io.json_values import items, whole
+from dspn.learning.em import EmOptions, fit_em
 from dspn.learning.growth import (
+    DEFAULT_GROWTH,
+    GrowthOptions,
     GrowthState,
     GrowthStep,
     GrowthTask,
     first_growth,
     next_growth,
 )
-from dspn.learning.plan import DEFAULT_PLAN, Plan
-from dspn.learning.progress import Report, Reporter
-from dspn.learning.scores import ConditionalLikelihood
-from dspn.learning.search import SearchState, SearchTask, next_round
+from dspn.learning.partitions import Positions
+from dspn.learning.priors import DEFAULT_PRIORS, Priors
+from dspn.learning.run import (
+    CheckpointFile,
+    Clock,
+    Ending,
+    Report,
+    Reporter,
+    check_sets,
+    describe_options,
+    describe_run,
+    follow,
+    is_large,
+    limited,
+)
+from dspn.learning.scores import LIKELIHOOD, ConditionalLikelihood, Score
+from dspn.learning.search import (
+    DEFAULT_SEARCH,
+    SearchOptions,
+    SearchState,
+    SearchTask,
+    next_round,
+)
+from dspn.options import Options, part_field
 from dspn.structure import DynamicNetwork, Root
+from dspn.structure.network import checked_root
 
 _STREAM: Final = 3  # of randomness, apart from those of growth and search
 # Slices of a first network where time is up before one of all data is there.
 _FEW_SLICES: Final = 5_000
 # Of the time limit: what training on all data may take after it.
 _GRACE: Final = 0.2
+_REFIT: Final = EmOptions(max_steps=10, tolerance=1e-7)
 
 
-class Ending(StrEnum):
-    """Why learning ended."""
+@final
+@dataclass(frozen=True)
+class Plan(Options):
+    """Growth by Algorithm 1, then search by Algorithm 2; without a `search` growth alone.
 
-    FINISHED = "finished"
-    TIME_LIMIT = "time limit"
-    INTERRUPTED = "interrupted"
+    What they find is trained once more by `refit`, on training and validation set together; None
+    leaves it as it was scored. With `tied=False` the bottom network has parameters of its own.
+    """
+
+    growth: GrowthOptions = part_field(DEFAULT_GROWTH)
+    search: SearchOptions | None = part_field(DEFAULT_SEARCH, optional=True)
+    refit: EmOptions | None = part_field(_REFIT, optional=True)
+    priors: Priors = part_field(DEFAULT_PRIORS)
+    score: Score = part_field(LIKELIHOOD, Score)
+    root: Root | str = Root.FIRST
+    tied: bool = part_field(True)
+
+    def _check(self) -> None:
+        object.__setattr__(self, "root", checked_root(self.root))
+
+    def to_json(self) -> dict[str, JSON]:
+        """All options by name, to be kept with a model and compared with another plan."""
+        return {item.name: describe_options(getattr(self, item.name)) for item in fields(self)}
+
+
+DEFAULT_PLAN: Final = Plan()
 
 
 @final
@@ -73,22 +121,17 @@ class _State:
     search: SearchState | None
 
     @property
-    def network(self) -> DynamicNetwork:
-        """The best network so far."""
-        return self.growth.network if self.search is None else self.search.network
-
-    @property
-    def score(self) -> float:
-        """The score of the best network."""
-        return self.growth.score if self.search is None else self.search.score
+    def best(self) -> GrowthState | SearchState:
+        """The state that has the best network so far and its score."""
+        return self.growth if self.search is None else self.search
 
     def report(self, clock: Clock) -> Report:
         """The state as people see it."""
-        template, search = self.network.template, self.search
+        template, search = self.best.network.template, self.search
         added = [step.accepted for step in self.growth.trail[1:]]
         return Report(
             "growth" if search is None else "search",
-            self.score,
+            self.best.score,
             len(added) if search is None else search.tried,
             sum(added) if search is None else search.accepted,
             template.num_interfaces,
@@ -113,9 +156,42 @@ class _State:
             return self.growth.is_over(plan.growth)
         return self.search is not None and self.search.is_over(plan.search)
 
-    def checkpoint(self) -> Checkpoint:
-        """What has to be kept to go on from here."""
-        return Checkpoint(self.network, self.score, self.growth.trail, self.search)
+    def to_json(self) -> dict[str, JSON]:
+        """What has to be kept, besides the network, to go on from here."""
+        search, trail = self.search, self.growth.trail
+        return {
+            "score": _finite(self.best.score),
+            "trail": [[s.num_interfaces, _finite(s.score), s.accepted] for s in trail],
+            "search": None
+            if search is None
+            else {
+                "seed": search.seed,
+                "tried": search.tried,
+                "accepted": search.accepted,
+                "failures": search.failures,
+                "positions": search.positions.to_json(),
+            },
+        }
+
+
+def _finite(score: float) -> float | None:
+    """The score, None for minus infinity, which JSON does not have."""
+    return None if score == float("-inf") else float(score)
+
+
+def _read_score(value: JSON) -> float:
+    if value is None:
+        return float("-inf")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ModelFileError(f"a score must be a number, but is {value!r:.60}")
+    return float(value)
+
+
+def _read_growth_step(step: JSON) -> GrowthStep:
+    match items(step, "a step of its trail"):
+        case [size, score, bool(accepted)] if whole(size, "a size of its trail") > 0:
+            return GrowthStep(whole(size, "a size"), _read_score(score), accepted)
+    raise ModelFileError("a step of its trail must have a size, a score and whether it was kept")
 
 
 @final
@@ -127,8 +203,31 @@ class _Run:
     validation: Sequences
     plan: Plan
     seed: int
-    num_jobs: int
+    executor: Executor
     clock: Clock
+
+    def read_state(self, network: DynamicNetwork, details: dict[str, JSON]) -> _State:
+        """The state that `to_json` described."""
+        details = json_fields(details, "its record", ("score", "trail", "search"))
+        if network.schema != self.train.schema:
+            raise ModelFileError("its network has other variables")
+        score = _read_score(details["score"])
+        trail = tuple(map(_read_growth_step, items(details["trail"], "its trail")))
+        if not trail or not trail[0].accepted:
+            raise ModelFileError("its trail must begin with a size that was accepted")
+        growth = GrowthState(network, score, self.seed, trail, network)
+        if details["search"] is None:
+            return _State(growth, None)
+        names = ("seed", "tried", "accepted", "failures", "positions")
+        search = json_fields(details["search"], "its search", names)
+        seed, tried, accepted, failures = (
+            whole(search[name], f"`{name}` of its search") for name in names[:-1]
+        )
+        if seed != self.seed or min(tried, accepted, failures) < 0:
+            raise ModelFileError("its search has another seed, or numbers below zero")
+        positions = Positions.from_json(search["positions"])
+        state = SearchState(network, score, seed, tried, accepted, failures, positions)
+        return _State(growth, state)
 
     @property
     def growth_task(self) -> GrowthTask:
@@ -137,35 +236,6 @@ class _Run:
         return GrowthTask(
             self.train, self.validation, plan.score, plan.priors, plan.growth, self.clock.is_due
         )
-
-    def states(self, state: _State) -> Iterator[_State]:
-        """The states from a given one to the last."""
-        growth = state.growth
-        task = self.growth_task
-        while state.search is None and not growth.is_over(self.plan.growth):
-            grown = next_growth(growth, task)
-            if grown is None:
-                return
-            growth = grown
-            yield _State(growth, None)
-        if self.plan.search is None:
-            return
-        search = state.search or SearchState(growth.network, growth.score, self.seed)
-        own = SearchTask(
-            self.train,
-            self.validation,
-            self.plan.score,
-            self.plan.priors,
-            self.plan.search,
-            self.num_jobs,
-            self.clock,
-        )
-        while not search.is_over(self.plan.search):
-            found = next_round(search, own)
-            if found is None:
-                return
-            search = found
-            yield _State(growth, search)
 
     def first(self) -> _State:
         """The state of a run that begins."""
@@ -185,38 +255,97 @@ class _Run:
             )
             return _State(first_growth(task, seed=self.seed, root=root, tied=tied), None)
 
-    def resumed(self, saved: Checkpoint) -> _State:
-        """The state that a checkpoint was made of."""
-        growth = GrowthState(saved.network, saved.score, self.seed, saved.trail, saved.network)
-        return _State(growth, saved.search)
+    def states(self, state: _State) -> Iterator[_State]:
+        """The states after a given one."""
+        plan, growth, search = self.plan, state.growth, state.search
+        while search is None and not growth.is_over(plan.growth):
+            grown = next_growth(growth, self.growth_task)
+            if grown is None:
+                return
+            growth = grown
+            yield _State(growth, None)
+        if plan.search is None:
+            return
+        if search is None:
+            search = SearchState(growth.network, growth.score, self.seed)
+        task = SearchTask(
+            self.train,
+            self.validation,
+            plan.score,
+            plan.priors,
+            plan.search,
+            self.executor,
+            self.clock,
+        )
+        while not search.is_over(plan.search):
+            found = next_round(search, task)
+            if found is None:
+                return
+            search = found
+            yield _State(growth, search)
 
-    def refitted(self, state: _State) -> DynamicNetwork:
-        """The best network trained on all data, where the plan says so.
+    def refit(self, state: _State) -> DynamicNetwork:
+        """The best network trained on all data, where the plan asks for it.
 
         That raises the likelihood, and might undo what the conditional likelihood has chosen. A
         sequence of probability zero says that the network is wrong, not how to change it.
         """
-        plan = self.plan
+        plan, network = self.plan, state.best.network
         conditional = isinstance(plan.score, ConditionalLikelihood)
-        if plan.refit is None or conditional or state.score == -np.inf:
-            return state.network
+        if plan.refit is None or conditional or state.best.score == -np.inf:
+            return network
         same = self.train is self.validation
         everything = self.train if same else joined([self.train, self.validation])
-        rng = np.random.default_rng([self.seed, _STREAM])
         clock = self.clock.grace(_GRACE, everything)
         try:
             with limited(clock, everything):
-                found = fit_em(
-                    state.network,
+                return fit_em(
+                    network,
                     everything,
                     options=plan.refit,
                     priors=plan.priors,
-                    rng=rng,
+                    rng=np.random.default_rng([self.seed, _STREAM]),
                     deadline=clock.is_due,
-                )
+                ).network
         except TimeUpError:
-            return state.network
-        return found.network
+            return network
+
+    def follow(
+        self, first: _State, file: CheckpointFile | None, report: Reporter | None
+    ) -> Learned:
+        """Goes from state to state until the last one, or until it is time to stop."""
+        state = kept = first
+
+        def take(reached: _State) -> None:
+            nonlocal state, kept
+            state = reached
+            if state.can_be_saved(self.plan):
+                kept = state
+            if file is not None:
+                file.save(kept.best.network, kept.to_json(), now=False)
+
+        with limited(self.clock, self.train):
+            ending, history = follow(
+                chain([first], self.states(first)),
+                self.clock,
+                describe=lambda own: own.report(self.clock),
+                on_state=take,
+                report=report,
+            )
+        if ending is Ending.TIME_LIMIT and state.is_over(self.plan):
+            ending = Ending.FINISHED
+        if file is not None:
+            file.save(kept.best.network, kept.to_json())
+        network, search = state.best.network, state.search
+        try:
+            if ending is not Ending.INTERRUPTED:
+                network = self.refit(state)
+        except KeyboardInterrupt:
+            ending = Ending.INTERRUPTED
+        tried, accepted = (0, 0) if search is None else (search.tried, search.accepted)
+        return Learned(
+            network, state.best.score, ending, state.growth.trail, tried, accepted, history
+        )
 
 
 def learn(
@@ -226,6 +355,7 @@ def learn(
     seed: int,
     plan: Plan = DEFAULT_PLAN,
     num_jobs: int = 1,
+    executor: Executor | str = "processes",
     time_limit: float | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
@@ -240,8 +370,16 @@ def learn(
     to be trained on all data in the end is trained after a time limit as well, not after Ctrl-C.
 
     Args:
+        train: Sequences to learn from.
+        validation: Sequences to choose by.
+        seed: Where all randomness comes from.
+        plan: What is learned, and how.
+        num_jobs: Neighbours of the search that are trained side by side.
+        executor: Where these are trained: "processes", "threads", or an `Executor`.
+        time_limit: Seconds after which learning ends.
         checkpoint: Where to keep the state, every `checkpoint_every` seconds and at the end; the
             file is a model by itself.
+        checkpoint_every: Seconds between two checkpoints.
         resume: Whether to go on from the checkpoint if there is one, to the same result as without
             the interruption. Without it a file that is there is refused, not overwritten.
         report: Called with every state, the first included.
@@ -250,80 +388,24 @@ def learn(
     require_type(plan, Plan, "plan", StructureError)
     check_sets(train, validation)
     plan.score.check(train.schema)
-    jobs = whole_number(num_jobs, "num_jobs", StructureError)
-    clock = Clock(time_limit) if clock is None else clock
     run = _Run(
-        train, validation, plan, whole_number(seed, "seed", StructureError, least=0), jobs, clock
+        train,
+        validation,
+        plan,
+        whole_number(seed, "seed", StructureError, least=0),
+        executor_of(executor, num_jobs),
+        Clock(time_limit) if clock is None else clock,
     )
     if checkpoint is None:
         if resume:
             raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
-        return _followed(run, run.first(), None, report)
-    file = CheckpointFile.of(checkpoint, plan, run.seed, train, validation, checkpoint_every)
-    with file.held():
+        return run.follow(run.first(), None, report)
+    description = describe_run(train, validation, run.seed, plan=plan.to_json())
+    file = CheckpointFile(checkpoint, description, checkpoint_every)
+    with file.hold():
         saved = None
         if resume:
-            saved = file.load()
+            saved = file.load(run.read_state)
         else:
             file.require_absent()
-        state = run.first() if saved is None else run.resumed(saved)
-        return _followed(run, state, file, report)
-
-
-def _followed(
-    run: _Run, first: _State, file: CheckpointFile | None, report: Reporter | None
-) -> Learned:
-    """Goes from state to state until the last one, or until it is time to stop."""
-    clock = run.clock
-    history: list[Report] = []
-    state = kept = first
-    try:
-        with limited(clock, run.train):
-            for state in chain([first], run.states(first)):
-                # Kept before anything else can be interrupted.
-                if state.can_be_saved(run.plan):
-                    kept = state
-                if file is not None:
-                    file.save_now_and_then(kept.checkpoint())
-                history.append(state.report(clock))
-                if report is not None:
-                    report(history[-1])
-        ending = Ending.FINISHED if state.is_over(run.plan) else Ending.TIME_LIMIT
-    except TimeUpError:
-        ending = Ending.TIME_LIMIT
-    except KeyboardInterrupt:
-        clock.stop()
-        ending = Ending.INTERRUPTED
-    if file is not None:
-        file.save(kept.checkpoint())
-    return _result(run, state, ending, history)
-
-
-def _result(run: _Run, state: _State, ending: Ending, history: list[Report]) -> Learned:
-    """What is found at the end, trained once more unless Ctrl-C has come or comes now."""
-    network, search = state.network, state.search
-    try:
-        if ending != Ending.INTERRUPTED:
-            network = run.refitted(state)
-    except KeyboardInterrupt:
-        ending = Ending.INTERRUPTED
-    return Learned(
-        network,
-        state.score,
-        ending,
-        state.growth.trail,
-        0 if search is None else search.tried,
-        0 if search is None else search.accepted,
-        tuple(history),
-    )
-
-
-def check_sets(train: Sequences, validation: Sequences) -> None:
-    """Raises where there is nothing to learn from or to choose by, before the long work begins."""
-    for name, data in (("train", train), ("validation", validation)):
-        require_type(data, Sequences, name, DataError)
-    if train.schema != validation.schema:
-        raise DataError(
-            "`validation` must have the variables and categories of `train`, but has others; give "
-            "the schema of `train` when it is read."
-        )
+        return run.follow(saved or run.first(), file, report)

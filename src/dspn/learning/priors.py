@@ -1,4 +1,4 @@
-"""Pseudo-observations of sum edges and leaves, and the penalty that they are."""
+"""Pseudo-observations of sum edges and leaves, the penalty that they are, and what may change."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, is_dataclass, replace
@@ -7,17 +7,17 @@ from typing import Final, final
 import numpy as np
 from scipy.special import xlogy
 
-from dspn._checks import require_type
+from dspn._arrays import Bools
+from dspn._checks import indices, require_type
 from dspn.errors import StructureError
-from dspn.learning._learnable import checked_learnable, learnable_edges, learnable_leaves
 from dspn.leaves import Family, Prior
-from dspn.leaves.base import keep_number
+from dspn.options import Options, number_field
 from dspn.structure import DynamicNetwork, NetworkParameters, Template
 
 
 @final
 @dataclass(frozen=True)
-class Priors:
+class Priors(Options):
     """Dirichlet(1 + `sum_pseudo_count`) on the weights of every sum, and a prior on every leaf.
 
     A family takes the prior of its type in `leaves`, which is in the units of the data. A family
@@ -26,15 +26,11 @@ class Priors:
     edge or a category from dying by accident.
     """
 
-    sum_pseudo_count: float = 0.1
+    sum_pseudo_count: float = number_field(0.1, least=0)
     leaves: tuple[Prior, ...] = ()
-    leaf_pseudo_count: float | None = None
+    leaf_pseudo_count: float | None = number_field(None, least=0)
 
-    def __post_init__(self) -> None:
-        """Refuse negative counts, and two priors for one family."""
-        keep_number(self, "sum_pseudo_count", least=0, open_end=False)
-        if self.leaf_pseudo_count is not None:
-            keep_number(self, "leaf_pseudo_count", least=0, open_end=False)
+    def _check(self) -> None:
         if isinstance(self.leaves, Prior):
             raise StructureError(
                 "`leaves` of Priors must be a tuple of leaf priors, but is a single "
@@ -67,7 +63,38 @@ class Priors:
 DEFAULT_PRIORS: Final = Priors()
 
 NO_PRIORS: Final = Priors(sum_pseudo_count=0.0, leaf_pseudo_count=0.0)
-"""Maximum likelihood, less the floor under variances, without which it has no maximum."""
+"""Maximum likelihood, except for the lower bound of variances, without which it has no maximum."""
+
+
+def checked_learnable(
+    template: Template, learnable: Collection[int] | None
+) -> frozenset[int] | None:
+    """The nodes whose parameters may change, as a set; None stands for all nodes.
+
+    Products and inputs may be among them and have no parameters.
+    """
+    if learnable is None:
+        return None
+    nodes = frozenset(indices(learnable, "learnable", StructureError))
+    wrong = [node for node in sorted(nodes) if not 0 <= node < len(template.nodes)]
+    if wrong:
+        raise StructureError(
+            f"`learnable` must name nodes of the template (0 to {len(template.nodes) - 1}), but "
+            f"has {wrong[0]}; give nodes of this template, or None for all of them."
+        )
+    return nodes
+
+
+def learnable_masks(
+    template: Template, learnable: frozenset[int] | None
+) -> tuple[Bools, tuple[Bools, ...]]:
+    """Whether each sum edge and, bank by bank, each leaf belongs to a learnable node."""
+    chosen = np.full(len(template.nodes), learnable is None)
+    chosen[list(learnable or ())] = True
+    sums = np.fromiter(template.edge_offsets, dtype=np.int64)
+    widths = np.diff([*template.edge_offsets.values(), template.num_weights])
+    leaves = tuple(chosen[list(bank.nodes)] for bank in template.banks)
+    return np.repeat(chosen[sums], widths), leaves
 
 
 def log_prior(
@@ -75,28 +102,27 @@ def log_prior(
 ) -> float:
     """Sum over edges of c log w plus the leaves' log priors: the penalty that EM adds.
 
-    It is a log density up to a constant. Of `learnable` nodes only, in the template and in a bottom
-    network of its own, where these are named: what stays fixed changes nothing.
+    It is a log density up to a constant.
+
+    Args:
+        network: The network whose parameters are judged.
+        priors: The pseudo-counts c and the priors of leaves.
+        learnable: Nodes of the template; where these are given, only their parameters count, in
+            the template and in a bottom network of its own.
     """
-    own = network.parameters
-    chosen = checked_learnable(network.template, learnable)
-    total = _of_network(network.template, own.template, priors, chosen)
+    own, template = network.parameters, network.template
+    chosen = checked_learnable(template, learnable)
+    edges, leaves = learnable_masks(template, chosen)
+
+    def penalty(parameters: NetworkParameters) -> float:
+        total = float(np.sum(xlogy(priors.sum_pseudo_count, parameters.weights[edges])))
+        for bank, rows, mask in zip(template.banks, parameters.leaves, leaves, strict=True):
+            total += bank.family.log_prior(rows[mask], priors.leaf(bank.family))
+        return total
+
+    total = penalty(own.template)
     if own.bottom is not None:
-        total += _of_network(network.template, own.bottom, priors, chosen)
+        total += penalty(own.bottom)
     if chosen is None:
         total += float(np.sum(xlogy(priors.sum_pseudo_count, own.top.weights)))
-    return total
-
-
-def _of_network(
-    template: Template, own: NetworkParameters, priors: Priors, learnable: frozenset[int] | None
-) -> float:
-    weights, leaves = own.weights, own.leaves
-    if learnable is not None:
-        weights = weights[learnable_edges(template, learnable)]
-        chosen = learnable_leaves(template, learnable)
-        leaves = tuple(rows[mask] for rows, mask in zip(leaves, chosen, strict=True))
-    total = float(np.sum(xlogy(priors.sum_pseudo_count, weights)))
-    for bank, rows in zip(template.banks, leaves, strict=True):
-        total += bank.family.log_prior(rows, priors.leaf(bank.family))
     return total

@@ -1,10 +1,14 @@
-"""What learning aims at: a number for each sequence, of which the mean is the score."""
+"""What learning aims at: a number for each sequence, of which the mean is the score.
+
+`FitLog` keeps the scores of a fit step by step, and has the rule that ends it.
+"""
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, final
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,6 +17,12 @@ from dspn._arrays import Floats
 from dspn.data import Kind, Schema, Sequences
 from dspn.engine import Program
 from dspn.errors import DataError
+
+if TYPE_CHECKING:
+    from dspn.learning.ascent import AscentOptions
+    from dspn.learning.em import EmOptions
+
+Point = TypeVar("Point")
 
 
 class Score(ABC):
@@ -126,3 +136,83 @@ class ConditionalLikelihood(Score):
         given = program.log_likelihood(self.evidence(data))
         possible = joint > -np.inf
         return np.where(possible, joint - np.where(possible, given, 0.0), -np.inf)
+
+
+class StopReason(StrEnum):
+    """Why a fit ended."""
+
+    CONVERGED = "converged"
+    PATIENCE = "patience"
+    MAX_STEPS = "max_steps"
+    DEADLINE = "deadline"
+
+
+@final
+@dataclass(frozen=True)
+class FitRecord:
+    """What is known after `step` steps, in nats per sequence.
+
+    `train` is the score on the training set, and `penalised` has the log prior added; an ascent
+    leaves out the terms of weights and probabilities that are exactly zero and stay so. With
+    mini-batches of EM `train` is the mean over the pass that led to the network, each sequence seen
+    before the update that it was part of.
+    """
+
+    step: int
+    train: float
+    penalised: float
+    validation: float | None
+
+    def replaces(self, best: "FitRecord") -> bool:
+        """Whether its network is kept: always without validation, else with a better score.
+
+        Minus infinity is no score: for as long as there is no other, the last network is kept.
+        """
+        if self.validation is None or best.validation is None:
+            return True
+        return self.validation > best.validation or best.validation == -np.inf
+
+
+@final
+class FitLog(Generic[Point]):
+    """The records of a fit so far, the best point among them, and the rule that ends the fit.
+
+    Args:
+        options: The numbers that say when to stop.
+        on_step: Called with every record.
+        deadline: Asked after every step; the fit ends when it returns true.
+    """
+
+    def __init__(
+        self,
+        options: "EmOptions | AscentOptions",
+        on_step: Callable[[FitRecord], None] | None,
+        deadline: Callable[[], bool] | None,
+    ) -> None:
+        self.options = options
+        self.on_step = on_step
+        self.deadline = deadline
+        self.history: list[FitRecord] = []
+        self.best: tuple[Point, FitRecord] | None = None
+
+    def is_due(self) -> bool:
+        """Whether time is up."""
+        return self.deadline is not None and bool(self.deadline())
+
+    def add(self, point: Point, record: FitRecord) -> StopReason | None:
+        """Takes note of a step; returns which rule, if any, ends the fit."""
+        self.history.append(record)
+        if self.on_step is not None:
+            self.on_step(record)
+        if self.best is None or record.replaces(self.best[1]):
+            self.best = (point, record)
+        limits = self.options
+        if record.step >= max(limits.min_steps, 1):
+            gain = record.penalised - self.history[-2].penalised
+            if gain <= limits.tolerance * max(1.0, abs(record.penalised)):
+                return StopReason.CONVERGED
+            if record.step - self.best[1].step >= limits.patience:
+                return StopReason.PATIENCE
+        if record.step >= limits.max_steps:
+            return StopReason.MAX_STEPS
+        return StopReason.DEADLINE if self.is_due() else None

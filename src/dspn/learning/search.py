@@ -1,31 +1,335 @@
-"""The anytime search of Algorithm 2: neighbours are generated, scored, and the best is kept.
+"""Algorithm 2: an anytime search in which neighbours are generated, scored, and the best is kept.
+
+A neighbour of a network has one product of the template replaced by a product of naive Bayes models
+over its scope. The input interface of a group counts as one more variable of the scope; its
+univariate distribution is a sum over all the group's inputs. The scope of the product does not
+change, so neither does that of any node above it, and a valid template stays valid.
 
 A search is a chain of immutable states. The randomness of try number i comes from the seed of the
 search and from i alone, and all tries of a round start from the same network, so the chain does not
-depend on the number of threads, and goes on from a saved state as if it had never stopped.
+depend on where its neighbours are trained, and goes on from a saved state as if it had never
+stopped.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, final
+from functools import cached_property, partial
+from typing import Final, NamedTuple, final
 
 import numpy as np
 
-from dspn._checks import require_type, whole_number
+from dspn._arrays import Floats
+from dspn._checks import checked_rng, require_type, whole_number
 from dspn.data import Sequences
-from dspn.engine import compile_program, one_thread_each
-from dspn.errors import StructureError
-from dspn.learning.clock import Clock, limited
-from dspn.learning.fitting import EmFit, EmOptions, fit_em
-from dspn.learning.neighbours import Neighbour, product_nodes, propose
-from dspn.learning.partitions import Partition, PartitionOptions, Positions
+from dspn.engine import Program, Want, compile_program
+from dspn.errors import DataError, StructureError
+from dspn.executors import Executor, Serial, Shared
+from dspn.inference import interface_posteriors
+from dspn.learning.dependence import Column
+from dspn.learning.em import EmFit, EmOptions, fit_em
+from dspn.learning.partitions import Partition, PartitionOptions, Positions, next_partition
 from dspn.learning.priors import Priors
+from dspn.learning.run import Clock, limited
 from dspn.learning.scores import Score
-from dspn.learning.slice_posteriors import SlicePosteriors
-from dspn.leaves.base import keep_number
-from dspn.structure import DynamicNetwork
+from dspn.options import Options, choice_field, number_field, part_field, whole_field
+from dspn.structure import (
+    DynamicNetwork,
+    Input,
+    Interface,
+    Leaf,
+    Product,
+    Root,
+    Sum,
+    Template,
+)
+from dspn.structure.build import ScopeItem
+from dspn.structure.edit import (
+    Entry,
+    add_node,
+    build_network,
+    keep_entries,
+    template_entries,
+    top_entries,
+)
+from dspn.structure.nodes import children_of, reachable
+from dspn.structure.validity import interface_groups, network_scopes
+
+# Where the slices go in a network.
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SlicePosteriors:
+    """What the independence tests weigh the slices of a data set by, for one network.
+
+    Serves every proposal from that network; each pass runs when it is first needed.
+    """
+
+    program: Program
+    data: Sequences
+
+    def __post_init__(self) -> None:
+        require_type(self.program, Program, "program", StructureError)
+        require_type(self.data, Sequences, "data", DataError)
+
+    @property
+    def network(self) -> DynamicNetwork:
+        """The network of the program."""
+        return self.program.network
+
+    @cached_property
+    def interface(self) -> Floats:
+        """P(interface node on the induced tree at a slice | evidence), (slices, interfaces)."""
+        return interface_posteriors(self.program, self.data)
+
+    def below(self, group: int) -> Floats:
+        """P(input node of a group | evidence): that of the output one slice below, (slices, size).
+
+        NaN at the slice that is at the bottom, which has no inputs.
+        """
+        own = self.interface[:, list(self.network.groups[group])]
+        found = np.full(own.shape, np.nan)
+        if self.network.root == Root.FIRST:
+            found[:-1] = own[1:]
+            found[self.data.offsets[1:] - 1] = np.nan
+        else:
+            found[1:] = own[:-1]
+            found[self.data.offsets[:-1]] = np.nan
+        return found
+
+    def product(self, node: int) -> Floats:
+        """P(product on the induced tree at a slice | evidence), (slices,).
+
+        For an output without parents that of the interface node, otherwise that of the leaves of a
+        variable which stand below this product alone. A product that shares leaves of all its
+        variables with others has the posterior of the outputs above it, an upper bound.
+        """
+        nodes, outputs = self.network.template.nodes, self.network.template.outputs
+        # The rest of the network, with the product's own sub-network cut off.
+        cut = [Input(-1) if index == node else own for index, own in enumerate(nodes)]
+        rest = reachable(cut, outputs)
+        if node in outputs and all(node not in children_of(nodes[other]) for other in rest):
+            return np.asarray(self.interface[:, outputs.index(node)])
+        leaves: dict[int, list[int]] = {}
+        for index in reachable(nodes, [node]):
+            own = nodes[index]
+            if isinstance(own, Leaf):
+                leaves.setdefault(own.variable, []).append(index)
+        for variable, members in sorted(leaves.items()):
+            if rest.isdisjoint(members):
+                return self._leaves(variable, members)
+        above = [i for i, output in enumerate(outputs) if node in reachable(nodes, [output])]
+        return np.asarray(self.interface[:, above].sum(axis=1).clip(max=1.0))
+
+    def _leaves(self, variable: int, members: Sequence[int]) -> Floats:
+        """P(one of a variable's leaves on the induced tree at a slice | evidence), (slices,)."""
+        bank = self.network.template.banks[variable]
+        wanted = np.zeros(self.data.values.shape, dtype=np.bool_)
+        wanted[:, variable] = True
+        found = self.program.posteriors(self.data, Want(leaves=wanted)).leaves[variable]
+        return np.asarray(found[:, np.isin(bank.nodes, members)].sum(axis=1))
+
+    def column(self, number: int, weights: Floats) -> Column:
+        """The rows of one item of a scope, numbered as in `partitions`."""
+        schema = self.data.schema
+        if number >= len(schema):
+            return Column.of_posterior(self.below(number - len(schema)))
+        return Column.of_variable(schema[number], self.data.values[:, number], weights)
+
+
+# Neighbours.
+
+
+def _item_scopes(template: Template, groups: Sequence[Sequence[int]]) -> list[int]:
+    """Scope of every node as bits: v for variable v, num_variables + g for group g."""
+    marks = [0] * template.num_interfaces
+    for number, positions in enumerate(groups):
+        for position in positions:
+            marks[position] = 1 << (len(template.schema) + number)
+    return network_scopes(template.nodes, template.order, marks)
+
+
+def _items(scope: int) -> tuple[int, ...]:
+    return tuple(bit for bit in range(scope.bit_length()) if scope >> bit & 1)
+
+
+def product_nodes(template: Template) -> tuple[int, ...]:
+    """The products below the outputs with at least two items in scope: those that can be replaced.
+
+    A product over a single item has one partition only, the one that it has.
+    """
+    require_type(template, Template, "template", StructureError)
+    scopes = _item_scopes(template, interface_groups(template))
+    used = reachable(template.nodes, template.outputs)
+    return tuple(
+        index
+        for index, node in enumerate(template.nodes)
+        if isinstance(node, Product) and index in used and scopes[index].bit_count() > 1
+    )
+
+
+def scope_numbers(network: DynamicNetwork, node: int) -> tuple[int, ...]:
+    """Items of a product's scope: v for variable v, num_variables + g for the inputs of group g."""
+    require_type(network, DynamicNetwork, "network", StructureError)
+    index = whole_number(node, "node", StructureError, least=0)
+    nodes = network.template.nodes
+    if index >= len(nodes) or not isinstance(nodes[index], Product):
+        found = type(nodes[index]).__name__.lower() if index < len(nodes) else "not there"
+        raise StructureError(
+            f"`node` must be a product of the template, but node {index} is {found}; choose one of "
+            "`product_nodes`."
+        )
+    return _items(_item_scopes(network.template, network.groups)[index])
+
+
+def _item(network: DynamicNetwork, number: int) -> ScopeItem:
+    n = len(network.schema)
+    if number < n:
+        return number
+    positions = network.groups[number - n]
+    return Interface(tuple(network.template.inputs[position] for position in positions))
+
+
+def scope_items(network: DynamicNetwork, node: int) -> tuple[ScopeItem, ...]:
+    """The scope of a product: its variables in rising order, then the interfaces of its groups."""
+    return tuple(_item(network, number) for number in scope_numbers(network, node))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Neighbour:
+    """A template with one product replaced.
+
+    `node` is the product in the new numbering, `new_nodes` the new sums and leaves: what has to be
+    learned first.
+    """
+
+    network: DynamicNetwork
+    node: int
+    new_nodes: frozenset[int]
+
+
+def _checked_partition(
+    network: DynamicNetwork, node: int, partition: Sequence[Sequence[ScopeItem]]
+) -> list[tuple[ScopeItem, ...]]:
+    scope = scope_items(network, node)
+    if node not in reachable(network.template.nodes, network.template.outputs):
+        raise StructureError(
+            f"`node` must be in use, but no output of the template reaches node {node}; choose one "
+            "of `product_nodes`."
+        )
+    blocks = [tuple(block) for block in partition]
+    flat = [item for block in blocks for item in block]
+    if not all(blocks) or len(flat) != len(scope) or set(flat) != set(scope):
+        raise StructureError(
+            f"`partition` must share out the scope of node {node}, {list(scope)}, into blocks that "
+            f"are not empty, but is {blocks}; see `scope_items`."
+        )
+    return blocks
+
+
+def replace_product(
+    network: DynamicNetwork,
+    node: int,
+    partition: Sequence[Sequence[ScopeItem]],
+    rng: np.random.Generator,
+    values: Floats | None = None,
+    *,
+    num_classes: int = 2,
+) -> Neighbour:
+    """The network with a product replaced by a product of naive Bayes models over a partition.
+
+    The node is replaced for all its parents, and as an output if it is one. A block of several
+    items becomes a sum of `num_classes` factored distributions, a block of one a univariate
+    distribution. Weights start at Dirichlet(1), leaves at `Family.random` of the data's `values`
+    (slices, variables), the same in a bottom network with its own parameters. Nodes that nothing
+    refers to any more are dropped; all others keep their order and their parameters.
+    """
+    checked_rng(rng, StructureError)
+    classes = whole_number(num_classes, "num_classes", StructureError)
+    blocks = _checked_partition(network, node, partition)
+    template = network.template
+    families = {bank.variable: bank.family for bank in template.banks}
+    if values is not None and (values.ndim != 2 or values.shape[1] != len(families)):
+        raise StructureError(
+            f"`values` must have a column for each of the {len(families)} variables, but has shape "
+            f"{values.shape}; give the `values` of a Sequences."
+        )
+    entries = template_entries(network)
+    first = len(entries)
+    leaves: dict[int, list[int]] = {}
+
+    def add_sum(children: Sequence[int]) -> int:
+        return add_node(entries, Sum(tuple(children)), rng.dirichlet(np.ones(len(children))))
+
+    def add_univariate(item: ScopeItem) -> int:
+        if isinstance(item, Interface):
+            return add_sum(item.inputs)
+        leaves.setdefault(item, []).append(add_node(entries, Leaf(item, families[item])))
+        return leaves[item][-1]
+
+    def add_block(items: Sequence[ScopeItem]) -> int:
+        if len(items) == 1:
+            return add_univariate(items[0])
+        products = (Product(tuple(map(add_univariate, items))) for _ in range(classes))
+        return add_sum([add_node(entries, product) for product in products])
+
+    entries[node] = Entry(Product(tuple(map(add_block, blocks))), entries[node].values)
+    for variable, new in sorted(leaves.items()):
+        seen = None if values is None else values[:, variable]
+        for index, row in zip(new, families[variable].random(len(new), rng, seen), strict=True):
+            entries[index] = Entry(entries[index].node, np.tile(row, (len(entries[0].values), 1)))
+    kept = reachable([entry.node for entry in entries], template.outputs) | set(template.inputs)
+    changed, number = keep_entries(entries, kept)
+    outputs = [number[output] for output in template.outputs]
+    top = top_entries(network)
+    after = build_network(network.schema, changed, outputs, top, network.top.root, network.root)
+    new_nodes = frozenset(
+        number[index]
+        for index in range(first, len(entries))
+        if not isinstance(entries[index].node, Product)
+    )
+    return Neighbour(after, number[node], new_nodes)
+
+
+class Proposal(NamedTuple):
+    """A neighbour, the partition it was made from, and the positions to go on from."""
+
+    neighbour: Neighbour
+    partition: Partition
+    positions: Positions
+
+
+def propose(
+    posteriors: SlicePosteriors,
+    node: int,
+    positions: Positions,
+    options: PartitionOptions,
+    rng: np.random.Generator,
+) -> Proposal:
+    """One pass through the loop of Algorithm 2: a partition by Algorithm 3, and its neighbour.
+
+    Independence is tested on the slices of the data, weighted by the posterior of the product; an
+    interface takes part with its posterior. Product and interface enter with their marginal
+    posteriors, as if independent given the evidence.
+    """
+    require_type(posteriors, SlicePosteriors, "posteriors", StructureError)
+    require_type(options, PartitionOptions, "options", StructureError)
+    network = posteriors.network
+    scope = scope_numbers(network, node)
+    columns: list[Column] = []
+    weights = None
+    if len(scope) > options.threshold:
+        weights = posteriors.product(node)
+        columns = [posteriors.column(number, weights) for number in scope]
+    partition, positions = next_partition(scope, columns, weights, positions, options, rng)
+    blocks = [[_item(network, number) for number in block] for block in partition]
+    neighbour = replace_product(network, node, blocks, rng, posteriors.data.values)
+    return Proposal(neighbour, partition, positions)
+
+
+# The search.
 
 
 class Mode(StrEnum):
@@ -50,7 +354,7 @@ _STREAM: Final = 2
 
 @final
 @dataclass(frozen=True)
-class SearchOptions:
+class SearchOptions(Options):
     """How neighbours are made and trained, and when the search ends.
 
     It ends after `max_neighbours` tries, or after `max_failures` tries in a row without an
@@ -59,30 +363,14 @@ class SearchOptions:
     (`Score.is_better`); the literal reading has no caution.
     """
 
-    mode: Mode | str = Mode.ANYTIME
-    max_neighbours: int = 200
-    max_failures: int = 60
-    round_size: int = 4
-    caution: float = 1.0
-    partitions: PartitionOptions = _PARTITIONS
-    new_part: EmOptions = _NEW_PART
-    whole: EmOptions = _WHOLE
-
-    def __post_init__(self) -> None:
-        """Refuse an unknown mode and numbers out of range."""
-        try:
-            object.__setattr__(self, "mode", Mode(self.mode))
-        except ValueError:
-            raise StructureError(
-                f"`mode` must be 'anytime' or 'literal', but is {self.mode!r}; choose one."
-            ) from None
-        for name, least in (("max_neighbours", 0), ("max_failures", 1), ("round_size", 1)):
-            number = whole_number(getattr(self, name), name, StructureError, least=least)
-            object.__setattr__(self, name, number)
-        keep_number(self, "caution", least=0, open_end=False)
-        require_type(self.partitions, PartitionOptions, "partitions", StructureError)
-        require_type(self.new_part, EmOptions, "new_part", StructureError)
-        require_type(self.whole, EmOptions, "whole", StructureError)
+    mode: Mode | str = choice_field(Mode.ANYTIME)
+    max_neighbours: int = whole_field(200, least=0)
+    max_failures: int = whole_field(60)
+    round_size: int = whole_field(4)
+    caution: float = number_field(1.0, least=0)
+    partitions: PartitionOptions = part_field(_PARTITIONS)
+    new_part: EmOptions = part_field(_NEW_PART)
+    whole: EmOptions = part_field(_WHOLE)
 
 
 DEFAULT_SEARCH: Final = SearchOptions()
@@ -129,9 +417,9 @@ class SearchState:
 @final
 @dataclass(frozen=True, eq=False)
 class SearchTask:
-    """What a search works on: data, score, priors, options, and how many threads it may use.
+    """What a search works on: data, score, priors, options, and where neighbours are trained.
 
-    Once the clock is due the round at hand is given up.
+    Once the clock is due the current round is given up.
     """
 
     train: Sequences
@@ -139,8 +427,13 @@ class SearchTask:
     score: Score
     priors: Priors
     options: SearchOptions = DEFAULT_SEARCH
-    num_jobs: int = 1
+    executor: Executor = field(default_factory=Serial)
     clock: Clock = field(default_factory=Clock)
+
+    @cached_property
+    def shared(self) -> "Shared[SearchTask]":
+        """The task as workers get it, once."""
+        return self.executor.share(replace(self, executor=Serial()))
 
     def trained(self, neighbour: Neighbour, rng: np.random.Generator) -> EmFit:
         """The neighbour after EM on its new part, then on everything.
@@ -169,9 +462,7 @@ class SearchTask:
         )
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Candidate:
+class _Candidate(NamedTuple):
     """A neighbour before it is trained, its partition, and the randomness it was drawn with."""
 
     neighbour: Neighbour
@@ -197,29 +488,11 @@ def _candidates(state: SearchState, task: SearchTask) -> tuple[list[_Candidate],
     return found, positions
 
 
-def _fits(task: SearchTask, candidates: Sequence[_Candidate]) -> list[EmFit | None]:
-    """Every candidate trained, in their order, side by side where there are several jobs.
-
-    None for a candidate that was not begun because time was up.
-    """
-
-    def work(candidate: _Candidate) -> EmFit | None:
-        due = task.clock.is_due()
-        return None if due else task.trained(candidate.neighbour, candidate.rng)
-
-    def work_alone(candidate: _Candidate) -> EmFit | None:
-        with one_thread_each(), limited(task.clock, task.train):
-            return work(candidate)
-
-    jobs = min(task.num_jobs, len(candidates))
-    if jobs <= 1:
-        return [work(candidate) for candidate in candidates]
-    with ThreadPoolExecutor(jobs, thread_name_prefix="dspn-search") as pool:
-        try:
-            return list(pool.map(work_alone, candidates))
-        except BaseException:
-            task.clock.stop()  # the others end at their next step, or Ctrl-C would wait for them
-            raise
+def _fit(task: Shared[SearchTask], candidate: _Candidate) -> EmFit | None:
+    """The candidate trained; None where time was up before that began."""
+    own = task.value
+    with limited(own.clock, own.train):
+        return None if own.clock.is_due() else own.trained(candidate.neighbour, candidate.rng)
 
 
 def next_round(state: SearchState, task: SearchTask) -> SearchState | None:
@@ -227,7 +500,9 @@ def next_round(state: SearchState, task: SearchTask) -> SearchState | None:
     if task.clock.is_due():
         return None
     candidates, positions = _candidates(state, task)
-    fits = [fit for fit in _fits(task, candidates) if fit is not None]
+    work = partial(_fit, task.shared)
+    found = task.executor.map(work, candidates, on_error=task.clock.stop)
+    fits = [fit for fit in found if fit is not None]
     if task.clock.is_due():
         return None
     scores = [fit.score for fit in fits]

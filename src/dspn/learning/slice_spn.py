@@ -7,19 +7,19 @@ cluster. A single variable is a leaf, and too few slices are a product of leaves
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 from scipy.special import log_softmax
 
 from dspn._arrays import Floats, Ints
-from dspn._checks import checked_rng, float_array, require_type, whole_number
-from dspn.data import Kind, Sequences
+from dspn._checks import checked_rng, float_array, require_type
+from dspn.data import Sequences
 from dspn.errors import DataError, StructureError
-from dspn.learning.independence import Column, checked_alpha, independent_subsets
+from dspn.learning.dependence import Column, independent_subsets
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.leaves import Family
-from dspn.leaves.base import keep_number
+from dspn.options import Options, number_field, whole_field
 from dspn.structure import DynamicNetwork, NetworkBuilder, assemble, mixture_top
 
 # A slice of less weight says nothing about structure that others do not say.
@@ -28,7 +28,7 @@ _LEAST_WEIGHT: Final = 1e-3
 
 @final
 @dataclass(frozen=True)
-class SliceSpnOptions:
+class SliceSpnOptions(Options):
     """How far the networks of slices are taken apart.
 
     Variables are called dependent at level `alpha`. Slices are clustered into `num_clusters` by a
@@ -36,39 +36,21 @@ class SliceSpnOptions:
     `min_slices` together are not taken apart further.
     """
 
-    alpha: float = 0.001
-    num_clusters: int = 2
-    num_steps: int = 20
-    min_slices: float = 100.0
-
-    def __post_init__(self) -> None:
-        """Refuse numbers out of range."""
-        object.__setattr__(self, "alpha", checked_alpha(self.alpha))
-        for name, least in (("num_clusters", 2), ("num_steps", 1)):
-            number = whole_number(getattr(self, name), name, StructureError, least=least)
-            object.__setattr__(self, name, number)
-        keep_number(self, "min_slices", least=0, open_end=True)
+    alpha: float = number_field(0.001, above=0, below=1)
+    num_clusters: int = whole_field(2, least=2)
+    num_steps: int = whole_field(20)
+    min_slices: float = number_field(100.0, above=0)
 
 
 DEFAULT_SLICE_SPN: Final = SliceSpnOptions()
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Part:
+class _Part(NamedTuple):
     """Some slices, by their rows and weights, and some variables of them."""
 
     rows: Ints
     weights: Floats
     variables: tuple[int, ...]
-
-    def of(self, variables: Sequence[int]) -> "_Part":
-        """The same slices with fewer variables."""
-        return _Part(self.rows, self.weights, tuple(variables))
-
-    def members(self, chosen: Ints) -> "_Part":
-        """Fewer slices with the same variables."""
-        return _Part(self.rows[chosen], self.weights[chosen], self.variables)
 
 
 @final
@@ -117,12 +99,16 @@ class SliceLearner:
 
     def _factors(self, part: _Part, rng: np.random.Generator) -> list[int]:
         """A node for each independent subset of the variables."""
+        schema, values = self.data.schema, self.data.values
         if len(part.variables) == 1 or part.weights.sum() < self.options.min_slices:
             return self._leaves(part)
-        columns = [self._column(part, variable) for variable in part.variables]
+        columns = [
+            Column.of_variable(schema[variable], values[part.rows, variable], part.weights)
+            for variable in part.variables
+        ]
         nodes = []
         for subset in independent_subsets(columns, part.weights, self.options.alpha):
-            own = part.of([part.variables[place] for place in subset])
+            own = part._replace(variables=tuple(part.variables[place] for place in subset))
             nodes.extend(self._leaves(own) if len(subset) == 1 else [self._mixture(own, rng)])
         return nodes
 
@@ -145,16 +131,10 @@ class SliceLearner:
             found.append(self.builder.leaf(variable, row, family))
         return found
 
-    def _column(self, part: _Part, variable: int) -> Column:
-        values, own = self.data.values[part.rows, variable], self.data.schema[variable]
-        if own.kind is Kind.CATEGORICAL:
-            return Column.of_codes(values, own.num_categories)
-        return Column.of_numbers(values, part.weights)
-
     def _clusters(self, part: _Part, rng: np.random.Generator) -> list[_Part]:
         """The slices by their most probable class in a naive Bayes model; empty classes left out.
 
-        What is missing has no say.
+        Missing entries do not count.
         """
         size = self.options.num_clusters
         shares = rng.dirichlet(np.ones(size), size=part.rows.size)
@@ -162,7 +142,11 @@ class SliceLearner:
             shares = self._class_shares(part, shares)
         best = shares.argmax(axis=1)
         chosen = [np.flatnonzero(best == cluster) for cluster in range(size)]
-        return [part.members(own) for own in chosen if own.size]
+        return [
+            part._replace(rows=part.rows[own], weights=part.weights[own])
+            for own in chosen
+            if own.size
+        ]
 
     def _class_shares(self, part: _Part, shares: Floats) -> Floats:
         """P(class | slice) after one step of expectation maximisation, (slices, classes)."""

@@ -32,12 +32,11 @@ from dspn.learning import (
     SearchOptions,
     SliceSpnOptions,
 )
-from dspn.learning.clock import Clock, limited
-from dspn.learning.diagnosis import DeadNode, dead_nodes
-from dspn.learning.fitting import EmFit, fit_em
-from dspn.learning.plan import DEFAULT_PLAN, described
+from dspn.learning.em import DeadNode, EmFit, dead_nodes, fit_em
+from dspn.learning.learner import DEFAULT_PLAN
 from dspn.learning.priors import Priors
-from dspn.learning.stopping import StopReason
+from dspn.learning.run import Clock, describe_options, limited
+from dspn.learning.scores import StopReason
 from dspn.leaves import CategoricalPrior, GaussianPrior, PoissonPrior
 from dspn.models._data import (
     checked_sample_weight,
@@ -383,4 +382,4 @@ def _plain(value: Any) -> JSON:
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
         return repr(value)
-    return described(value)
+    return describe_options(value)

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from dspn.data.sequences import drawn_places
-from dspn.learning.fitting import EmFit, EmOptions, best_of, restarts, scaled_families
+from dspn.learning.em import EmFit, EmOptions, best_of, restarts, scaled_families
 from dspn.learning.priors import Priors
 from dspn.learning.scores import Score
-from dspn.learning.starts.clusters import clustered_network
-from dspn.learning.starts.random import randomised
+from dspn.learning.starts.clusters import clustered_network, randomised
 from dspn.models._training import TrainingData
 from dspn.structure import DynamicNetwork, Root, initial_network
 

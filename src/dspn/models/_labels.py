@@ -12,7 +12,7 @@ from dspn._arrays import Floats, Ints
 from dspn.data import Schema, Sequences
 from dspn.data.sequences import joined, sequences_of
 from dspn.errors import DataError
-from dspn.learning.discrimination import LabelledSequences
+from dspn.learning.ascent import LabelledSequences
 from dspn.models._training import TrainingData, training_data
 
 

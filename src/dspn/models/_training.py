@@ -10,7 +10,7 @@ from dspn._warnings import warn
 from dspn.data import Schema, Sequences, Variable
 from dspn.data.sequences import data_fingerprint, drawn_places, joined
 from dspn.errors import ConvergenceWarning, DataError
-from dspn.learning.clock import Clock
+from dspn.learning.run import Clock
 
 _MOST_NAMED = 5
 

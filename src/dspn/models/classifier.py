@@ -18,8 +18,13 @@ from dspn._checks import require_type
 from dspn._warnings import warn
 from dspn.errors import ConvergenceWarning, ImpossibleEvidenceWarning, StructureError
 from dspn.io.classifiers import LoadedClassifier, load_classifier, save_classifier
-from dspn.learning.ascent import DEFAULT_ASCENT, AscentOptions
-from dspn.learning.discrimination import class_likelihoods, class_posteriors, discriminate
+from dspn.learning.ascent import (
+    DEFAULT_ASCENT,
+    AscentOptions,
+    class_likelihoods,
+    class_posteriors,
+    discriminate,
+)
 from dspn.learning.priors import DEFAULT_PRIORS
 from dspn.models._data import (
     checked_sample_weight,

@@ -13,13 +13,11 @@ from dspn.data import Schema
 from dspn.engine import TimeUpError
 from dspn.errors import DataError, StructureError
 from dspn.learning.auto import DEFAULT_AUTO, AutoOptions, learn_auto
-from dspn.learning.clock import Clock, limited
-from dspn.learning.fitting import EmOptions
+from dspn.learning.em import EmOptions
 from dspn.learning.growth import DEFAULT_GROWTH, GrowthOptions
-from dspn.learning.learner import Ending, learn
-from dspn.learning.plan import DEFAULT_PLAN, Plan
+from dspn.learning.learner import DEFAULT_PLAN, Plan, learn
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.learning.progress import reporter
+from dspn.learning.run import Clock, Ending, limited, reporter
 from dspn.learning.scores import LIKELIHOOD, Score
 from dspn.learning.search import DEFAULT_SEARCH, SearchOptions
 from dspn.models._estimator import Outcome, SequenceEstimator, outcome_of, warn_of_time

@@ -9,7 +9,7 @@ from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
 from dspn.data import Schema
 from dspn.errors import DataError, StructureError
-from dspn.learning.fitting import EmOptions
+from dspn.learning.em import EmOptions
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.scores import LIKELIHOOD
 from dspn.models._estimator import Outcome, SequenceEstimator, outcome_of

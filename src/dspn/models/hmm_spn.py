@@ -10,7 +10,7 @@ from dspn.data import Schema
 from dspn.engine import compile_program
 from dspn.errors import StructureError
 from dspn.inference import interface_posteriors
-from dspn.learning.fitting import EmOptions, fit_em
+from dspn.learning.em import EmOptions, fit_em
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.scores import LIKELIHOOD
 from dspn.learning.slice_spn import DEFAULT_SLICE_SPN, SliceSpnOptions, spn_emissions

@@ -6,8 +6,7 @@ from typing import NamedTuple, final
 
 from dspn._arrays import Floats
 from dspn.structure import DynamicNetwork, Input, Leaf, Node, Root, Sum, Template
-from dspn.structure.graph import reachable
-from dspn.structure.nodes import children_of
+from dspn.structure.nodes import children_of, reachable
 from dspn.structure.validity import bottom_nodes
 
 MAX_STACK = 16

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from dspn._arrays import Floats, Ints
 from dspn.errors import DataError
-from dspn.learning.progress import Report
+from dspn.learning.run import Report
 from dspn.plotting import _style
 from dspn.plotting._panels import WIDTH, dress, new_figure
 

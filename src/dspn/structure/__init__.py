@@ -1,8 +1,9 @@
 """What a DSPN is: nodes, template and top networks, parameters, validity, and ways to build."""
 
-from dspn.structure.assembly import side_by_side, united
 from dspn.structure.build import (
     Interface,
+    NetworkBuilder,
+    assemble,
     factored,
     grouped_network,
     initial_network,
@@ -11,10 +12,9 @@ from dspn.structure.build import (
     product_of_naive_bayes,
     univariate,
 )
-from dspn.structure.builder import NetworkBuilder, assemble
 from dspn.structure.dbn import DbnStructure, DbnTables, dbn_schema, from_dbn, random_tables
+from dspn.structure.edit import marginal, side_by_side, united
 from dspn.structure.hmm import from_hmm
-from dspn.structure.marginal import marginal
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum

@@ -1,12 +1,10 @@
-"""The paper's basic networks (Figure 1) and templates (Figure 2a), with random parameters.
+"""Networks built node by node, and the paper's basic networks (Figure 1) and templates (Figure 2a).
 
-The input interface of a group counts as one more variable of the scope: its univariate distribution
+The input interface of a group counts as one more variable of a scope: its univariate distribution
 is a sum over the group's input nodes. A scope is therefore a sequence of variable indices and
 `Interface`s.
 """
 
-import operator
-import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
@@ -17,17 +15,135 @@ from dspn._arrays import Floats
 from dspn._checks import (
     checked_rng,
     float_array,
+    indices,
     require_type,
     whole_number,
     whole_numbers,
 )
 from dspn.data import Schema
 from dspn.errors import StructureError
-from dspn.leaves import family_for
-from dspn.structure.builder import NetworkBuilder, assemble
-from dspn.structure.network import DynamicNetwork, Root
-from dspn.structure.parameters import NetworkParameters
-from dspn.structure.template import Top
+from dspn.leaves import Family, family_for
+from dspn.structure.edit import Entry, add_node, checked_partition, pack_parameters
+from dspn.structure.network import DynamicNetwork, Root, checked_root
+from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
+from dspn.structure.parameters import NetworkParameters, Parameters
+from dspn.structure.template import Template, Top
+
+
+@final
+class NetworkBuilder:
+    """Collects nodes with their weights and leaf parameters; methods return a new node's index."""
+
+    def __init__(self, schema: Schema) -> None:
+        require_type(schema, Schema, "schema", StructureError)
+        self.schema = schema
+        self._entries: list[Entry] = []
+        self._num_inputs = 0
+
+    def _index(self, variable: int | str) -> int:
+        """The column of a variable given by name or number."""
+        if isinstance(variable, str):
+            return self.schema.index(variable)
+        index = whole_number(variable, "variable", StructureError, least=0)
+        if index >= len(self.schema):
+            raise StructureError(
+                f"`variable` must be between 0 and {len(self.schema) - 1}, but is {index}."
+            )
+        return index
+
+    def input(self) -> int:
+        """The input interface node of the next position."""
+        self._num_inputs += 1
+        return add_node(self._entries, Input(self._num_inputs - 1))
+
+    def inputs(self, count: int) -> list[int]:
+        """`count` input interface nodes."""
+        return [self.input() for _ in range(whole_number(count, "count", StructureError))]
+
+    def leaf(
+        self,
+        variable: int | str,
+        parameters: Sequence[float] | Floats,
+        family: Family | None = None,
+    ) -> int:
+        """A leaf over a variable; `parameters` is one row of its family (see `dspn.leaves`)."""
+        index = self._index(variable)
+        if family is None:
+            family = family_for(self.schema[index])
+        require_type(family, Family, "family", StructureError, remedy="see `dspn.leaves`")
+        row = float_array(parameters, "parameters", StructureError).reshape(-1)
+        if row.shape != (family.num_parameters,):
+            raise StructureError(
+                f"a {family.name} leaf of variable {self.schema[index].name!r} needs "
+                f"{family.num_parameters} parameters, but {row.size} are given."
+            )
+        return add_node(self._entries, Leaf(index, family), row)
+
+    def indicator(self, variable: int | str, code: int) -> int:
+        """The indicator of one category: a categorical leaf with all its mass there."""
+        index = self._index(variable)
+        own = self.schema[index]
+        if not own.num_categories:
+            raise StructureError(
+                f"`variable` must be categorical to have indicators, but {own.name!r} is "
+                f"{own.kind}; use `leaf`."
+            )
+        place = whole_number(code, "code", StructureError, least=0)
+        if place >= own.num_categories:
+            raise StructureError(
+                f"`code` must be a category code of {own.name!r} (0 to {own.num_categories - 1}), "
+                f"but is {place}."
+            )
+        return self.leaf(index, np.eye(own.num_categories)[place])
+
+    def product(self, children: Sequence[int]) -> int:
+        """A product of nodes with disjoint scopes."""
+        return add_node(self._entries, Product(indices(children, "children", StructureError)))
+
+    def sum(self, children: Sequence[int], weights: Sequence[float] | Floats) -> int:
+        """A sum of nodes with the same scope; weights are non-negative and add up to 1."""
+        own = float_array(weights, "weights", StructureError).reshape(-1)
+        below = indices(children, "children", StructureError)
+        if own.size != len(below):
+            raise StructureError(
+                f"`weights` must have one entry for each of the {len(below)} children, but has "
+                f"{own.size}."
+            )
+        return add_node(self._entries, Sum(below), own)
+
+    def _nodes(self) -> tuple[Node, ...]:
+        return tuple(entry.node for entry in self._entries)
+
+    def template(self, outputs: Sequence[int]) -> tuple[Template, NetworkParameters]:
+        """The template with `outputs[i]` = f(input i), and its parameters."""
+        named = indices(outputs, "outputs", StructureError)
+        template = Template(self.schema, self._nodes(), named)
+        return template, pack_parameters(template, self._entries)
+
+    def top(self, root: int) -> tuple[Top, NetworkParameters]:
+        """The top network with the given root, and its parameters."""
+        index = whole_number(root, "root", StructureError, least=0)
+        top = Top(self._num_inputs, self._nodes(), index)
+        return top, pack_parameters(top, self._entries)
+
+
+def assemble(
+    template: tuple[Template, NetworkParameters],
+    top: tuple[Top, NetworkParameters],
+    *,
+    bottom: NetworkParameters | None = None,
+    root: Root | str = Root.FIRST,
+) -> DynamicNetwork:
+    """A checked DSPN from what the builders gave; `bottom` has the bottom's own parameters."""
+    for argument, given, kind in (("template", template, Template), ("top", top, Top)):
+        fits = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], kind)
+        if not fits or not isinstance(given[1], NetworkParameters):
+            raise StructureError(
+                f"`{argument}` must be the pair ({kind.__name__}, NetworkParameters) that "
+                f"`NetworkBuilder.{argument}` gives, found {type(given).__name__}."
+            )
+    parameters = Parameters(template[1], top[1], bottom)
+    return DynamicNetwork(template[0], top[0], parameters, checked_root(root))
 
 
 @final
@@ -126,8 +242,8 @@ def grouped_network(
     nodes, from each group; with a single group it is the paper's root sum.
     """
     builder = NetworkBuilder(schema)
-    members = _checked_groups(schema, groups)
-    sizes = _sizes(num_interfaces, len(members))
+    members = checked_partition(schema, groups, "groups")
+    sizes = sizes_of_groups(num_interfaces, "num_interfaces", len(members))
     count = whole_number(num_products, "num_products", StructureError)
     inputs = [builder.inputs(size) for size in sizes]
     outputs = [
@@ -139,35 +255,17 @@ def grouped_network(
     return assemble(builder.template(outputs), top, root=root)
 
 
-def _checked_groups(schema: Schema, groups: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-    """The groups of variable indices, none of them empty, that share out the variables."""
-    try:
-        members = [tuple(map(operator.index, group)) for group in groups]
-    except TypeError:
+def sizes_of_groups(sizes: int | Sequence[int], argument: str, num_groups: int) -> list[int]:
+    """A number for each group, from one for all of them or from a list."""
+    if np.ndim(sizes) == 0:
+        return [whole_number(sizes, argument, StructureError)] * num_groups
+    given: list[int] = whole_numbers(sizes, argument, StructureError).tolist()
+    if len(given) != num_groups:
         raise StructureError(
-            "`groups` must be a list of lists of variables by number, such as [[0, 1], [2]], but "
-            f"is {reprlib.repr(groups)}."
-        ) from None
-    flat = sorted(variable for group in members for variable in group)
-    if flat != list(range(len(schema))) or not all(members):
-        raise StructureError(
-            f"`groups` must hold each of the {len(schema)} variables exactly once and no empty "
-            f"group, but is {members}; variables are numbered from 0."
+            f"`{argument}` must be one number, or one for each of the {num_groups} groups, but is "
+            f"{given}."
         )
-    return members
-
-
-def _sizes(num_interfaces: int | Sequence[int], num_groups: int) -> list[int]:
-    """The number of interface nodes of each group."""
-    if np.ndim(num_interfaces) == 0:
-        return [whole_number(num_interfaces, "num_interfaces", StructureError)] * num_groups
-    sizes: list[int] = whole_numbers(num_interfaces, "num_interfaces", StructureError).tolist()
-    if len(sizes) != num_groups:
-        raise StructureError(
-            f"`num_interfaces` must be one number, or one for each of the {num_groups} groups, but "
-            f"is {sizes}."
-        )
-    return sizes
+    return given
 
 
 def _grouped_top(

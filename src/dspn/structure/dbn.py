@@ -8,18 +8,16 @@ compiling one.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product as cartesian
 from math import prod
 from typing import final
 
 import numpy as np
 
-from dspn._arrays import Floats
+from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, float_array, require_type, whole_number
 from dspn.data import Schema, Variable
 from dspn.errors import StructureError
-from dspn.structure.build import mixture_top
-from dspn.structure.builder import NetworkBuilder, assemble
+from dspn.structure.build import NetworkBuilder, assemble, mixture_top
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.parameters import check_distributions
 
@@ -32,28 +30,19 @@ _Shapes = dict[str, tuple[int, ...]]
 def _checked_edges(edges: Iterable[_Edge], argument: str) -> tuple[_Edge, ...]:
     """The edges as pairs of names, none of them twice."""
     require_type(edges, Iterable, argument, StructureError, remedy="give a list of pairs of names")
-    given = tuple(edges)
-    for edge in given:
-        is_pair = isinstance(edge, tuple | list) and len(edge) == 2
-        if not is_pair or not all(isinstance(name, str) for name in edge):
+    pairs = tuple(tuple(e) if isinstance(e, list) else e for e in edges)
+    for pair in pairs:
+        names = pair if isinstance(pair, tuple) else ()
+        if len(names) != 2 or not all(isinstance(name, str) for name in names):
             raise StructureError(
-                f"`{argument}` must hold pairs of names (parent, child), but holds {edge!r}."
+                f"`{argument}` must hold pairs of names (parent, child), but holds {pair!r}."
             )
-    pairs = tuple((parent, child) for parent, child in given)
     repeated = sorted({pair for pair in pairs if pairs.count(pair) > 1})
     if repeated:
         raise StructureError(
             f"`{argument}` must name an edge once, but repeats {repeated}; leave the copies out."
         )
     return pairs
-
-
-def _checked_sizes(sizes: Mapping[str, int]) -> dict[str, int]:
-    """How many values each node has, at least one."""
-    require_type(sizes, Mapping, "sizes", StructureError, remedy="give a dict of name and size")
-    return {
-        name: whole_number(size, f"sizes[{name!r}]", StructureError) for name, size in sizes.items()
-    }
 
 
 def _checked_names(observed: Iterable[str]) -> tuple[str, ...]:
@@ -83,7 +72,13 @@ class DbnStructure:
     between: Sequence[tuple[str, str]]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sizes", _checked_sizes(self.sizes))
+        given = self.sizes
+        require_type(given, Mapping, "sizes", StructureError, remedy="give a dict of name and size")
+        sizes = {
+            name: whole_number(size, f"sizes[{name!r}]", StructureError)
+            for name, size in given.items()
+        }
+        object.__setattr__(self, "sizes", sizes)
         object.__setattr__(self, "observed", _checked_names(self.observed))
         for edges in ("within", "between"):
             object.__setattr__(self, edges, _checked_edges(getattr(self, edges), edges))
@@ -191,77 +186,66 @@ def random_tables(
 
 
 def check_tables(structure: DbnStructure, tables: DbnTables) -> None:
-    """Raises unless the tables are those of the structure, and hold distributions."""
+    """Raises unless each node that has a table, and no other, has distributions of its shape."""
     for part, shapes in zip(("first", "later"), table_shapes(structure), strict=True):
-        _check_part(getattr(tables, part), shapes, part)
+        given: Mapping[str, Floats] = getattr(tables, part)
+        unknown = [node for node in given if node not in shapes]
+        if unknown:
+            raise StructureError(
+                f"`{part}` must have tables for the nodes {list(shapes)} only, but has one for "
+                f"{unknown[0]!r}; leave it out."
+            )
+        for node, shape in shapes.items():
+            if node not in given:
+                raise StructureError(f"`{part}` has no table for node {node!r}.")
+            if given[node].shape != shape:
+                raise StructureError(
+                    f"`{part}[{node!r}]` must have shape {shape}, but has {given[node].shape}."
+                )
+            check_distributions(given[node], f"{part}[{node!r}]")
 
 
-def _check_part(given: Mapping[str, Floats], shapes: _Shapes, part: str) -> None:
-    """Raises unless each node that has a table, and no other, has one of the right shape."""
-    missing = [node for node in shapes if node not in given]
-    if missing:
-        raise StructureError(f"`{part}` has no table for node {missing[0]!r}.")
-    unknown = [node for node in given if node not in shapes]
-    if unknown:
+def _joint_states(structure: DbnStructure) -> dict[str, Ints]:
+    """All joint states of the state nodes, as one array of values for each node."""
+    nodes = structure.state_nodes()
+    sizes = [structure.sizes[node] for node in nodes]
+    if prod(sizes) > MAX_STATES:
         raise StructureError(
-            f"`{part}` must have tables for the nodes {list(shapes)} only, but has one for "
-            f"{unknown[0]!r}; leave it out."
+            f"compiling this DBN needs one interface node for each joint state of {len(nodes)} "
+            f"nodes: {prod(sizes)} of them, more than the {MAX_STATES} allowed (the template has "
+            "the square of that in edges). Learn a DSPN from samples instead."
         )
-    for node, shape in shapes.items():
-        if given[node].shape != shape:
-            raise StructureError(
-                f"`{part}[{node!r}]` must have shape {shape}, but has {given[node].shape}."
-            )
-        check_distributions(given[node], f"{part}[{node!r}]")
+    return dict(zip(nodes, np.indices(sizes).reshape(len(sizes), prod(sizes)), strict=True))
 
 
-@final
-class _States:
-    """All joint states of the state nodes, as one integer array for each node."""
-
-    def __init__(self, structure: DbnStructure) -> None:
-        self.nodes = structure.state_nodes()
-        sizes = [structure.sizes[node] for node in self.nodes]
-        self.count = prod(sizes)
-        if self.count > MAX_STATES:
-            raise StructureError(
-                f"compiling this DBN needs one interface node for each joint state of "
-                f"{len(self.nodes)} nodes: {self.count} of them, more than the {MAX_STATES} "
-                "allowed (the template has the square of that in edges). Learn a DSPN from samples "
-                "instead."
-            )
-        grid = np.array(list(cartesian(*(range(size) for size in sizes))), dtype=np.int64)
-        self.values = {node: grid[:, column] for column, node in enumerate(self.nodes)}
-
-
-def _start(structure: DbnStructure, tables: DbnTables, states: _States) -> Floats:
-    start = np.ones(states.count)
-    for node in states.nodes:
-        index = tuple(states.values[p] for p in (*structure.parents_within(node), node))
-        start *= tables.first[node][index]
+def _start(structure: DbnStructure, tables: DbnTables, states: dict[str, Ints]) -> Floats:
+    start = np.ones(1)
+    for node in states:
+        index = tuple(states[p] for p in (*structure.parents_within(node), node))
+        start = start * tables.first[node][index]
     normalised: Floats = start / start.sum()
     return normalised
 
 
-def _transition(structure: DbnStructure, tables: DbnTables, states: _States) -> Floats:
-    matrix = np.ones((states.count, states.count))
-    for node in states.nodes:
-        before = tuple(states.values[p][:, None] for p in structure.parents_between(node))
-        now = tuple(states.values[p][None, :] for p in (*structure.parents_within(node), node))
+def _transition(structure: DbnStructure, tables: DbnTables, states: dict[str, Ints]) -> Floats:
+    matrix = np.ones((1, 1))
+    for node in states:
+        before = tuple(states[p][:, None] for p in structure.parents_between(node))
+        now = tuple(states[p][None, :] for p in (*structure.parents_within(node), node))
         table = tables.later[node] if before else tables.first[node]
-        matrix *= table[before + now]
+        matrix = matrix * table[before + now]
     normalised: Floats = matrix / matrix.sum(axis=1, keepdims=True)
     return normalised
 
 
 def _sensor(
-    structure: DbnStructure, tables: DbnTables, states: _States, name: str, state: int
+    structure: DbnStructure, tables: DbnTables, states: dict[str, Ints], name: str, state: int
 ) -> tuple[tuple[int, ...], Floats]:
     """What an observed node's distribution depends on at a state, and the distribution."""
-    if name in states.values:
-        value = int(states.values[name][state])
+    if name in states:
+        value = int(states[name][state])
         return (value,), np.eye(structure.sizes[name])[value]
-    parents = tuple(int(states.values[p][state]) for p in structure.parents_within(name))
+    parents = tuple(int(states[p][state]) for p in structure.parents_within(name))
     row = tables.first[name][parents]
     return parents, row / row.sum()
 
@@ -286,14 +270,14 @@ def from_dbn(structure: DbnStructure, tables: DbnTables) -> DynamicNetwork:
     require_type(tables, DbnTables, "tables", StructureError)
     structure.topological()
     check_tables(structure, tables)
-    states = _States(structure)
+    states = _joint_states(structure)
     schema = dbn_schema(structure)
     builder = NetworkBuilder(schema)
-    inputs = builder.inputs(states.count)
-    transition = _transition(structure, tables, states)
+    start, transition = (rule(structure, tables, states) for rule in (_start, _transition))
+    inputs = builder.inputs(start.size)
     shared: dict[tuple[str, tuple[int, ...]], int] = {}
     outputs = []
-    for state in range(states.count):
+    for state in range(start.size):
         leaves = []
         for name in structure.observed:
             parents, row = _sensor(structure, tables, states, name, state)
@@ -301,5 +285,4 @@ def from_dbn(structure: DbnStructure, tables: DbnTables) -> DynamicNetwork:
                 shared[name, parents] = builder.leaf(name, row)
             leaves.append(shared[name, parents])
         outputs.append(builder.product([*leaves, builder.sum(inputs, transition[state])]))
-    start = _start(structure, tables, states)
     return assemble(builder.template(outputs), mixture_top(schema, start), root=Root.FIRST)

@@ -9,8 +9,7 @@ from dspn._arrays import Floats
 from dspn._checks import float_array, require_type
 from dspn.data import Schema
 from dspn.errors import StructureError
-from dspn.structure.build import mixture_top
-from dspn.structure.builder import NetworkBuilder, assemble
+from dspn.structure.build import NetworkBuilder, assemble, mixture_top
 from dspn.structure.network import DynamicNetwork, Root, checked_root
 from dspn.structure.parameters import check_distributions
 

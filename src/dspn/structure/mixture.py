@@ -13,7 +13,7 @@ from dspn._arrays import Floats, read_only
 from dspn._checks import float_array, require_type
 from dspn.data import Schema
 from dspn.errors import StructureError
-from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.network import DynamicNetwork, Root, check_networks
 from dspn.structure.parameters import check_distributions
 
 
@@ -32,7 +32,7 @@ class Mixture:
     weights: Floats
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "components", _checked_components(self.components))
+        object.__setattr__(self, "components", check_networks(self.components, "components"))
         weights = float_array(self.weights, "weights", StructureError)
         if weights.shape != (len(self.components),):
             raise StructureError(
@@ -102,35 +102,3 @@ class Mixture:
         for network in self.components:
             digest.update(network.fingerprint)
         return digest.digest()
-
-
-def _checked_components(components: object) -> tuple[DynamicNetwork, ...]:
-    """The components as a tuple; raises unless they can stand under one root sum."""
-    if isinstance(components, DynamicNetwork) or not hasattr(components, "__iter__"):
-        raise StructureError(
-            f"`components` must be a list of DynamicNetwork, found {type(components).__name__}; "
-            "`Mixture.of` takes a single network."
-        )
-    found: tuple[DynamicNetwork, ...] = tuple(components)
-    if not found:
-        raise StructureError("`components` must hold at least one DynamicNetwork, but is empty.")
-    for index, network in enumerate(found):
-        require_type(network, DynamicNetwork, f"components[{index}]", StructureError)
-        _check_fits(found[0], network, index)
-    return found
-
-
-def _check_fits(first: DynamicNetwork, other: DynamicNetwork, index: int) -> None:
-    """Raises unless a component has the schema and root of the first."""
-    if other.schema != first.schema:
-        raise StructureError(
-            f"`components` must share one schema, but component {index} has the variables "
-            f"{', '.join(other.schema.names)} where component 0 has "
-            f"{', '.join(first.schema.names)}, or other kinds or categories; build all components "
-            "with the same schema."
-        )
-    if other.root != first.root:
-        raise StructureError(
-            f"`components` must share one root, but component {index} has root "
-            f"{other.root.value!r} where component 0 has {first.root.value!r}."
-        )

@@ -1,14 +1,16 @@
 """A DSPN: template, top and parameters that have passed every check, and where the root sits."""
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 from dspn._checks import require_type
 from dspn.data import Schema
 from dspn.errors import StructureError
-from dspn.structure.fingerprint import fingerprint
+from dspn.structure.nodes import Input, Leaf, Node
 from dspn.structure.parameters import Parameters, check_parameters
 from dspn.structure.template import Template, Top
 from dspn.structure.validity import (
@@ -88,7 +90,7 @@ class DynamicNetwork:
     @cached_property
     def fingerprint(self) -> bytes:
         """SHA-256 of structure, parameters and root; a network read from a file has the same."""
-        return fingerprint(self.template, self.top, self.parameters, self.root)
+        return _fingerprint(self.template, self.top, self.parameters, self.root)
 
     def untied(self) -> "DynamicNetwork":
         """The same distribution, with a bottom network whose parameters are its own."""
@@ -105,3 +107,64 @@ class DynamicNetwork:
             object.__setattr__(other, name, getattr(self, name))
         object.__setattr__(other, "parameters", parameters)
         return other
+
+
+def _describe(nodes: Sequence[Node]) -> list[tuple[str, tuple[int, ...]]]:
+    """Kind and references of every node, in plain ints; its variable tells the family of a leaf."""
+    found = []
+    for node in nodes:
+        if isinstance(node, Input):
+            references: tuple[int, ...] = (node.position,)
+        else:
+            references = (node.variable,) if isinstance(node, Leaf) else node.children
+        found.append((type(node).__name__, tuple(map(int, references))))
+    return found
+
+
+def _fingerprint(template: Template, top: Top, parameters: Parameters, root: str) -> bytes:
+    """SHA-256 of schema, nodes, root and the bits of every parameter."""
+    schema = [(v.name, str(v.kind), v.categories) for v in template.schema]
+    outputs = tuple(map(int, template.outputs))
+    structure = (
+        schema,
+        (_describe(template.nodes), outputs),
+        (_describe(top.nodes), int(top.root)),
+        str(root),
+    )
+    digest = hashlib.sha256(repr(structure).encode())
+    for part in (parameters.template, parameters.top, parameters.bottom):
+        digest.update(b"tied" if part is None else b"own")
+        for array in () if part is None else (part.weights, *part.leaves):
+            digest.update(repr(array.shape).encode())
+            digest.update(array.astype("<f8").tobytes())
+    return digest.digest()
+
+
+def check_networks(
+    networks: Any, argument: str, *, one_schema: bool = True
+) -> tuple[DynamicNetwork, ...]:
+    """The networks as a tuple; raises unless there is one and all have the same root and schema."""
+    if isinstance(networks, DynamicNetwork) or not hasattr(networks, "__iter__"):
+        raise StructureError(
+            f"`{argument}` must be a list of DynamicNetwork, found {type(networks).__name__}; put "
+            "a single network in a list."
+        )
+    given: tuple[DynamicNetwork, ...] = tuple(networks)
+    if not given:
+        raise StructureError(f"`{argument}` must hold at least one DynamicNetwork, but is empty.")
+    for index, network in enumerate(given):
+        require_type(network, DynamicNetwork, f"{argument}[{index}]", StructureError)
+        if network.root != given[0].root:
+            raise StructureError(
+                f"`{argument}` must share one root, but {argument}[{index}] has root "
+                f"{network.root.value!r} where {argument}[0] has {given[0].root.value!r}; build "
+                "all with the same root."
+            )
+        if one_schema and network.schema != given[0].schema:
+            raise StructureError(
+                f"`{argument}` must share one schema, but {argument}[{index}] has the variables "
+                f"{', '.join(network.schema.names)} where {argument}[0] has "
+                f"{', '.join(given[0].schema.names)}, or other kinds or categories; build all "
+                "with the same schema."
+            )
+    return given

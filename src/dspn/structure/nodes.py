@@ -1,9 +1,14 @@
-"""The four kinds of node of a template; a node names its children by their index in the network."""
+"""The four kinds of node, which name their children by index; order and reachability among them."""
 
+import reprlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
+from dspn.errors import StructureError
 from dspn.leaves import Family
+
+_MOST_NAMED: Final = 20
 
 
 @final
@@ -45,3 +50,71 @@ Node = Input | Leaf | Product | Sum
 def children_of(node: Node) -> tuple[int, ...]:
     """The children of a sum or product; nothing for a leaf or an input."""
     return node.children if isinstance(node, Sum | Product) else ()
+
+
+def check_children(nodes: Sequence[Node], network: str) -> None:
+    """Raises unless every sum and product has children, distinct nodes of the network."""
+    for index, node in enumerate(nodes):
+        if not isinstance(node, Sum | Product):
+            continue
+        kind = type(node).__name__.lower()
+        if not node.children:
+            raise StructureError(
+                f"{kind} {index} of the {network} network has no children; a {kind} needs at least "
+                "one."
+            )
+        for child in node.children:
+            if not 0 <= child < len(nodes):
+                raise StructureError(
+                    f"{kind} {index} of the {network} network names child {child}, but the network "
+                    f"has nodes 0 to {len(nodes) - 1}."
+                )
+        if len(set(node.children)) != len(node.children):
+            raise StructureError(
+                f"{kind} {index} of the {network} network names a child twice: "
+                f"{reprlib.repr(node.children)}; "
+                "merge the repeated edges into one."
+            )
+
+
+def topological_order(nodes: Sequence[Node], network: str) -> tuple[int, ...]:
+    """Node indices, children before parents; ties by index. Raises on a cycle, naming its nodes."""
+    state = [0] * len(nodes)  # 0 unseen, 1 on the path, 2 done
+    order: list[int] = []
+    for start in range(len(nodes)):
+        if state[start]:
+            continue
+        path = [(start, iter(children_of(nodes[start])))]
+        state[start] = 1
+        while path:
+            node, remaining = path[-1]
+            child = next(remaining, None)
+            if child is None:
+                state[node] = 2
+                order.append(node)
+                path.pop()
+            elif state[child] == 1:
+                on_path = [index for index, _ in path]
+                cycle = list(map(str, [*on_path[on_path.index(child) :], child]))
+                if len(cycle) > _MOST_NAMED:
+                    cycle[_MOST_NAMED // 2 : -_MOST_NAMED // 2] = ["..."]
+                raise StructureError(
+                    f"the {network} network has a cycle through nodes {' -> '.join(cycle)}; "
+                    "a network is acyclic."
+                )
+            elif state[child] == 0:
+                state[child] = 1
+                path.append((child, iter(children_of(nodes[child]))))
+    return tuple(order)
+
+
+def reachable(nodes: Sequence[Node], roots: Iterable[int]) -> frozenset[int]:
+    """Every node at or below one of the roots."""
+    seen: set[int] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend(children_of(nodes[node]))
+    return frozenset(seen)

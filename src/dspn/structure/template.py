@@ -9,8 +9,7 @@ from typing import final
 from dspn.data import Schema, Variable
 from dspn.errors import StructureError
 from dspn.leaves import Family, family_for
-from dspn.structure.graph import check_children, topological_order
-from dspn.structure.nodes import Input, Leaf, Node, Sum
+from dspn.structure.nodes import Input, Leaf, Node, Sum, check_children, topological_order
 
 
 @final

@@ -1,17 +1,15 @@
 """The static network of a given number of slices, and its scopes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
-
-import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
 from dspn.errors import StructureError
+from dspn.structure.edit import Entry, template_entries, top_entries
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
-from dspn.structure.parameters import NetworkParameters
-from dspn.structure.validity import bottom_nodes
 
 
 @final
@@ -43,98 +41,55 @@ class StaticNetwork:
         return scopes
 
 
-@final
-class _Stack:
-    """Nodes of the static network as they are laid down, from the bottom up."""
-
-    def __init__(self, network: DynamicNetwork) -> None:
-        self.network = network
-        self.nodes: list[Node] = []
-        self.weights: list[Floats | None] = []
-        self.leaves: list[Floats | None] = []
-
-    def _append(self, node: Node, weights: Floats | None, leaf: Floats | None) -> int:
-        self.nodes.append(node)
-        self.weights.append(weights)
-        self.leaves.append(leaf)
-        return len(self.nodes) - 1
-
-    def slice_nodes(self, position: int, first_variable: int, inputs: list[int]) -> list[int]:
-        """Lays one copy of the template (the bottom network at position 0); returns its outputs."""
-        template = self.network.template
-        at_bottom = position == 0
-        own = self.network.parameters.bottom if at_bottom else None
-        parameters = own or self.network.parameters.template
-        nodes = bottom_nodes(template) if at_bottom else template.nodes
-        rows = _leaf_rows(self.network, parameters)
-        full = template.nodes
-        place: dict[int, int] = {}
-        for index in template.order:
-            node = nodes[index]
-            if isinstance(node, Input):
-                if node.position >= 0:
-                    place[index] = inputs[node.position]
-            elif isinstance(node, Leaf):
-                moved = Leaf(first_variable + node.variable, node.family)
-                place[index] = self._append(moved, None, rows[index])
-            elif isinstance(node, Product):
-                children = tuple(place[child] for child in node.children)
-                place[index] = self._append(Product(children), None, None)
-            else:
-                original = full[index]
-                assert isinstance(original, Sum)
-                start = template.edge_offsets[index]
-                weights = np.array(
-                    [
-                        parameters.weights[start + edge]
-                        for edge, child in enumerate(original.children)
-                        if child in node.children
-                    ]
-                )
-                children = tuple(place[child] for child in node.children)
-                place[index] = self._append(Sum(children), weights, None)
-        return [place[output] for output in template.outputs]
-
-    def top_nodes(self, inputs: list[int]) -> int:
-        """Lays the top network and returns the root."""
-        top = self.network.top
-        weights = self.network.parameters.top.weights
-        place: dict[int, int] = {}
-        for index in top.order:
-            node = top.nodes[index]
-            if isinstance(node, Input):
-                place[index] = inputs[node.position]
-                continue
-            assert isinstance(node, Sum | Product)
-            children = tuple(place[child] for child in node.children)
-            if isinstance(node, Product):
-                place[index] = self._append(Product(children), None, None)
-            else:
-                start = top.edge_offsets[index]
-                own = np.array(weights[start : start + len(children)])
-                place[index] = self._append(Sum(children), own, None)
-        return place[top.root]
-
-
-def _leaf_rows(network: DynamicNetwork, parameters: NetworkParameters) -> dict[int, Floats]:
-    return {
-        node: rows[row]
-        for bank, rows in zip(network.template.banks, parameters.leaves, strict=True)
-        for row, node in enumerate(bank.nodes)
-    }
-
-
 def unroll(network: DynamicNetwork, num_slices: int) -> StaticNetwork:
     """Stacks num_slices - 1 templates on the bottom network and caps them with the top network."""
     require_type(network, DynamicNetwork, "network", StructureError)
     num_slices = whole_number(num_slices, "num_slices", StructureError)
     n = len(network.schema)
-    stack = _Stack(network)
-    interface: list[int] = []
+    nodes: list[Node] = []
+    values: list[Floats] = []
+
+    def lay(
+        entries: Sequence[Entry], order: Sequence[int], place: int, inputs: list[int], shift: int
+    ) -> dict[int, int]:
+        """Lays down a copy of the entries with the parameters of one set; numbers of its nodes.
+
+        Without inputs it is the bottom network: nodes that have no leaf below them are left out.
+        """
+        number: dict[int, int] = {}
+        for index in order:
+            node, own = entries[index]
+            edges = own[place]
+            if isinstance(node, Input):
+                if inputs:
+                    number[index] = inputs[node.position]
+                continue
+            if isinstance(node, Leaf):
+                node = Leaf(shift + node.variable, node.family)
+            else:
+                there = [child in number for child in node.children]
+                if not any(there):
+                    continue
+                edges = edges[there] if isinstance(node, Sum) else edges
+                node = type(node)(tuple(number[c] for c in node.children if c in number))
+            number[index] = len(nodes)
+            nodes.append(node)
+            values.append(edges)
+        return number
+
+    template, interface = template_entries(network), list[int]()
     for position in range(num_slices):
         at = num_slices - 1 - position if network.root == Root.FIRST else position
-        interface = stack.slice_nodes(position, at * n, interface)
-    root = stack.top_nodes(interface)
+        place = 0 if position else len(template[0].values) - 1
+        number = lay(template, network.template.order, place, interface, at * n)
+        interface = [number[output] for output in network.template.outputs]
+    number = lay(top_entries(network), network.top.order, 0, interface, 0)
+    pairs = list(zip(nodes, values, strict=True))
     return StaticNetwork(
-        num_slices, n, tuple(stack.nodes), root, tuple(stack.weights), tuple(stack.leaves)
+        num_slices,
+        n,
+        tuple(nodes),
+        number[network.top.root],
+        tuple(own if isinstance(node, Sum) else None for node, own in pairs),
+        tuple(own if isinstance(node, Leaf) else None for node, own in pairs),
     )

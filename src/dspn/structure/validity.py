@@ -6,15 +6,14 @@ slices below. An input interface node takes the scope of its output in the botto
 construction.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, islice
 from typing import Final, final
 
 from dspn.errors import printable
-from dspn.structure.graph import reachable
-from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of
+from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, reachable
 from dspn.structure.template import Template, Top
 
 # Breaches that are looked for before the rest is left alone, and names that one of them tells.
@@ -42,6 +41,11 @@ class Rule(StrEnum):
     COVERAGE = "the root covers every variable of every slice"
 
 
+_BOTTOM_RULES: Final = (Rule.BOTTOM_COMPLETE, Rule.BOTTOM_DECOMPOSABLE)
+_TEMPLATE_RULES: Final = (Rule.COMPLETE, Rule.DECOMPOSABLE)
+_TOP_RULES: Final = (Rule.TOP_COMPLETE, Rule.TOP_DECOMPOSABLE)
+
+
 @final
 @dataclass(frozen=True)
 class Violation:
@@ -60,26 +64,23 @@ class Violation:
 
 
 def _members(scope: int) -> list[int]:
-    found = []
-    while scope:
-        lowest = scope & -scope
-        found.append(lowest.bit_length() - 1)
-        scope ^= lowest
-    return found
+    return [bit for bit in range(scope.bit_length()) if scope >> bit & 1]
 
 
-def _names(scope: int, names: Sequence[str]) -> tuple[str, ...]:
-    """Variable names of a scope; those of the slices below are marked."""
+def _breach(
+    rule: Rule, nodes: tuple[int, ...], scope: int, names: Sequence[str], sentence: str
+) -> Violation:
+    """A violation that concerns the variables of a scope, which the sentence names at its {}.
+
+    Variables of the slices below are marked.
+    """
     n = len(names)
-    return tuple(
+    variables = tuple(
         names[bit] if bit < n else f"{names[bit - n]} (slices below)" for bit in _members(scope)
     )
-
-
-def _said(scope: int, names: Sequence[str]) -> str:
-    found = _names(scope, names)
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    return "{" + ", ".join(printable(name, 60) for name in found[:_MOST_NAMED]) + more + "}"
+    listed = ", ".join(printable(name, 60) for name in variables[:_MOST_NAMED])
+    more = f" and {len(variables) - _MOST_NAMED} more" if len(variables) > _MOST_NAMED else ""
+    return Violation(rule, nodes, variables, sentence.replace("{}", f"{{{listed}{more}}}"))
 
 
 def network_scopes(nodes: Sequence[Node], order: Sequence[int], inputs: Sequence[int]) -> list[int]:
@@ -99,45 +100,9 @@ def network_scopes(nodes: Sequence[Node], order: Sequence[int], inputs: Sequence
     return scopes
 
 
-def _incomplete(
-    nodes: Sequence[Node], scopes: Sequence[int], names: Sequence[str], rule: Rule, network: str
-) -> Iterable[Violation]:
-    for index, node in enumerate(nodes):
-        if not isinstance(node, Sum):
-            continue
-        first = node.children[0]
-        for child in node.children[1:]:
-            if scopes[child] != scopes[first]:
-                difference = scopes[child] ^ scopes[first]
-                yield Violation(
-                    rule,
-                    (index, first, child),
-                    _names(difference, names),
-                    f"{network} sum {index}: children {first} and {child} differ in "
-                    f"{_said(difference, names)}",
-                )
-
-
-def _entangled(
-    nodes: Sequence[Node], scopes: Sequence[int], names: Sequence[str], rule: Rule, network: str
-) -> Iterable[Violation]:
-    for index, node in enumerate(nodes):
-        if not isinstance(node, Product):
-            continue
-        seen = 0
-        for place, child in enumerate(node.children):
-            common = seen & scopes[child]
-            if common:
-                other = next(c for c in node.children[:place] if scopes[c] & common)
-                shared = scopes[other] & scopes[child]
-                yield Violation(
-                    rule,
-                    (index, other, child),
-                    _names(shared, names),
-                    f"{network} product {index}: children {other} and {child} share "
-                    f"{_said(shared, names)}",
-                )
-            seen |= scopes[child]
+def _slice_scopes(template: Template) -> list[int]:
+    """Scope of every node in the bottom network, which has no inputs."""
+    return network_scopes(template.nodes, template.order, [0] * template.num_interfaces)
 
 
 def bottom_nodes(template: Template) -> tuple[Node, ...]:
@@ -145,7 +110,7 @@ def bottom_nodes(template: Template) -> tuple[Node, ...]:
 
     Indices are kept; a removed node is an `Input` of position -1 that nothing refers to.
     """
-    scopes = network_scopes(template.nodes, template.order, [0] * template.num_interfaces)
+    scopes = _slice_scopes(template)
     kept: list[Node] = []
     for index, node in enumerate(template.nodes):
         if not scopes[index]:
@@ -157,31 +122,69 @@ def bottom_nodes(template: Template) -> tuple[Node, ...]:
     return tuple(kept)
 
 
-def _bottom_violations(
-    template: Template, nodes: Sequence[Node], scopes: Sequence[int], names: Sequence[str]
-) -> Iterator[Violation]:
-    yield from _incomplete(nodes, scopes, names, Rule.BOTTOM_COMPLETE, "bottom")
-    yield from _entangled(nodes, scopes, names, Rule.BOTTOM_DECOMPOSABLE, "bottom")
+def interface_groups(template: Template) -> tuple[tuple[int, ...], ...]:
+    """Positions of equal scope, group by group in order of first appearance."""
+    scopes = _slice_scopes(template)
+    members: dict[int, list[int]] = {}
     for position, output in enumerate(template.outputs):
-        if not scopes[output]:
-            yield Violation(
-                Rule.BOTTOM_ROOTS,
-                (output,),
-                (),
-                f"output {output} (interface {position}) has no leaf below it, so the bottom "
-                "network has no root for it",
-            )
+        members.setdefault(scopes[output], []).append(position)
+    return tuple(tuple(positions) for positions in members.values())
 
 
-def _bottom_scopes(template: Template, nodes: Sequence[Node]) -> list[int]:
-    scopes = [0] * len(nodes)
-    for index in template.order:
-        node = nodes[index]
-        if isinstance(node, Leaf):
-            scopes[index] = 1 << node.variable
-        for child in children_of(node):
-            scopes[index] |= scopes[child]
-    return scopes
+def group_variables(template: Template) -> tuple[tuple[int, ...], ...]:
+    """For each group, the variables of the slice itself in the scope of its nodes."""
+    scopes = _slice_scopes(template)
+    firsts = (template.outputs[positions[0]] for positions in interface_groups(template))
+    return tuple(tuple(_members(scopes[output])) for output in firsts)
+
+
+def group_sources(template: Template) -> tuple[tuple[int, ...], ...]:
+    """For each group, the groups whose inputs its outputs read."""
+    groups = interface_groups(template)
+    marks = [0] * template.num_interfaces
+    for number, positions in enumerate(groups):
+        for position in positions:
+            marks[position] = 1 << number
+    nodes = tuple(node if not isinstance(node, Leaf) else Product(()) for node in template.nodes)
+    reads = network_scopes(nodes, template.order, marks)
+    return tuple(tuple(_members(reads[template.outputs[positions[0]]])) for positions in groups)
+
+
+def _node_breaches(
+    nodes: Sequence[Node],
+    scopes: Sequence[int],
+    names: Sequence[str],
+    network: str,
+    rules: tuple[Rule, Rule],
+) -> Iterator[Violation]:
+    """Sums whose children differ in scope, and products whose children share variables."""
+    complete, decomposable = rules
+    for index, node in enumerate(nodes):
+        if isinstance(node, Sum):
+            first = node.children[0]
+            for child in node.children[1:]:
+                if scopes[child] != scopes[first]:
+                    yield _breach(
+                        complete,
+                        (index, first, child),
+                        scopes[child] ^ scopes[first],
+                        names,
+                        f"{network} sum {index}: children {first} and {child} differ in {{}}",
+                    )
+        elif isinstance(node, Product):
+            seen = 0
+            for place, child in enumerate(node.children):
+                common = seen & scopes[child]
+                if common:
+                    other = next(c for c in node.children[:place] if scopes[c] & common)
+                    yield _breach(
+                        decomposable,
+                        (index, other, child),
+                        scopes[other] & scopes[child],
+                        names,
+                        f"{network} product {index}: children {other} and {child} share {{}}",
+                    )
+                seen |= scopes[child]
 
 
 def _meeting(inputs: Sequence[int], outputs: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -206,7 +209,7 @@ def _meeting(inputs: Sequence[int], outputs: Sequence[int]) -> Iterator[tuple[in
         earlier.append(j)
 
 
-def _unlike_pairs(
+def _pair_breaches(
     template: Template, inputs: Sequence[int], outputs: Sequence[int], names: Sequence[str]
 ) -> Iterator[Violation]:
     """Breaches of theorem 1 (b) and of (1), (2) and (3), by two interfaces each."""
@@ -215,65 +218,32 @@ def _unlike_pairs(
         at_inputs = (template.inputs[i], template.inputs[j])
         at_outputs = (template.outputs[i], template.outputs[j])
         if in_a & in_b and in_a != in_b:
-            said = f"{_said(in_a & in_b, names)} but not {_said(in_a ^ in_b, names)}"
-            for rule, who, nodes in (
+            for rule, who, (a, b) in (
                 (Rule.BOTTOM_SCOPES, "bottom outputs", at_outputs),
                 (Rule.INPUT_SCOPES, "inputs", at_inputs),
             ):
-                yield Violation(
-                    rule,
-                    nodes,
-                    _names(in_a & in_b, names),
-                    f"{who} {nodes[0]} and {nodes[1]} share {said}",
-                )
-        if (in_a == in_b) != (out_a == out_b):
-            difference = in_a ^ in_b or out_a ^ out_b
-            who, other = ("inputs", "outputs") if in_a == in_b else ("outputs", "inputs")
-            yield Violation(
+                sentence = f"{who} {a} and {b} share {{}} but not all of their scopes"
+                yield _breach(rule, (a, b), in_a & in_b, names, sentence)
+        for rule, at_in, at_out, scope, words in (
+            (
                 Rule.SAME_SCOPE,
-                at_inputs + at_outputs,
-                _names(difference, names),
-                f"interfaces {i} and {j}: the {who} have the same scope, the {other} differ in "
-                f"{_said(difference, names)}",
-            )
-        if (in_a & in_b == 0) != (out_a & out_b == 0):
-            shared = in_a & in_b or out_a & out_b
-            who, other = ("inputs", "outputs") if in_a & in_b == 0 else ("outputs", "inputs")
-            yield Violation(
+                in_a == in_b,
+                out_a == out_b,
+                in_a ^ in_b or out_a ^ out_b,
+                "have the same scope, the {} differ in",
+            ),
+            (
                 Rule.DISJOINT_SCOPE,
-                at_inputs + at_outputs,
-                _names(shared, names),
-                f"interfaces {i} and {j}: the {who} have disjoint scopes, the {other} share "
-                f"{_said(shared, names)}",
-            )
-
-
-def interface_groups(template: Template) -> tuple[tuple[int, ...], ...]:
-    """Positions of equal scope, group by group in order of first appearance."""
-    outputs = network_scopes(template.nodes, template.order, [0] * template.num_interfaces)
-    members: dict[int, list[int]] = {}
-    for position, output in enumerate(template.outputs):
-        members.setdefault(outputs[output], []).append(position)
-    return tuple(tuple(positions) for positions in members.values())
-
-
-def group_variables(template: Template) -> tuple[tuple[int, ...], ...]:
-    """For each group, the variables of the slice itself that its nodes speak of."""
-    scopes = network_scopes(template.nodes, template.order, [0] * template.num_interfaces)
-    firsts = (template.outputs[positions[0]] for positions in interface_groups(template))
-    return tuple(tuple(_members(scopes[output])) for output in firsts)
-
-
-def group_sources(template: Template) -> tuple[tuple[int, ...], ...]:
-    """For each group, the groups whose inputs its outputs read."""
-    groups = interface_groups(template)
-    marks = [0] * template.num_interfaces
-    for number, positions in enumerate(groups):
-        for position in positions:
-            marks[position] = 1 << number
-    nodes = tuple(node if not isinstance(node, Leaf) else Product(()) for node in template.nodes)
-    reads = network_scopes(nodes, template.order, marks)
-    return tuple(tuple(_members(reads[template.outputs[positions[0]]])) for positions in groups)
+                not in_a & in_b,
+                not out_a & out_b,
+                in_a & in_b or out_a & out_b,
+                "have disjoint scopes, the {} share",
+            ),
+        ):
+            if at_in != at_out:
+                who, other = ("inputs", "outputs") if at_in else ("outputs", "inputs")
+                sentence = f"interfaces {i} and {j}: the {who} {words.format(other)} {{}}"
+                yield _breach(rule, at_inputs + at_outputs, scope, names, sentence)
 
 
 def _coverage(
@@ -282,7 +252,7 @@ def _coverage(
     inputs: Sequence[int],
     outputs: Sequence[int],
     names: Sequence[str],
-) -> Iterable[Violation]:
+) -> Iterator[Violation]:
     """Walks down from the root, slice by slice, until the set of interface scopes repeats."""
     n = len(names)
     everything = (1 << n) - 1
@@ -298,14 +268,11 @@ def _coverage(
             below |= outputs[position] >> n << n
         for covered, where in ((as_bottom, "the bottom slice"), (as_slice, "a slice")):
             if covered != everything:
-                missed = everything & ~covered
-                yield Violation(
-                    Rule.COVERAGE,
-                    (top.root,),
-                    _names(missed, names),
-                    f"root {top.root} misses {_said(missed, names)} of {where}, "
-                    f"{len(seen) - 1} slice(s) below the top",
+                sentence = (
+                    f"root {top.root} misses {{}} of {where}, {len(seen) - 1} slice(s) below the "
+                    "top"
                 )
+                yield _breach(Rule.COVERAGE, (top.root,), everything & ~covered, names, sentence)
                 return
         current = frozenset(p for p, scope in enumerate(inputs) if scope & below)
 
@@ -313,26 +280,34 @@ def _coverage(
 def violations(template: Template, top: Top) -> tuple[Violation, ...]:
     """The breaches of validity, at most 100; none means valid for every number of slices."""
     names = template.schema.names
-    n = len(names)
     if top.num_inputs != template.num_interfaces:
-        said = (
+        sentence = (
             f"the top network has {top.num_inputs} inputs, the template "
             f"{template.num_interfaces} interfaces"
         )
-        return (Violation(Rule.TOP_INPUTS, top.inputs, (), said),)
-    bottom = bottom_nodes(template)
-    bottoms = _bottom_scopes(template, bottom)
-    inputs = [bottoms[output] << n for output in template.outputs]
+        return (Violation(Rule.TOP_INPUTS, top.inputs, (), sentence),)
+    bottom = _slice_scopes(template)
+    inputs = [bottom[output] << len(names) for output in template.outputs]
     scopes = network_scopes(template.nodes, template.order, inputs)
     outputs = [scopes[output] for output in template.outputs]
-    top_scopes = network_scopes(top.nodes, top.order, inputs)
-    breaches = chain(
-        _bottom_violations(template, bottom, bottoms, names),
-        _unlike_pairs(template, inputs, outputs, names),
-        _incomplete(template.nodes, scopes, names, Rule.COMPLETE, "template"),
-        _entangled(template.nodes, scopes, names, Rule.DECOMPOSABLE, "template"),
-        _incomplete(top.nodes, top_scopes, names, Rule.TOP_COMPLETE, "top"),
-        _entangled(top.nodes, top_scopes, names, Rule.TOP_DECOMPOSABLE, "top"),
+    tops = network_scopes(top.nodes, top.order, inputs)
+    rootless = (
+        Violation(
+            Rule.BOTTOM_ROOTS,
+            (output,),
+            (),
+            f"output {output} (interface {position}) has no leaf below it, so the bottom network "
+            "has no root for it",
+        )
+        for position, output in enumerate(template.outputs)
+        if not bottom[output]
     )
-    found = tuple(islice(breaches, _MOST_FOUND))
-    return found or tuple(_coverage(template, top, inputs, outputs, names))
+    breaches = chain(
+        _node_breaches(bottom_nodes(template), bottom, names, "bottom", _BOTTOM_RULES),
+        rootless,
+        _pair_breaches(template, inputs, outputs, names),
+        _node_breaches(template.nodes, scopes, names, "template", _TEMPLATE_RULES),
+        _node_breaches(top.nodes, tops, names, "top", _TOP_RULES),
+    )
+    listed = tuple(islice(breaches, _MOST_FOUND))
+    return listed or tuple(_coverage(template, top, inputs, outputs, names))

@@ -13,7 +13,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dspn import DataError, DspnError, NumericalError, Schema, Sequences, StructureError, Variable
-from dspn.learning.clock import Clock
+from dspn.learning.run import Clock
 from experiments.baselines.base import Baseline, Ending, FittedBaseline, task_of
 from experiments.baselines.lstm import (
     BitLstm,

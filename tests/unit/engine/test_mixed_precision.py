@@ -5,7 +5,7 @@ import pytest
 
 from dspn import Schema, Sequences, Variable
 from dspn.engine import compile_program
-from dspn.learning.starts.random import randomised
+from dspn.learning.starts.clusters import randomised
 from dspn.structure import from_hmm, initial_network
 
 

@@ -18,8 +18,7 @@ from dspn.structure import (
     Template,
     grouped_network,
 )
-from dspn.structure.build import mixture_top
-from dspn.structure.builder import NetworkBuilder, assemble
+from dspn.structure.build import NetworkBuilder, assemble, mixture_top
 from oracles import best_completion, log_likelihood
 from strategies import Floats, as_sequences, hide, schema_of
 

@@ -7,11 +7,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dspn.data import Schema, Sequences, Variable
 from dspn.engine import compile_program
 from dspn.errors import DataError, StructureError
-from dspn.learning.ascent import AscentFit, AscentOptions, AscentRecord, ascend
-from dspn.learning.fitting import EmOptions, fit_em, scaled_families
+from dspn.learning.ascent import AscentFit, AscentOptions, FitRecord, ascend
+from dspn.learning.em import EmOptions, fit_em, scaled_families
 from dspn.learning.priors import NO_PRIORS, Priors, log_prior
-from dspn.learning.scores import ConditionalLikelihood
-from dspn.learning.stopping import StopReason
+from dspn.learning.scores import ConditionalLikelihood, StopReason
 from dspn.leaves import Gaussian, GaussianPrior
 from dspn.structure import DynamicNetwork, Root, Sum, from_hmm, initial_network
 
@@ -142,7 +141,7 @@ def test_start_below_the_variance_floor_is_lifted() -> None:
 
 def test_records_are_told_as_they_come_and_the_ascent_ends_at_the_deadline() -> None:
     train = labelled(30, 1, "every slice")
-    told: list[AscentRecord] = []
+    told: list[FitRecord] = []
     fit = ascend(
         generative(train),
         train,

@@ -14,12 +14,12 @@ import dspn
 from dspn import Model
 from dspn.data import Sequences
 from dspn.errors import ModelFileError, StructureError
+from dspn.executors import Serial
 from dspn.io import load_network, save_network
-from dspn.learning import NO_PRIORS, ConditionalLikelihood, EmOptions, checkpoints
-from dspn.learning.checkpoints import Checkpoint, CheckpointFile
-from dspn.learning.growth import GrowthOptions, GrowthStep
+from dspn.learning import NO_PRIORS, ConditionalLikelihood, EmOptions, run
+from dspn.learning.growth import GrowthOptions, GrowthState, GrowthStep
+from dspn.learning.learner import Plan, _Run, _State
 from dspn.learning.partitions import Positions
-from dspn.learning.plan import Plan
 from dspn.learning.search import SearchOptions, SearchState
 from dspn.structure import initial_network
 from strategies import random_case, schema_of
@@ -35,23 +35,42 @@ POSITIONS = Positions({(0, 1, 2): (0, 1, 1), (0, 2): (0, 0)})
 SEARCH = SearchState(NETWORK, 0.1 + 0.2, 7, 12, 5, 3, POSITIONS)
 
 
-def file_at(
-    path: str | Path,
-    *,
-    plan: Plan = PLAN,
-    seed: int = 7,
-    train: Sequences = TRAIN,
-    validation: Sequences = VALIDATION,
-    every: float = 60.0,
-) -> CheckpointFile:
-    return CheckpointFile.of(path, plan, seed, train, validation, every)
+class Checkpoints:
+    """The checkpoint file of a run, with the states that go to it and come from it."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        plan: Plan = PLAN,
+        seed: int = 7,
+        train: Sequences = TRAIN,
+        validation: Sequences = VALIDATION,
+        every: float = 60.0,
+    ) -> None:
+        self.run = _Run(train, validation, plan, seed, Serial(), run.Clock())
+        description = run.describe_run(train, validation, seed, plan=plan.to_json())
+        self.file = run.CheckpointFile(path, description, every)
+
+    def save(self, state: _State, *, now: bool = True) -> None:
+        self.file.save(state.best.network, state.to_json(), now=now)
+
+    def load(self) -> _State | None:
+        return self.file.load(self.run.read_state)
+
+
+def in_growth(score: float, count: int) -> _State:
+    return _State(GrowthState(NETWORK, score, 7, TRAIL[:count], NETWORK), None)
+
+
+def in_search(**changes: Any) -> _State:
+    return replace(in_growth(0.0, 3), search=replace(SEARCH, **changes))
 
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     """A checkpoint of a search."""
     path = tmp_path / "state.dspn"
-    file_at(path).save(Checkpoint(NETWORK, SEARCH.score, TRAIL, SEARCH))
+    Checkpoints(path).save(in_search())
     return path
 
 
@@ -64,33 +83,32 @@ def rewritten(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def test_search_comes_back_as_it_was(saved: Path) -> None:
-    found = file_at(saved).load()
+    found = Checkpoints(saved).load()
     assert found is not None and found.search is not None
-    assert found.network.fingerprint == NETWORK.fingerprint
-    assert found.score == found.search.score == 0.1 + 0.2
-    assert found.trail == TRAIL
-    assert found.search.network is found.network
+    assert found.search.network.fingerprint == NETWORK.fingerprint
+    assert found.search.score == 0.1 + 0.2
+    assert found.growth.trail == TRAIL
     own = ("seed", "tried", "accepted", "failures", "positions")
     assert [getattr(found.search, name) for name in own] == [7, 12, 5, 3, POSITIONS]
 
 
 def test_growth_comes_back_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "state.dspn"
-    file_at(path).save(Checkpoint(NETWORK, -np.inf, TRAIL[:1], None))
-    found = file_at(path).load()
+    Checkpoints(path).save(in_growth(-np.inf, 1))
+    found = Checkpoints(path).load()
     assert found is not None
-    assert (found.score, found.trail, found.search) == (-np.inf, TRAIL[:1], None)
+    assert (found.growth.score, found.growth.trail, found.search) == (-np.inf, TRAIL[:1], None)
+    assert found.growth.current is found.growth.network
 
 
 def test_networks_of_every_shape_come_back_bit_for_bit(tmp_path: Path) -> None:
     for number in range(20):
         network, _, data = random_case(number)
-        path = tmp_path / f"{number}.dspn"
-        file = file_at(path, train=data, validation=data)
-        file.save(Checkpoint(network, -1.0, TRAIL, replace(SEARCH, network=network)))
+        file = Checkpoints(tmp_path / f"{number}.dspn", train=data, validation=data)
+        file.save(in_search(network=network))
         found = file.load()
         assert found is not None
-        assert found.network.fingerprint == network.fingerprint
+        assert found.best.network.fingerprint == network.fingerprint
 
 
 def test_checkpoint_is_a_model(saved: Path) -> None:
@@ -101,20 +119,20 @@ def test_checkpoint_is_a_model(saved: Path) -> None:
 
 def test_same_state_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.dspn"
-    file_at(again).save(Checkpoint(NETWORK, SEARCH.score, TRAIL, SEARCH))
+    Checkpoints(again).save(in_search())
     assert again.read_bytes() == saved.read_bytes()
 
 
 def test_no_file_is_no_checkpoint(tmp_path: Path) -> None:
-    file = file_at(tmp_path / "state.dspn")
-    file.require_absent()
+    file = Checkpoints(tmp_path / "state.dspn")
+    file.file.require_absent()
     assert file.load() is None
 
 
 def test_file_that_is_there_is_refused_and_left_as_it_is(saved: Path) -> None:
     before = saved.read_bytes(), saved.stat().st_mtime_ns
     with pytest.raises(ModelFileError, match=r"state\.dspn' already; go on .*`resume=True`"):
-        file_at(saved).require_absent()
+        Checkpoints(saved).file.require_absent()
     assert (saved.read_bytes(), saved.stat().st_mtime_ns) == before
 
 
@@ -125,13 +143,13 @@ def test_checkpoint_is_written_when_the_last_one_is_old_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(checkpoints, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: now[0]))
     path = tmp_path / "state.dspn"
-    file = file_at(path, every=10)
+    file = Checkpoints(path, every=10)
 
     def written(at: float, tried: int) -> int | None:
         now[0] = at
-        file.save_now_and_then(Checkpoint(NETWORK, 0.0, TRAIL, replace(SEARCH, tried=tried)))
+        file.save(in_search(tried=tried), now=False)
         found = file.load()
         return None if found is None or found.search is None else found.search.tried
 
@@ -141,10 +159,9 @@ def test_checkpoint_is_written_when_the_last_one_is_old_enough(
 
 def test_every_state_is_written_with_a_pause_of_zero(tmp_path: Path) -> None:
     path = tmp_path / "state.dspn"
-    file = file_at(path, every=0)
+    file = Checkpoints(path, every=0)
     for tried in range(3):
-        state = replace(SEARCH, tried=tried)
-        file.save_now_and_then(Checkpoint(NETWORK, 0.0, TRAIL, state))
+        file.save(in_search(tried=tried), now=False)
         found = file.load()
         assert found is not None and found.search is not None and found.search.tried == tried
     assert [entry.name for entry in tmp_path.iterdir()] == ["state.dspn"]
@@ -153,15 +170,15 @@ def test_every_state_is_written_with_a_pause_of_zero(tmp_path: Path) -> None:
 @pytest.mark.parametrize("every", [-1, float("nan"), "60", None, True])
 def test_pause_that_is_no_number_of_seconds_is_refused(every: Any, tmp_path: Path) -> None:
     with pytest.raises(StructureError, match="`checkpoint_every` must be a number of seconds"):
-        file_at(tmp_path / "state.dspn", every=every)
+        Checkpoints(tmp_path / "state.dspn", every=every)
 
 
 def test_place_that_cannot_hold_a_file_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=r"directory '.*nowhere' does not exist; create"):
-        file_at(tmp_path / "nowhere" / "state.dspn")
+        Checkpoints(tmp_path / "nowhere" / "state.dspn")
     for bad in (None, 5, ["state.dspn"]):
         with pytest.raises(ModelFileError, match="`path` must be the name of a file"):
-            file_at(bad)  # type: ignore[arg-type]
+            Checkpoints(bad)  # type: ignore[arg-type]
 
 
 # Files of another run.
@@ -217,7 +234,7 @@ def test_checkpoint_of_another_run_is_refused_with_what_differs(
 ) -> None:
     before = saved.read_bytes()
     with pytest.raises(ModelFileError) as raised:
-        file_at(saved, **changes).load()
+        Checkpoints(saved, **changes).load()
     message = str(raised.value)
     assert "belongs to another run" in message and said in message
     assert str(saved) in message and "at another path" in message
@@ -227,7 +244,7 @@ def test_checkpoint_of_another_run_is_refused_with_what_differs(
 def test_everything_that_differs_is_said_at_once(saved: Path) -> None:
     plan = replace(PLAN, growth=replace(GROWTH, patience=5), tied=False)
     with pytest.raises(ModelFileError) as raised:
-        file_at(saved, plan=plan, seed=1, validation=TRAIN).load()
+        Checkpoints(saved, plan=plan, seed=1, validation=TRAIN).load()
     for name in ("plan.growth.patience", "plan.tied", "seed", "validation"):
         assert f"`{name}`" in str(raised.value)
 
@@ -235,14 +252,14 @@ def test_everything_that_differs_is_said_at_once(saved: Path) -> None:
 def test_checkpoint_of_another_version_is_refused(saved: Path) -> None:
     rewritten(saved, lambda said: said["learning"].update(version=99))
     with pytest.raises(ModelFileError, match="is of version 99, but this release reads version 1"):
-        file_at(saved).load()
+        Checkpoints(saved).load()
 
 
 def test_model_without_a_state_of_learning_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.dspn"
     Model(NETWORK, provenance={"seed": 7}).save(path)
     with pytest.raises(ModelFileError, match=r"is a model, but no checkpoint .*how far"):
-        file_at(path).load()
+        Checkpoints(path).load()
 
 
 @pytest.mark.parametrize(
@@ -270,7 +287,7 @@ def test_state_that_cannot_be_read_is_refused(
 ) -> None:
     rewritten(saved, change)
     with pytest.raises(ModelFileError):
-        file_at(saved).load()
+        Checkpoints(saved).load()
 
 
 def test_file_that_was_cut_short_is_refused(saved: Path) -> None:
@@ -278,9 +295,9 @@ def test_file_that_was_cut_short_is_refused(saved: Path) -> None:
     for size in (0, 1, 8, 9, len(whole) // 2, len(whole) - 1):
         saved.write_bytes(whole[:size])
         with pytest.raises(ModelFileError, match="cannot load"):
-            file_at(saved).load()
+            Checkpoints(saved).load()
 
 
 def test_directory_in_its_place_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="it is a directory"):
-        file_at(tmp_path).load()
+        Checkpoints(tmp_path).load()

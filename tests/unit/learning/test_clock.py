@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dspn.errors import StructureError
-from dspn.learning import clock
-from dspn.learning.clock import Clock
+from dspn.learning import run
+from dspn.learning.run import Clock
 
 
 class Hand:
@@ -24,7 +24,7 @@ class Hand:
 @pytest.fixture
 def hand(monkeypatch: pytest.MonkeyPatch) -> Hand:
     own = Hand()
-    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=own.monotonic))
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=own.monotonic))
     return own
 
 

@@ -2,20 +2,22 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from dspn._arrays import Floats
 from dspn.data import Schema, Sequences, Variable
-from dspn.engine import compile_program
+from dspn.engine import Program, compile_program
 from dspn.engine.base import total_of
 from dspn.errors import DataError, StructureError
-from dspn.learning.ascent import AscentOptions
-from dspn.learning.discrimination import (
+from dspn.learning.ascent import (
+    AscentOptions,
     LabelledSequences,
-    _Task,
+    _Discrimination,
     class_likelihoods,
     class_posteriors,
     discriminate,
 )
+from dspn.learning.gradient import coordinates_of
 from dspn.learning.priors import NO_PRIORS, Priors
-from dspn.learning.stopping import StopReason
+from dspn.learning.scores import StopReason
 from dspn.structure import DynamicNetwork, from_hmm, initial_network
 from strategies import random_case
 
@@ -37,11 +39,19 @@ def labelled(num_sequences: int, num_classes: int, seed: int) -> LabelledSequenc
     return LabelledSequences(data, labels, rng.random(num_sequences) + 0.5)
 
 
+def task_at(
+    programs: tuple[Program, ...], logits: list[float], train: LabelledSequences, priors: Priors
+) -> tuple[_Discrimination, Floats]:
+    """What is climbed, and the vector of the start."""
+    parts = tuple(coordinates_of(program.network) for program in programs)
+    task = _Discrimination(programs, parts, train, priors)
+    return task, np.concatenate([logits, *(part.vector for part in parts)])
+
+
 def test_gradient_is_that_of_central_differences() -> None:
     train = labelled(12, 3, 0)
     start = tuple(compile_program(network) for network in networks(3))
-    task = _Task(start, np.array([0.1, -0.2, 0.3]), train, None, Priors(0.3))
-    vector = task.vector
+    task, vector = task_at(start, [0.1, -0.2, 0.3], train, Priors(0.3))
     found = task.at(vector).gradient
     step = 1e-6
     for place in range(vector.size):
@@ -60,10 +70,10 @@ def test_gradient_is_right_on_random_templates(seed: int) -> None:
     known = class_likelihoods(programs, data)
     if np.any(known == -np.inf):
         pytest.skip("the random evidence is impossible")
-    task = _Task(programs, np.array([0.3, -0.3]), train, None, NO_PRIORS)
+    task, start = task_at(programs, [0.3, -0.3], train, NO_PRIORS)
     # Away from the start, where both models are the same and pull in opposite directions.
     rng = np.random.default_rng(seed)
-    vector = task.vector + rng.normal(scale=0.1, size=task.vector.size)
+    vector = start + rng.normal(scale=0.1, size=start.size)
     found = task.at(vector).gradient
     direction = rng.normal(size=vector.size)
     step = 1e-6

@@ -6,20 +6,19 @@ import numpy as np
 import pytest
 
 from dspn import Model, Schema, Sequences, Variable
-from dspn.engine import compile_program
+from dspn.engine import Program, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning import (
     NO_PRIORS,
     ConditionalLikelihood,
     EmFit,
     EmOptions,
-    EmRecord,
+    FitRecord,
     StopReason,
-    _stages,
     best_of,
+    em,
     em_step,
     fit_em,
-    fitting,
     restarts,
     scaled_families,
 )
@@ -89,7 +88,7 @@ def test_options_are_values() -> None:
 
 def test_fit_is_a_chain_of_steps_with_a_record_for_every_network() -> None:
     network, data = start(0), drawn(0)
-    seen: list[EmRecord] = []
+    seen: list[FitRecord] = []
     fit = fit_em(network, data, options=exactly(5), on_step=seen.append)
     for record in fit.history:
         own = Model(network).log_likelihood(data).mean()
@@ -106,6 +105,8 @@ def test_fit_is_a_chain_of_steps_with_a_record_for_every_network() -> None:
 def test_structure_is_compiled_once_and_every_step_is_one_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    network, data = start(0), drawn(0)
+    others = [em_step(network, data).network, network, start(1)]
     calls = {"compile": 0, "flows": 0, "likelihood": 0}
 
     def counted(name: str, function):  # type: ignore[no-untyped-def]
@@ -115,15 +116,13 @@ def test_structure_is_compiled_once_and_every_step_is_one_pass(
 
         return call
 
-    monkeypatch.setattr(fitting, "compile_program", counted("compile", compile_program))
-    monkeypatch.setattr(_stages, "expected_flows", counted("flows", _stages.expected_flows))
-    monkeypatch.setattr(_stages, "likelihood", counted("likelihood", _stages.likelihood))
-    network, data = start(0), drawn(0)
+    monkeypatch.setattr(em, "compile_program", counted("compile", compile_program))
+    monkeypatch.setattr(Program, "expected_flows", counted("flows", Program.expected_flows))
+    monkeypatch.setattr(Program, "log_likelihood", counted("likelihood", Program.log_likelihood))
     fit_em(network, data, options=exactly(6))
     assert calls == {"compile": 1, "flows": 6, "likelihood": 1}
     fit_em(network, data, options=exactly(2), program=compile_program(network))
     assert calls["compile"] == 1
-    others = [em_step(network, data).network, network, start(1)]
     restarts(others, data, options=exactly(1))
     assert calls["compile"] == 3
 
@@ -221,7 +220,7 @@ def test_pass_over_batches_ends_with_the_batch_at_which_time_is_up() -> None:
 
 
 def test_interruption_is_not_held_back() -> None:
-    def interrupt(record: EmRecord) -> None:
+    def interrupt(record: FitRecord) -> None:
         if record.step == 2:
             raise KeyboardInterrupt
 
@@ -367,7 +366,7 @@ def test_one_batch_of_everything_blends_the_flows_of_all_sequences() -> None:
 
 
 def fitting_flows(network: DynamicNetwork, data: Sequences) -> np.ndarray:
-    flows: np.ndarray = _stages.expected_flows(compile_program(network), data).flows.top.weights
+    flows: np.ndarray = compile_program(network).expected_flows(data).flows.top.weights
     return flows
 
 
@@ -397,7 +396,7 @@ def impossible(ids: list[str] | None) -> tuple[DynamicNetwork, Sequences]:
 
 def test_impossible_sequence_is_named_before_any_step() -> None:
     network, data = impossible(None)
-    seen: list[EmRecord] = []
+    seen: list[FitRecord] = []
     with pytest.raises(DataError, match=r"sequence 2 of `train` .* zero .*as have 1 others"):
         fit_em(network, data, on_step=seen.append)
     assert seen == []

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dspn.data import Schema, Sequences, Variable
 from dspn.engine import Program
 from dspn.errors import DataError, StructureError
-from dspn.learning.fitting import EmOptions, fit_em, scaled_families
+from dspn.learning.em import EmOptions, fit_em, scaled_families
 from dspn.learning.gradient import (
     free_parameters,
     gradient,

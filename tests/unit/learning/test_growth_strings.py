@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chisquare
 
 from dspn.errors import StructureError
-from dspn.learning.growth_strings import (
+from dspn.learning.partitions import (
     all_strings,
     blocks,
     first,

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2, chi2_contingency
 
 from dspn.errors import DataError
-from dspn.learning.independence import Column, components, independent_subsets, p_values
+from dspn.learning.dependence import Column, components, independent_subsets, p_values
 
 Floats = NDArray[np.float64]
 

@@ -19,14 +19,13 @@ from dspn.learning import (
     EmOptions,
     Likelihood,
     Score,
-    clock,
     em_step,
     learner,
+    run,
 )
 from dspn.learning.growth import GrowthOptions
-from dspn.learning.learner import Ending, Learned, learn
-from dspn.learning.plan import Plan
-from dspn.learning.progress import Report
+from dspn.learning.learner import Learned, Plan, learn
+from dspn.learning.run import Ending, Report
 from dspn.learning.search import SearchOptions
 from dspn.structure.validity import violations
 
@@ -82,7 +81,7 @@ TRAIN, VALIDATION = drawn(0, 150), drawn(1, 70)
 
 
 def learned(**settings: Any) -> Learned:
-    return learn(TRAIN, VALIDATION, **{"seed": 1, "plan": PLAN, **settings})
+    return learn(TRAIN, VALIDATION, **{"seed": 1, "plan": PLAN, "executor": "threads", **settings})
 
 
 def outcome(found: Learned) -> tuple[object, ...]:
@@ -278,7 +277,7 @@ def test_time_limit_returns_the_best_of_what_was_finished(
 ) -> None:
     lengths = set()
     for limit in (1, 40, 80, 5000):
-        monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=Ticking().monotonic))
+        monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=Ticking().monotonic))
         found = learned(time_limit=limit)
         count = len(found.history)
         lengths.add(count)
@@ -302,7 +301,7 @@ def test_run_that_was_finished_in_time_says_so_however_late_it_is(
     plain: Learned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hand = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: hand.now))
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: hand.now))
 
     def late(report: Report) -> None:
         if report.tried == 10 and report.stage == "search":

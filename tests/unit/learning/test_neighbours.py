@@ -8,16 +8,16 @@ from dspn.data import Schema, Sequences, Variable
 from dspn.engine import compile_program
 from dspn.errors import DataError, EvidenceError, StructureError
 from dspn.learning import em_step
-from dspn.learning.neighbours import (
+from dspn.learning.partitions import PartitionOptions, Positions
+from dspn.learning.search import (
     Neighbour,
+    SlicePosteriors,
     product_nodes,
     propose,
     replace_product,
     scope_items,
     scope_numbers,
 )
-from dspn.learning.partitions import PartitionOptions, Positions
-from dspn.learning.slice_posteriors import SlicePosteriors
 from dspn.leaves import Gaussian
 from dspn.structure import (
     DynamicNetwork,

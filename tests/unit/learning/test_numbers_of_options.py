@@ -7,7 +7,7 @@ import pytest
 
 from dspn.learning import EmOptions, GrowthOptions, Priors, SearchOptions
 from dspn.learning.auto import AutoOptions
-from dspn.learning.plan import described
+from dspn.learning.run import describe_options
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from dspn.learning.plan import described
     ],
 )
 def test_options_are_described_as_plain_numbers(own: Any, plain: Any) -> None:
-    assert repr(described(own)) == repr(described(plain))
+    assert repr(describe_options(own)) == repr(describe_options(plain))

@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 from dspn.errors import DataError, ModelFileError, StructureError
-from dspn.learning.growth_strings import all_strings, blocks
-from dspn.learning.independence import Column
-from dspn.learning.partitions import PartitionOptions, Positions, next_partition
+from dspn.learning.dependence import Column
+from dspn.learning.partitions import (
+    PartitionOptions,
+    Positions,
+    all_strings,
+    blocks,
+    next_partition,
+)
 
 OPTIONS = PartitionOptions()
 
@@ -157,8 +162,8 @@ def test_damaged_positions_are_refused(damaged: object) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
-        (lambda: PartitionOptions(threshold=0), DataError, "`threshold`"),
-        (lambda: PartitionOptions(alpha=0.0), DataError, "`alpha`"),
+        (lambda: PartitionOptions(threshold=0), StructureError, "`threshold`"),
+        (lambda: PartitionOptions(alpha=0.0), StructureError, "`alpha`"),
         (
             lambda: next_partition((), (), None, Positions(), OPTIONS, rng()),
             StructureError,

@@ -11,8 +11,9 @@ from dspn.errors import StructureError
 from dspn.io.json_values import plain
 from dspn.learning import NO_PRIORS, ConditionalLikelihood, EmOptions, Priors
 from dspn.learning.growth import GrowthMode, GrowthOptions
+from dspn.learning.learner import Plan
 from dspn.learning.partitions import PartitionOptions
-from dspn.learning.plan import Plan, described
+from dspn.learning.run import describe_options
 from dspn.learning.search import Mode, SearchOptions
 from dspn.leaves import CategoricalPrior, GaussianPrior
 from dspn.structure import Root
@@ -57,7 +58,7 @@ def test_equal_plans_are_written_alike_and_others_are_not() -> None:
 
 @pytest.mark.parametrize("owner", [GrowthOptions, SearchOptions, EmOptions, PartitionOptions, Plan])
 def test_every_option_is_written(owner: type) -> None:
-    made = described(owner())
+    made = describe_options(owner())
     if owner is Plan:
         made = {"class": "Plan", **Plan().to_json()}
     assert isinstance(made, dict)
@@ -112,8 +113,14 @@ class Spot:
 def test_description_goes_through_every_kind_of_value() -> None:
     spot = Spot(Colour.RED, (1, 2))
     expected = {"class": "Spot", "colour": "red", "places": [1, 2]}
-    assert described(spot) == expected
-    assert described({"a": spot, 2: [spot]}) == {"a": expected, "2": [expected]}
-    assert [described(value) for value in (None, True, 1, 1.5, "x")] == [None, True, 1, 1.5, "x"]
-    assert described(np.float64(0.1)) == 0.1
-    assert described(1 + 2j) == "(1+2j)"
+    assert describe_options(spot) == expected
+    assert describe_options({"a": spot, 2: [spot]}) == {"a": expected, "2": [expected]}
+    assert [describe_options(value) for value in (None, True, 1, 1.5, "x")] == [
+        None,
+        True,
+        1,
+        1.5,
+        "x",
+    ]
+    assert describe_options(np.float64(0.1)) == 0.1
+    assert describe_options(1 + 2j) == "(1+2j)"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dspn.learning.progress import Report, reporter
+from dspn.learning.run import Report, reporter
 
 START = Report("growth", -12.3456, 0, 0, 1, 4, 3, 0.0)
 

@@ -15,6 +15,7 @@ from dspn import Model
 from dspn.data import Schema, Sequences
 from dspn.engine import Program
 from dspn.errors import StructureError
+from dspn.executors import executor_of
 from dspn.learning import (
     DEFAULT_PRIORS,
     LIKELIHOOD,
@@ -25,11 +26,16 @@ from dspn.learning import (
     scaled_families,
     search,
 )
-from dspn.learning.clock import Clock
-from dspn.learning.growth_strings import all_strings, blocks
-from dspn.learning.neighbours import product_nodes, scope_numbers
-from dspn.learning.partitions import PartitionOptions
-from dspn.learning.search import SearchOptions, SearchState, SearchTask, next_round
+from dspn.learning.partitions import PartitionOptions, all_strings, blocks
+from dspn.learning.run import Clock
+from dspn.learning.search import (
+    SearchOptions,
+    SearchState,
+    SearchTask,
+    next_round,
+    product_nodes,
+    scope_numbers,
+)
 from dspn.structure import DynamicNetwork, Parameters, grouped_network, initial_network
 from dspn.structure.validity import network_scopes, violations
 from strategies import arbitrary_sequence, as_sequences, hide, schema_of
@@ -308,7 +314,8 @@ def test_mini_batches_are_drawn_from_the_seed() -> None:
     prints = set()
     for jobs in (1, 2):
         task = replace(
-            task_of(data, new_part=em, whole=em, max_neighbours=8, caution=0.0), num_jobs=jobs
+            task_of(data, new_part=em, whole=em, max_neighbours=8, caution=0.0),
+            executor=executor_of("threads", jobs),
         )
         last = list(rounds(begun(start(schema=MIXED), data), task))[-1]
         assert last.accepted
@@ -357,7 +364,7 @@ def test_every_template_of_a_long_search_is_valid_and_keeps_its_scopes(
         assert output_scopes(own) == scopes
         assert own.groups == first.network.groups
         assert own.root == network.root and own.parameters.tied == network.parameters.tied
-        assert own.top is first.network.top
+        assert own.top == first.network.top
         assert after.score >= state.score
         assert (after.score > state.score) == (after.accepted > state.accepted)
         state = after
@@ -394,7 +401,9 @@ def test_search_does_not_depend_on_the_number_of_jobs() -> None:
     data = some_data(MIXED)
     found = []
     for jobs in (1, 2, 3):
-        task = replace(task_of(data, max_neighbours=17, round_size=5), num_jobs=jobs)
+        task = replace(
+            task_of(data, max_neighbours=17, round_size=5), executor=executor_of("threads", jobs)
+        )
         states = list(rounds(begun(start(schema=MIXED), data), task))
         found.append([(s.network.fingerprint, s.score, s.last_round) for s in states])
     assert found[0] == found[1] == found[2]
@@ -408,7 +417,7 @@ def test_failing_neighbour_ends_the_search_for_all_jobs(monkeypatch: pytest.Monk
     monkeypatch.setattr(search, "fit_em", failing)
     data = some_data(PAIR)
     for jobs in (1, 3):
-        task = replace(task_of(data), num_jobs=jobs, clock=Clock())
+        task = replace(task_of(data), executor=executor_of("threads", jobs), clock=Clock())
         with pytest.raises(ArithmeticError, match="one of them"):
             next_round(begun(start(), data), task)
         assert task.clock.is_due() == (jobs > 1)
@@ -460,7 +469,7 @@ def test_nothing_is_begun_once_time_is_up(
 
     monkeypatch.setattr(search, "fit_em", seen)
     data = some_data(PAIR)
-    task = replace(task_of(data), num_jobs=jobs)
+    task = replace(task_of(data), executor=executor_of("threads", jobs))
     assert next_round(begun(start(), data), with_clock(task, 0)) is None
     assert not proposed and not trained
     assert next_round(begun(start(), data), with_clock(task, 1)) is None

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from dspn.data import Sequences
 from dspn.engine import compile_program
-from dspn.learning.independence import independent_subsets
-from dspn.learning.neighbours import product_nodes, replace_product, scope_items
-from dspn.learning.slice_posteriors import SlicePosteriors
+from dspn.learning.dependence import independent_subsets
+from dspn.learning.search import SlicePosteriors, product_nodes, replace_product, scope_items
 from dspn.structure import (
     DynamicNetwork,
     Input,

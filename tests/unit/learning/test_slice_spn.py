@@ -10,7 +10,7 @@ from dspn.errors import DataError, StructureError
 from dspn.learning.slice_spn import SliceLearner, SliceSpnOptions, spn_emissions
 from dspn.leaves import family_for
 from dspn.structure import DynamicNetwork, Leaf, NetworkBuilder, Sum
-from dspn.structure.graph import reachable
+from dspn.structure.nodes import reachable
 
 BITS = Schema(tuple(Variable.binary(f"x{i}") for i in range(4)))
 

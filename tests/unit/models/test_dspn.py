@@ -16,7 +16,7 @@ from dspn import (
     Sequences,
     Variable,
 )
-from dspn.learning.learner import Ending
+from dspn.learning.run import Ending
 from dspn.structure import Root
 
 BITS = Schema(tuple(Variable.binary(f"x{i}") for i in range(3)))

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from dspn.errors import DataError
-from dspn.learning.progress import Report
+from dspn.learning.run import Report
 from dspn.plotting import plot_learning_curve
 from unit.plotting.figures import drawn
 

@@ -76,11 +76,15 @@ def test_fingerprints_tell_components_their_order_and_their_weights() -> None:
 
 WRONG = {
     "no components": ((), [], "at least one DynamicNetwork"),
-    "one network": (network(), [1.0], "list of DynamicNetwork.*Mixture.of"),
+    "one network": (network(), [1.0], "list of DynamicNetwork, found DynamicNetwork"),
     "a number": (3, [1.0], "list of DynamicNetwork, found int"),
     "a number among them": ((network(), 3), [0.5, 0.5], r"components\[1\]` must be a Dynamic"),
     "another schema": ((network(), network(schema=OTHER)), [0.5, 0.5], "share one schema"),
-    "another root": ((network(), network(root="last")), [0.5, 0.5], "component 1 has root 'last'"),
+    "another root": (
+        (network(), network(root="last")),
+        [0.5, 0.5],
+        r"\[1\] has root 'last'",
+    ),
     "a weight too few": ((network(), network(1)), [1.0], "each of the 2 components"),
     "weights as a matrix": ((network(),), [[1.0]], "each of the 1 components"),
     "negative weight": ((network(), network(1)), [1.5, -0.5], "not negative.*-0.5"),

@@ -13,7 +13,7 @@ from dspn.engine.base import Choices, ExpectedFlows, Posteriors, Prefixes, Strea
 from dspn.engine.cpu import flows, passes, stream
 from dspn.engine.cpu.layout import Paths
 from dspn.engine.cpu.program import Compiled
-from dspn.structure.marginal import marginal, speaking_groups
+from dspn.structure.edit import marginal, speaking_groups
 from dspn.structure.network import DynamicNetwork
 
 __all__ = ["CpuEngine", "CpuProgram", "Paths"]

@@ -18,9 +18,8 @@ import numpy as np
 from dspn._arrays import Bools, Floats, Ints
 from dspn.engine.cpu.records import PRODUCT, SUM, Operations
 from dspn.structure.chain import is_chain, reads_inputs, transition_sums
-from dspn.structure.graph import reachable
 from dspn.structure.network import DynamicNetwork
-from dspn.structure.nodes import Input, Node, Product, Sum, children_of
+from dspn.structure.nodes import Input, Node, Product, Sum, children_of, reachable
 from dspn.structure.template import Template, Top
 from dspn.structure.validity import group_sources, interface_groups, network_scopes
 

@@ -10,8 +10,7 @@ from dspn.data import Schema, Sequences, Variable
 from dspn.engine.base import Want
 from dspn.engine.cpu import CpuEngine
 from dspn.structure import DynamicNetwork, Root, from_hmm, grouped_network
-from dspn.structure.build import mixture_top
-from dspn.structure.builder import NetworkBuilder, assemble
+from dspn.structure.build import NetworkBuilder, assemble, mixture_top
 
 _RING: Final = 32
 

@@ -1,7 +1,19 @@
 """Automatic learning: layouts, richer slices and moves, chosen by what pays on validation data."""
 
+from dspn.learning.auto.base import DEFAULT_AUTO, AutoOptions, BlockRecord, Move, Recipe, Trial
 from dspn.learning.auto.learner import AutoLearned, learn_auto
-from dspn.learning.auto.options import DEFAULT_AUTO, AutoOptions
-from dspn.learning.auto.recipes import Move
+from dspn.learning.auto.moves import DEFAULT_MOVES
+from dspn.learning.auto.planner import AutoState
 
-__all__ = ["DEFAULT_AUTO", "AutoLearned", "AutoOptions", "Move", "learn_auto"]
+__all__ = [
+    "DEFAULT_AUTO",
+    "DEFAULT_MOVES",
+    "AutoLearned",
+    "AutoOptions",
+    "AutoState",
+    "BlockRecord",
+    "Move",
+    "Recipe",
+    "Trial",
+    "learn_auto",
+]

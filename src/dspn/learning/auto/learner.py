@@ -3,31 +3,34 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
+
+import numpy as np
 
 from dspn._checks import require_type, whole_number
 from dspn.data import Sequences
+from dspn.engine import TimeUpError
 from dspn.errors import StructureError
-from dspn.learning.auto.candidates import Block
+from dspn.executors import Executor, executor_of
+from dspn.learning.auto.base import DEFAULT_AUTO, AutoOptions, AutoTask, Block, Candidate
 from dspn.learning.auto.choice import Choice
-from dspn.learning.auto.finishing import finished
-from dspn.learning.auto.journal import Journal
-from dspn.learning.auto.options import DEFAULT_AUTO, AutoOptions
+from dspn.learning.auto.planner import AutoState, Tried
 from dspn.learning.auto.run import AutoRun
-from dspn.learning.auto.state import AutoState, Tried
-from dspn.learning.auto.task import AutoTask
-from dspn.learning.clock import Clock
-from dspn.learning.learner import Ending, check_sets
+from dspn.learning.auto.training import Journal
+from dspn.learning.em import fit_em
 from dspn.learning.priors import Priors
-from dspn.learning.progress import Report, Reporter
-from dspn.structure import Mixture, Root
+from dspn.learning.run import Clock, Ending, Report, Reporter, check_sets, follow, limited
+from dspn.structure import DynamicNetwork, Mixture, Root, side_by_side, united
 from dspn.structure.network import checked_root
+
+# Of the time limit: what training on all data may take after it.
+_GRACE: Final = 0.2
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class AutoLearned:
-    """The model, its score on the validation set before that was learned from, and why it is it.
+    """The model, and its score on the validation set before that was learned from.
 
     `choice` has what the model is mixed from, `tried` every try, `history` the best score against
     time.
@@ -47,44 +50,33 @@ class AutoLearned:
 
     def explanation(self) -> str:
         """What was tried, and what the model was chosen to be, in lines."""
-        return "\n".join([*_tried_lines(self.tried), *_chosen_lines(self)])
+        gains: dict[str, list[float]] = {}
+        for item in self.tried:
+            gains.setdefault(item.move.name, []).append(item.gain)
+        count = len(self.tried)
+        lines = ["1 model was tried:" if count == 1 else f"{count} models were tried:"]
+        lines += [
+            f"  {move}: {len(own)} tried, {sum(gain > 0 for gain in own)} raised the score, by "
+            f"{sum(own):.3f} nats per sequence"
+            for move, own in gains.items()
+        ]
+        lines.append(f"chosen for {self.score:.3f} nats per sequence on the validation set:")
+        for layout, weight in zip(self.choice.layouts, self.choice.weights.tolist(), strict=True):
+            lines.append(f"  weight {weight:.2f}, {len(layout)} block{'s' * (len(layout) > 1)}:")
+            lines += [f"    {self._described(block)}" for block in layout]
+        return "\n".join(lines)
 
-
-def _tried_lines(tried: tuple[Tried, ...]) -> list[str]:
-    counts: dict[str, list[float]] = {}
-    for item in tried:
-        counts.setdefault(item.move.value, []).append(item.gain)
-    lines = ["1 model was tried:" if len(tried) == 1 else f"{len(tried)} models were tried:"]
-    for move, gains in counts.items():
-        paid = sum(gain > 0 for gain in gains)
-        lines.append(
-            f"  {move}: {len(gains)} tried, {paid} made the whole better, by {sum(gains):.3f} "
-            "nats per sequence"
-        )
-    return lines
-
-
-def _chosen_lines(learned: AutoLearned) -> list[str]:
-    choice = learned.choice
-    names = learned.mixture.schema.names
-    lines = [f"chosen for {learned.score:.3f} nats per sequence on the validation set:"]
-    for layout, weight in zip(choice.layouts, choice.weights.tolist(), strict=True):
-        lines.append(f"  weight {weight:.2f}, {len(layout)} block{'s' * (len(layout) > 1)}:")
-        for block in layout:
-            members = ", ".join(
-                f"{member.size} node{'s' * (member.size > 1)} ({member.recipe.move}) at {share:.2f}"
-                for member, share in zip(
-                    choice.models[block].members, choice.models[block].weights, strict=True
-                )
-            )
-            lines.append(f"    {_named(block, names)}: {members}")
-    return lines
-
-
-def _named(block: Block, names: tuple[str, ...]) -> str:
-    if len(block) == len(names) and len(names) > 4:
-        return "all variables"
-    return ", ".join(names[variable] for variable in block)
+    def _described(self, block: Block) -> str:
+        """The variables of a block, and the size, move and weight of its members."""
+        names = self.mixture.schema.names
+        is_whole = len(block) == len(names) > 4
+        model = self.choice.models[block]
+        members = [
+            f"{own.size} node{'s' * (own.size > 1)} ({own.recipe.move.name}) at {share:.2f}"
+            for own, share in zip(model.members, model.weights, strict=True)
+        ]
+        words = "all variables" if is_whole else ", ".join(names[variable] for variable in block)
+        return f"{words}: {', '.join(members)}"
 
 
 def learn_auto(
@@ -98,6 +90,7 @@ def learn_auto(
     tied: bool = True,
     refit: bool = True,
     num_jobs: int = 1,
+    executor: Executor | str = "processes",
     time_limit: float | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -113,8 +106,17 @@ def learn_auto(
     number of jobs; a time limit and Ctrl-C end it early with the best so far.
 
     Args:
+        train: Sequences to learn from.
+        validation: Sequences to choose by.
+        seed: Where all randomness comes from.
+        options: The effort, and the bounds of what is built.
         priors: Pseudo-observations; chosen on the validation set where they are not given.
+        root: The slice that carries the top network.
+        tied: Whether the bottom network shares the parameters of the template.
         refit: Whether every model is trained once more with the validation set in the end.
+        num_jobs: Models that are trained side by side.
+        executor: Where these are trained: "processes", "threads", or an `Executor`.
+        time_limit: Seconds after which learning ends.
         checkpoint: Directory that keeps every trained model.
         resume: Whether to go on from what the directory keeps, to the same result as without the
             interruption.
@@ -135,83 +137,122 @@ def learn_auto(
         whole_number(seed, "seed", StructureError, least=0),
         checked_root(root),
         tied,
-        whole_number(num_jobs, "num_jobs", StructureError),
+        executor_of(executor, num_jobs),
         Clock(time_limit) if clock is None else clock,
     )
     if checkpoint is None:
         if resume:
             raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
-        return _followed(AutoRun(task), task, refit, report, on_state)
+        return _follow(AutoRun(task), task, refit, report, on_state)
     with Journal.held(checkpoint, task, resume=resume) as journal:
-        return _followed(AutoRun(task, journal), task, refit, report, on_state)
+        return _follow(AutoRun(task, journal), task, refit, report, on_state)
 
 
-def _followed(
+def _follow(
     run: AutoRun,
     task: AutoTask,
     refit: bool,
     report: Reporter | None,
     on_state: Callable[[AutoState], None] | None,
 ) -> AutoLearned:
-    """Goes from state to state until the last one, or until it is time to stop."""
-    history: list[Report] = []
+    """Goes from state to state until the last one, or until it is time to stop.
+
+    The model of the last state is trained on all data unless Ctrl-C has come or comes then.
+    """
     state: AutoState | None = None
-    ending = Ending.FINISHED
-    try:
-        for state in run.states():
-            history.append(_reported(state, task.clock))
-            if report is not None:
-                report(history[-1])
-            if on_state is not None:
-                on_state(state)
-        if task.clock.is_due():
-            ending = Ending.TIME_LIMIT
-    except KeyboardInterrupt:
-        task.clock.stop()
-        ending = Ending.INTERRUPTED
-        if state is None:
-            raise
+
+    def take(reached: AutoState) -> None:
+        nonlocal state
+        state = reached
+        if on_state is not None:
+            on_state(reached)
+
+    ending, history = follow(
+        run.states(),
+        task.clock,
+        describe=lambda own: _report(own, task.clock),
+        on_state=take,
+        report=report,
+    )
     if state is None:
-        ending = Ending.TIME_LIMIT
-        state = run.least()
-    return _result(state, task, ending, refit, history, run.pace)
-
-
-def _result(
-    state: AutoState,
-    task: AutoTask,
-    ending: Ending,
-    refit: bool,
-    history: list[Report],
-    pace: float,
-) -> AutoLearned:
-    """The model of the last state, trained on all data unless Ctrl-C has come or comes now."""
+        if ending is Ending.INTERRUPTED:
+            raise KeyboardInterrupt
+        ending, state = Ending.TIME_LIMIT, run.least()
     choice = state.choice
     try:
         refit = refit and ending is not Ending.INTERRUPTED
-        mixture = finished(choice, task, refit=refit, pace=pace)
+        mixture = build_mixture(choice, task, refit=refit, pace=run.pace)
     except KeyboardInterrupt:
         ending = Ending.INTERRUPTED
-        mixture = finished(choice, task, refit=False)
-    return AutoLearned(mixture, choice.score, ending, choice, state.trail, tuple(history))
+        mixture = build_mixture(choice, task, refit=False)
+    return AutoLearned(mixture, choice.score, ending, choice, state.trail, history)
 
 
-def _reported(state: AutoState, clock: Clock) -> Report:
+def _report(state: AutoState, clock: Clock) -> Report:
     """The state as people see it."""
     members = {
-        candidate.number: candidate.network
+        candidate.number: candidate.network.template
         for model in state.choice.models.values()
         for candidate in model.members
     }
-    templates = [network.template for network in members.values()]
     return Report(
         state.stage,
         state.choice.score,
         state.tried,
         state.accepted,
-        sum(template.num_interfaces for template in templates),
-        sum(len(template.nodes) for template in templates),
-        sum(template.num_edges for template in templates),
+        sum(template.num_interfaces for template in members.values()),
+        sum(len(template.nodes) for template in members.values()),
+        sum(template.num_edges for template in members.values()),
         clock.seconds,
         clock.limit,
     )
+
+
+def _refitted(candidate: Candidate, task: AutoTask, clock: Clock, pace: float) -> DynamicNetwork:
+    """A candidate's network, trained once more with what was held out.
+
+    A sequence of probability zero says that the network is wrong, not how to change it.
+    """
+    options = task.options.refit
+    total = task.train.total_slices + task.validation.total_slices
+    # Where a single step would take too long, the network stays as it is.
+    if options.max_steps == 0 or candidate.score == -np.inf or pace * total > clock.left:
+        return candidate.network
+    everything = task.data(candidate.block).everything
+    try:
+        with limited(clock, everything):
+            fit = fit_em(
+                candidate.network,
+                everything,
+                options=options,
+                priors=task.priors_of(candidate.recipe.concentration, candidate.size),
+                rng=task.rng(candidate.number),
+                deadline=clock.is_due,
+            )
+    except TimeUpError:
+        return candidate.network
+    return fit.network
+
+
+def build_mixture(choice: Choice, task: AutoTask, *, refit: bool, pace: float = 0.0) -> Mixture:
+    """The model of a choice: a component for each layout, a product of the layout's blocks.
+
+    Args:
+        choice: Layouts and the members of each block, with their weights.
+        task: The data and options of the run.
+        refit: Whether every member is trained on all data first.
+        pace: What a step of EM takes for a slice, in seconds, where that is known.
+    """
+    clock = task.clock.grace(_GRACE, task.train)
+    networks = {}
+    for block, model in choice.models.items():
+        members = [
+            _refitted(candidate, task, clock, pace) if refit else candidate.network
+            for candidate in model.members
+        ]
+        networks[block] = members[0] if len(members) == 1 else united(members, model.weights)
+    components = [
+        side_by_side(task.schema, [networks[block] for block in layout], layout)
+        for layout in choice.layouts
+    ]
+    return Mixture(tuple(components), choice.weights)

@@ -1,26 +1,19 @@
 """The chain of states of the automatic learner: exploration of layouts, then deepening."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Final, final
 
 from dspn._arrays import Floats
-from dspn.engine import one_thread_each
-from dspn.learning.auto.bandit import Bandit
-from dspn.learning.auto.candidates import Block, Candidate, Pool
-from dspn.learning.auto.choice import Chooser
-from dspn.learning.auto.journal import Journal
-from dspn.learning.auto.options import AutoOptions
-from dspn.learning.auto.proposals import USUAL, first_recipe
-from dspn.learning.auto.recipes import Move, Recipe
-from dspn.learning.auto.state import AutoState, Tried
-from dspn.learning.auto.steps import Step, expected_work, next_steps
-from dspn.learning.auto.task import FEW_SLICES, AutoTask
-from dspn.learning.auto.tries import Try, attempted
-from dspn.learning.clock import Clock, is_large
-from dspn.learning.layouts import (
+from dspn.executors import Serial, Shared
+from dspn.learning.auto.base import FEW_SLICES, AutoTask, Block, Candidate, Move, Recipe, Try
+from dspn.learning.auto.choice import Chooser, Pool
+from dspn.learning.auto.moves import CLUSTERS, REGROUP, USUAL, first_recipe
+from dspn.learning.auto.planner import AutoState, Bandit, Step, Tried, expected_work, next_steps
+from dspn.learning.auto.training import Journal, attempted
+from dspn.learning.dependence import (
     Layout,
     dependence,
     layout_of,
@@ -28,6 +21,7 @@ from dspn.learning.layouts import (
     one_block,
     singletons,
 )
+from dspn.learning.run import Clock, is_large
 
 # Tries of a round are trained side by side. The number is fixed, so that it does not depend on the
 # machine what is tried.
@@ -54,8 +48,15 @@ _USEFUL_STEPS: Final = 12
 _FASTER: Final = 8
 
 
-def _with_steps(options: AutoOptions, max_steps: int) -> AutoOptions:
-    return replace(options, em=replace(options.em, max_steps=max_steps))
+def _train_one(task: Shared[AutoTask], journal: Journal | None, attempt: Try) -> Candidate | None:
+    """The candidate of a try, from the journal where it was trained before."""
+    known = None if journal is None else journal.recall(attempt, task.value)
+    if known is not None:
+        return known
+    new = attempted(attempt, task.value)
+    if journal is not None and new is not None and new.is_whole:
+        journal.keep(new)
+    return new
 
 
 @final
@@ -64,6 +65,7 @@ class AutoRun:
 
     def __init__(self, task: AutoTask, journal: Journal | None = None) -> None:
         self._task = task
+        self._shared = task.executor.share(replace(task, executor=Serial()))
         self._journal = journal
         self._chooser = Chooser(task.options)
         self._has_ended = False
@@ -74,14 +76,30 @@ class AutoRun:
         """All states from the first to the last; ends early where time is up."""
         state: AutoState | None = None
         clock = self._task.clock
-        if clock.limit is not None and is_large(self._task.train) and not self._affordable():
+        if clock.limit is not None and is_large(self._task.train) and not self._is_affordable():
             return
-        for state in self._explored():
+        for state in self._explore():
             yield state
         if state is not None:
-            yield from self._deepened(replace(state, stage="deepening"))
+            yield from self._deepen(replace(state, stage="deepening"))
 
-    def _trained(self, tries: Sequence[Try]) -> list[Candidate] | None:
+    def least(self) -> AutoState:
+        """What time has cut short, or the least: independent slices of independent variables."""
+        task, cut = self._task, self._unfinished
+        every = one_block(len(task.schema))
+        if cut is None:
+            own = task.sampled(FEW_SLICES, Clock()) if is_large(task.train) else task
+            attempt = Try(0, every[0], Recipe(CLUSTERS, 1, USUAL))
+            cut = attempted(attempt, replace(own, clock=Clock()))
+        assert cut is not None
+        pool = Pool().with_candidates(cut)
+        choice = self._chooser.choice(pool, (every,))
+        trail = (Tried(cut, 0.0),)
+        return AutoState("beginning", pool, (every,), choice, trail, Bandit(1.0, 1.0))
+
+    # Training.
+
+    def _train(self, tries: Sequence[Try]) -> list[Candidate] | None:
         """The candidates of a round; None where time was up before all were trained.
 
         No round follows such a one: those that were trained are not in the trail, and others would
@@ -89,38 +107,16 @@ class AutoRun:
         """
         if self._has_ended:
             return None
-        jobs = min(self._task.num_jobs, len(tries))
-        if jobs <= 1:
-            found = [self._one(attempt) for attempt in tries]
-        else:
-            with ThreadPoolExecutor(jobs, thread_name_prefix="dspn-auto") as pool:
-                try:
-                    found = list(pool.map(self._one_alone, tries))
-                except BaseException:
-                    self._task.clock.stop()  # the others end at their next step
-                    raise
-        done = [candidate for candidate in found if candidate is not None and candidate.is_whole]
-        cut = (one for one in found if one is not None and one.number == 0 and not one.is_whole)
+        work = partial(_train_one, self._shared, self._journal)
+        trained = self._task.executor.map(work, tries, self._task.clock.stop)
+        there = [candidate for candidate in trained if candidate is not None]
+        cut = (one for one in there if one.number == 0 and not one.is_whole)
         self._unfinished = next(cut, self._unfinished)
-        self._has_ended = len(done) < len(tries)
-        return None if self._has_ended else done
+        whole = [candidate for candidate in there if candidate.is_whole]
+        self._has_ended = len(whole) < len(tries)
+        return None if self._has_ended else whole
 
-    def _one_alone(self, attempt: Try) -> Candidate | None:
-        with one_thread_each():
-            return self._one(attempt)
-
-    def _one(self, attempt: Try) -> Candidate | None:
-        if self._journal is None:
-            return attempted(attempt, self._task)
-        known = self._journal.recall(attempt, self._task)
-        if known is not None:
-            return known
-        found = attempted(attempt, self._task)
-        if found is not None and found.is_whole:
-            self._journal.keep(found)
-        return found
-
-    def _affordable(self) -> bool:
+    def _is_affordable(self) -> bool:
         """Whether the time that is left is likely to suffice for a model of all data.
 
         A model of a few sequences tells. Where it does not suffice, that model is trained on with
@@ -133,19 +129,18 @@ class AutoRun:
         self.pace = inf
         size, total = FEW_SLICES, task.train.total_slices
         few = task.sampled(size, Clock())
-        found = attempted(attempt, replace(few, options=_with_steps(task.options, 1)))
-        assert found is not None
+        model = attempted(attempt, few.with_steps(1))
+        assert model is not None
         begun = few.clock.seconds
         while True:
-            part = task.sampled(size, task.clock)
-            part = replace(part, options=_with_steps(task.options, _USEFUL_STEPS))
+            part = task.sampled(size, task.clock).with_steps(_USEFUL_STEPS)
             began = task.clock.seconds
-            trained = attempted(replace(attempt, parent=found), part)
-            self._unfinished = found = replace(trained or found, is_whole=False)
+            trained = attempted(replace(attempt, parent=model), part)
+            self._unfinished = model = replace(trained or model, is_whole=False)
             if trained is None:
                 return False
             took = task.clock.seconds - began
-            self.pace = took / (found.steps + 1) / part.train.total_slices
+            self.pace = took / (model.steps + 1) / part.train.total_slices
             left = task.clock.left
             if _STARTS * begun + (_STARTS + _LEAST_STEPS) * self.pace * total <= left:
                 return True
@@ -153,65 +148,50 @@ class AutoRun:
             if most < 2 * size:
                 break
             size = min(most, _FASTER * size)
-        trained = attempted(replace(attempt, parent=found), task.sampled(size, task.clock))
-        self._unfinished = replace(trained or found, is_whole=False)
+        trained = attempted(replace(attempt, parent=model), task.sampled(size, task.clock))
+        self._unfinished = replace(trained or model, is_whole=False)
         return False
 
-    def least(self) -> AutoState:
-        """What time has cut short, or the least: independent slices of independent variables."""
-        task, found = self._task, self._unfinished
-        every = one_block(len(task.schema))
-        if found is None:
-            own = task.sampled(FEW_SLICES, Clock()) if is_large(task.train) else task
-            attempt = Try(0, every[0], Recipe(Move.CLUSTERS, 1, USUAL))
-            found = attempted(attempt, replace(own, clock=Clock()))
-        assert found is not None
-        pool = Pool().with_candidate(found)
-        choice = self._chooser.choice(pool, (every,))
-        trail = (Tried(found, 0.0),)
-        return AutoState("beginning", pool, (every,), choice, trail, Bandit(1.0, 1.0))
+    # Exploration.
 
     def _first_tries(self, blocks: Sequence[Block], first: int, move: Move) -> list[Try]:
         return [
-            Try(first + place, block, first_recipe(self._task, block, move))
-            for place, block in enumerate(blocks)
+            Try(number, block, first_recipe(self._task, block, move))
+            for number, block in enumerate(blocks, start=first)
         ]
 
     def _smaller_tries(self, block: Block, first: int) -> list[Try]:
         """A few nodes instead of many, where the data are few."""
-        task = self._task
-        if task.train.total_slices >= _FEW_SLICES:
+        if self._task.train.total_slices >= _FEW_SLICES:
             return []
-        usual = first_recipe(task, block)
+        usual = first_recipe(self._task, block)
         sizes = [size for size in _SMALL_SIZES if size < usual.amount]
         return [
-            Try(first + place, block, replace(usual, amount=size))
-            for place, size in enumerate(sizes)
+            Try(number, block, replace(usual, amount=size))
+            for number, size in enumerate(sizes, start=first)
         ]
 
-    def _explored(self) -> Iterator[AutoState]:
+    def _explore(self) -> Iterator[AutoState]:
         """Layouts from single variables upwards, for as long as putting blocks together pays."""
         task = self._task
         count = len(task.schema)
         singles = singletons(count)
         layouts = (singles,) if count == 1 else (one_block(count), singles)
         blocks = [block for layout in layouts for block in layout]
-        tries = self._first_tries(blocks, 0, Move.CLUSTERS)
-        found = self._trained(tries[:1])
-        if found is not None and count > 1:
-            rest = self._trained(tries[1:])
+        tries = self._first_tries(blocks, 0, CLUSTERS)
+        trained = self._train(tries[:1])
+        if trained is not None and count > 1:
+            rest = self._train(tries[1:])
             layouts = layouts if rest is not None else layouts[:1]
-            found = found + (rest or [])
-        if found is None:
+            trained = trained + (rest or [])
+        if trained is None:
             return
-        found += self._trained(self._smaller_tries(blocks[0], len(tries))) or []
-        pool = Pool()
-        for candidate in found:
-            pool = pool.with_candidate(candidate)
+        trained += self._train(self._smaller_tries(blocks[0], len(tries))) or []
+        pool = Pool().with_candidates(*trained)
         choice = self._chooser.choice(pool, layouts)
         scale = max(1.0, abs(choice.score))
         bandit = Bandit(_USUAL_GAIN * scale, _USUAL_WORK * task.effort)
-        trail = tuple(Tried(candidate, 0.0) for candidate in found)
+        trail = tuple(Tried(candidate, 0.0) for candidate in trained)
         state = AutoState("exploring layouts", pool, layouts, choice, trail, bandit)
         yield state
         if count < 3 or singles not in layouts:
@@ -219,8 +199,9 @@ class AutoRun:
         strength = dependence(task.train)
         layout: Layout | None = singles
         behind = self._behind(state, singles)
-        while layout is not None and self._may_explore(state):
-            merged = self._merged(state, layout, strength)
+        most = task.options.exploration * task.effort
+        while layout is not None and state.pool.work < most:
+            merged = self._merge_blocks(state, layout, self._unions(state, layout, strength))
             if merged is None:
                 return
             state, layout = merged
@@ -230,14 +211,11 @@ class AutoRun:
                 if layout not in state.choice.layouts and behind > _CLOSER * before:
                     return
 
-    def _may_explore(self, state: AutoState) -> bool:
-        task = self._task
-        return state.pool.work < task.options.exploration * task.effort
-
     def _behind(self, state: AutoState, layout: Layout) -> float:
         """By how much a layout by itself is worse than the best mixture of all."""
-        own = sum(self._chooser.model(state.pool, block).score for block in layout)
-        return state.choice.score - own
+        return state.choice.score - sum(
+            self._chooser.model(state.pool, block).score for block in layout
+        )
 
     def _unions(
         self, state: AutoState, layout: Layout, strength: Floats
@@ -246,100 +224,66 @@ class AutoRun:
         task = self._task
         most = max(_LEAST_PAIRS, len(layout))
         left = task.options.exploration * task.effort - state.pool.work
-        found: dict[Block, tuple[Block, Block]] = {}
+        unions: dict[Block, tuple[Block, Block]] = {}
         for pair in merge_candidates(layout, strength):
             one, other = layout[pair.first], layout[pair.second]
             union = tuple(sorted((*one, *other)))
             if union not in state.pool:
                 left -= expected_work(task, union, first_recipe(task, union), None)
-            if len(found) >= most or (found and left < 0):
+            if len(unions) >= most or (unions and left < 0):
                 break
-            found[union] = (one, other)
-        return found
+            unions[union] = (one, other)
+        return unions
 
-    def _merged(
-        self, state: AutoState, layout: Layout, strength: Floats
+    def _merge_blocks(
+        self, state: AutoState, layout: Layout, unions: dict[Block, tuple[Block, Block]]
     ) -> tuple[AutoState, Layout | None] | None:
         """Pairs of blocks put together where that is better; no layout where no pair was."""
-        unions = self._unions(state, layout, strength)
         new = [block for block in unions if block not in state.pool]
-        found = self._trained(self._first_tries(new, len(state.trail), Move.REGROUP))
-        if found is None:
+        trained = self._train(self._first_tries(new, len(state.trail), REGROUP))
+        if trained is None:
             return None
-        pool = state.pool
-        for candidate in found:
-            pool = pool.with_candidate(candidate)
-        model = self._chooser.model
+        pool, model = state.pool.with_candidates(*trained), self._chooser.model
         gains = {
             union: model(pool, union).score - sum(model(pool, block).score for block in pair)
             for union, pair in unions.items()
         }
-        gone: set[Block] = set()
         blocks = list(layout)
         for union in sorted(gains, key=lambda union: (-gains[union], union)):
-            one, other = unions[union]
-            if not gains[union] > 0 or one in gone or other in gone:
-                continue
-            gone |= {one, other}
-            blocks = [block for block in blocks if block not in (one, other)] + [union]
-        better = layout_of(blocks) if gone else None
-        layouts = state.layouts
-        if better is not None and better not in layouts:
-            layouts = (*layouts, better)
-        choice = self._chooser.choice(pool, layouts)
+            if gains[union] > 0 and all(block in blocks for block in unions[union]):
+                blocks = [block for block in blocks if block not in unions[union]] + [union]
+        better = layout_of(blocks) if len(blocks) < len(layout) else None
+        if better is not None and better not in state.layouts:
+            state = replace(state, layouts=(*state.layouts, better))
+        choice = self._chooser.choice(pool, state.layouts)
         gain = max(0.0, choice.score - state.choice.score)
-        share = gain / max(1, len(found))
-        trail = tuple(Tried(candidate, share) for candidate in found)
-        bandit = state.bandit.with_outcome(Move.REGROUP, gain, sum(item.work for item in found))
-        after = replace(
-            state,
-            pool=pool,
-            layouts=layouts,
-            choice=choice,
-            trail=state.trail + trail,
-            bandit=bandit,
-        )
-        return after, better
+        return state.after(REGROUP, trained, choice, gain), better
 
-    def _deepened(self, state: AutoState) -> Iterator[AutoState]:
+    # Deepening.
+
+    def _deepen(self, state: AutoState) -> Iterator[AutoState]:
         """Steps on the blocks that count, chosen by what has paid so far."""
         options, task = self._task.options, self._task
         yield state
         strength = dependence(task.train) if len(task.schema) > 2 else None
         while state.pool.work < task.effort and state.failures < options.patience:
             steps = next_steps(state, task, strength, _ROUND)
-            tries = [
-                Try(len(state.trail) + place, block, recipe, parent)
-                for place, (block, recipe, parent) in enumerate(
-                    part for step in steps for part in step.parts
-                )
-            ]
-            found = self._trained(tries) if tries else None
-            if found is None:
+            parts = [part for step in steps for part in step.parts]
+            tries = [Try(number, *part) for number, part in enumerate(parts, len(state.trail))]
+            trained = self._train(tries) if tries else None
+            if trained is None:
                 return
-            rest = iter(found)
+            rest = iter(trained)
             for step in steps:
                 state = self._after(state, step, [next(rest) for _ in step.parts])
             yield state
 
-    def _after(self, state: AutoState, step: Step, found: Sequence[Candidate]) -> AutoState:
+    def _after(self, state: AutoState, step: Step, trained: Sequence[Candidate]) -> AutoState:
         """The state that knows what a step has led to."""
-        pool, layouts = state.pool, state.layouts
-        for candidate in found:
-            pool = pool.with_candidate(candidate)
         if step.layout is not None:
-            layouts = (*layouts, step.layout)
-        choice = self._chooser.choice(pool, layouts)
+            state = replace(state, layouts=(*state.layouts, step.layout))
+        choice = self._chooser.choice(state.pool.with_candidates(*trained), state.layouts)
         gain = choice.score - state.choice.score
-        worth = gain > _NO_GAIN * max(1.0, abs(choice.score))
-        paid = gain if worth else 0.0
-        trail = tuple(Tried(candidate, paid / len(found)) for candidate in found)
-        return replace(
-            state,
-            pool=pool,
-            layouts=layouts,
-            choice=choice,
-            trail=state.trail + trail,
-            bandit=state.bandit.with_outcome(step.move, paid, sum(item.work for item in found)),
-            failures=0 if worth else state.failures + 1,
-        )
+        pays = gain > _NO_GAIN * max(1.0, abs(choice.score))
+        after = state.after(step.move, trained, choice, gain if pays else 0.0)
+        return replace(after, failures=0 if pays else state.failures + 1)

@@ -1,9 +1,7 @@
 """Changes of a template that keep what was learned and still makes sense."""
 
-from dspn.learning.moves.merging import merged_interfaces
-from dspn.learning.moves.pruning import pruned
-from dspn.learning.moves.regrowing import regrown
-from dspn.learning.moves.similarity import SimilarInterfaces, similar_interfaces
+from dspn.learning.moves.edges import pruned, regrown
+from dspn.learning.moves.merge import SimilarInterfaces, merged_interfaces, similar_interfaces
 
 __all__ = [
     "SimilarInterfaces",

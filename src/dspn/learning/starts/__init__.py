@@ -1,11 +1,14 @@
 """Where learning begins: random parameters, clusters, hidden variables, nodes split in two."""
 
-from dspn.learning.starts.clusters import clustered_network
+from dspn.learning.starts.clusters import (
+    clustered_network,
+    random_weights,
+    randomised,
+    slice_clusters,
+)
 from dspn.learning.starts.hidden_trees import hidden_tree, shared_mixture
 from dspn.learning.starts.informed import informed_split
-from dspn.learning.starts.random import random_weights, randomised
-from dspn.learning.starts.splitting import interface_use, split_interface, split_interfaces
-from dspn.learning.starts.windows import slice_clusters
+from dspn.learning.starts.splits import interface_use, split_interface, split_interfaces
 
 __all__ = [
     "clustered_network",

@@ -1,29 +1,168 @@
-"""Starting from clusters of slices: the network begins as a Markov chain over the clusters.
+"""Parameters to start from: clusters of slices, or random ones.
 
-How the counts of the chain are smoothed makes little difference; that slices of one kind with
-different neighbours begin in different nodes does.
+From clusters the network begins as a Markov chain over them. Each slice is seen together with the
+slices around it. How the counts of the chain are smoothed makes little difference; that slices of
+one kind with different neighbours begin in different nodes does.
 """
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dspn._arrays import Floats, Ints
-from dspn._checks import checked_rng, require_type
-from dspn.data import Sequences
+from dspn._checks import checked_rng, indices, require_type, whole_number
+from dspn.data import Kind, Sequences
+from dspn.engine import check_time
 from dspn.errors import DataError, StructureError
-from dspn.learning.fitting import scaled_families
+from dspn.learning.em import scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.learning.starts.windows import Singles, nearest_centres, slice_clusters
-from dspn.leaves import Family, Prior
-from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Root, grouped_network
+from dspn.leaves import Family, Gaussian, Prior
+from dspn.structure import (
+    DynamicNetwork,
+    NetworkParameters,
+    Parameters,
+    Root,
+    Template,
+    Top,
+    grouped_network,
+)
+from dspn.structure.parameters import sum_starts
+
+Singles = NDArray[np.float32]
+
+# Centres are found on this many windows at most, and windows are made for as many at a time.
+_MOST_WINDOWS: Final = 20_000
+_MOST_ITERATIONS: Final = 30
+# One outlier must not have a cluster of its own.
+_FARTHEST: Final = 5.0
+_SMALLEST: Final = float(np.finfo(np.float64).tiny)
 
 
-def _counts(labels: Ints, size: int, weights: Floats | None = None) -> Floats:
+def _features(data: Sequences, variables: Sequence[int]) -> Singles:
+    """Indicators of categories and standardised numbers, (slices, features), each of mean zero.
+
+    A missing entry is 0, the mean of its columns.
+    """
+    columns = []
+    for variable in variables:
+        values = data.values[:, variable]
+        seen = ~np.isnan(values)
+        if data.schema[variable].kind == Kind.CATEGORICAL:
+            own = np.zeros((len(values), data.schema[variable].num_categories), dtype=np.float32)
+            own[np.flatnonzero(seen), values[seen].astype(np.int64)] = 1.0
+            own[seen] -= own[seen].mean(axis=0) if seen.any() else 0.0
+        else:
+            reference = Gaussian().scaled_to(values)
+            standard = np.where(seen, (values - reference.location) / reference.scale, 0.0)
+            own = np.clip(standard, -_FARTHEST, _FARTHEST).astype(np.float32)[:, None]
+        columns.append(own)
+    return np.concatenate(columns, axis=1)
+
+
+def _windows(features: Singles, data: Sequences, rows: Ints, width: int) -> Singles:
+    """Features of each row and of `width` slices before and after it in its sequence.
+
+    A slice beyond the ends is 0, the mean.
+    """
+    sequence = np.searchsorted(data.offsets, rows, side="right") - 1
+    first, last = data.offsets[sequence], data.offsets[sequence + 1] - 1
+    windows = np.zeros((rows.size, 2 * width + 1, features.shape[1]), dtype=np.float32)
+    for place, shift in enumerate(range(-width, width + 1)):
+        inside = (rows + shift >= first) & (rows + shift <= last)
+        windows[inside, place] = features[rows[inside] + shift]
+    return windows.reshape(rows.size, -1)
+
+
+def _centres(windows: Singles, num_clusters: int, rng: np.random.Generator) -> Singles:
+    """Centres of k-means; fewer where there are fewer different windows."""
+    # Both take a while to import and serve this function alone.
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    different = np.unique(windows, axis=0)
+    if len(different) <= num_clusters:
+        return different
+    means = KMeans(
+        num_clusters,
+        n_init=1,
+        max_iter=_MOST_ITERATIONS,
+        random_state=int(rng.integers(2**31)),
+    )
+    # Threads add up in any order, and the last bits with them: one thread, one result.
+    with threadpool_limits(limits=1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        centres: Singles = means.fit(windows).cluster_centers_
+    return centres
+
+
+def _nearest_centres(
+    windows: Callable[[Ints], Singles], total: int, count: int, rng: np.random.Generator
+) -> Ints:
+    """The nearest of `count` centres of each of `total` windows, numbered without gaps."""
+    sample = np.arange(total)
+    if total > _MOST_WINDOWS:
+        sample = np.sort(rng.choice(total, _MOST_WINDOWS, replace=False))
+    centres = _centres(windows(sample), count, rng)
+    squares = 0.5 * np.einsum("cf,cf->c", centres, centres)
+    nearest = []
+    for rows in np.split(np.arange(total), range(_MOST_WINDOWS, total, _MOST_WINDOWS)):
+        check_time()
+        # The centre at the least Euclidean distance, the first among equals.
+        nearest.append(np.argmin(squares - windows(rows) @ centres.T, axis=1))
+    return np.unique(np.concatenate(nearest), return_inverse=True)[1].astype(np.int64)
+
+
+def slice_clusters(
+    data: Sequences,
+    num_clusters: int,
+    *,
+    width: int = 2,
+    variables: Sequence[int] | None = None,
+    rng: np.random.Generator,
+) -> Ints:
+    """The nearest of `num_clusters` k-means centres to the window around each slice, (slices,).
+
+    A window has an indicator for each category and standardised numbers; what is missing or beyond
+    the ends counts as the mean. Clusters are numbered from 0 without gaps; there are fewer where
+    fewer windows differ.
+
+    Args:
+        data: The sequences.
+        num_clusters: The number of centres.
+        width: The slices on either side that a window has.
+        variables: The variables of a window, by number; by default all.
+        rng: The source of randomness.
+    """
+    require_type(data, Sequences, "data", DataError)
+    count = whole_number(num_clusters, "num_clusters", StructureError)
+    reach = whole_number(width, "width", StructureError, least=0)
+    checked_rng(rng, StructureError)
+    every = range(data.num_variables)
+    chosen = indices(every if variables is None else variables, "variables", StructureError)
+    if not chosen or not all(variable in every for variable in chosen):
+        raise StructureError(
+            "`variables` must name at least one variable, by numbers from 0 to "
+            f"{data.num_variables - 1}, but is {chosen}."
+        )
+    features = _features(data, chosen)
+    return _nearest_centres(
+        lambda rows: _windows(features, data, rows, reach), data.total_slices, count, rng
+    )
+
+
+def label_counts(labels: Ints, size: int, weights: Floats | None = None) -> Floats:
     """How often each of `size` labels occurs, weighted where weights are given."""
     return np.bincount(labels, weights, minlength=size).astype(np.float64)
+
+
+def label_totals(labels: Ints, size: int, statistics: Floats) -> Floats:
+    """Statistics (slices, width) added up over the slices of each label, (size, width)."""
+    return np.stack([label_counts(labels, size, own) for own in statistics.T], axis=1)
 
 
 def _spread(labels: Ints, count: int, rng: np.random.Generator) -> Ints:
@@ -42,52 +181,50 @@ def _spread(labels: Ints, count: int, rng: np.random.Generator) -> Ints:
 @final
 @dataclass(frozen=True, eq=False)
 class _Chain:
-    """A cluster for each slice, seen as the states of a Markov chain.
+    """A cluster for each slice, seen as the states of a Markov chain from the root down.
 
-    `begins[i]` is the state at the root of sequence i; (`above`, `below`) are all pairs of states
-    of a slice and of the slice below it.
+    `begins[i]` is the state at the root of sequence i.
     """
 
+    data: Sequences
     states: Ints
-    begins: Ints
-    above: Ints
-    below: Ints
     size: int
+    root: Root
 
-    @classmethod
-    def of(cls, data: Sequences, states: Ints, size: int, root: Root) -> "_Chain":
-        """Reads the states from the root to the bottom."""
-        inner = np.ones(len(states), dtype=np.bool_)
-        inner[data.offsets[:-1]] = False
-        later = np.flatnonzero(inner)
-        if root == Root.FIRST:
-            return cls(states, states[data.offsets[:-1]], states[later - 1], states[later], size)
-        return cls(states, states[data.offsets[1:] - 1], states[later], states[later - 1], size)
+    @property
+    def begins(self) -> Ints:
+        offsets = self.data.offsets
+        return self.states[offsets[:-1] if self.root == Root.FIRST else offsets[1:] - 1]
 
     def smoothed(self, counts: Floats, pseudo_count: float) -> Floats:
         """Counts as shares, with pseudo-counts and one more that is spread like the clusters."""
-        usual = _counts(self.states, self.size) + 1.0
+        usual = label_counts(self.states, self.size) + 1.0
         smooth = counts + pseudo_count + usual / usual.sum()
         shares: Floats = smooth / smooth.sum(axis=-1, keepdims=True)
         return shares
 
     def transitions(self, pseudo_count: float) -> Floats:
         """Weights of the inputs at each output, (size, size)."""
-        pairs = _counts(self.above * self.size + self.below, self.size**2)
+        inner = np.ones(len(self.states), dtype=np.bool_)
+        inner[self.data.offsets[:-1]] = False
+        later = np.flatnonzero(inner)
+        above, below = self.states[later - 1], self.states[later]
+        if self.root == Root.LAST:
+            above, below = below, above
+        pairs = label_counts(above * self.size + below, self.size**2)
         return self.smoothed(pairs.reshape(self.size, self.size), pseudo_count)
 
     def starts(self, members: Ints, pseudo_count: float) -> Floats:
         """Weights of the nodes at the root of some of the sequences, (size,)."""
-        return self.smoothed(_counts(self.begins[members], self.size), pseudo_count)
+        return self.smoothed(label_counts(self.begins[members], self.size), pseudo_count)
 
     def leaves(
         self, family: Family, values: Floats, prior: Prior, rng: np.random.Generator
     ) -> Floats:
         """The leaf of each state fitted to its slices, a random one where there are none."""
-        statistics = family.statistics(values)
-        totals = np.stack([_counts(self.states, self.size, own) for own in statistics.T], axis=1)
+        totals = label_totals(self.states, self.size, family.statistics(values))
         rows = family.maximise(totals, prior)
-        empty = np.flatnonzero(_counts(self.states, self.size) == 0)
+        empty = np.flatnonzero(label_counts(self.states, self.size) == 0)
         rows[empty] = family.random(empty.size, rng, values)
         return rows
 
@@ -105,11 +242,21 @@ def clustered_network(
 ) -> DynamicNetwork:
     """A template whose interface nodes begin as clusters of slices with their context.
 
-    The structure is that of `grouped_network`, by default with all variables in one group. Node i
-    of a group has the leaves that fit cluster i of `slice_clusters` on the group's variables best,
-    and weights that are the smoothed frequencies with which clusters follow each other, read from
-    the root down. Where fewer windows differ than there are nodes, the largest clusters are cut in
-    two at random. Several products of the top network begin as clusters of the root slices.
+    The structure is that of `grouped_network`. Node i of a group has the leaves that fit cluster i
+    of `slice_clusters` on the group's variables best, and weights that are the smoothed frequencies
+    with which clusters follow each other, read from the root down. Where fewer windows differ than
+    there are nodes, the largest clusters are cut in two at random. Several products of the top
+    network begin as clusters of the root slices.
+
+    Args:
+        data: The training set.
+        num_interfaces: The interface nodes of every group, or a number for each.
+        groups: The variables of each group; by default all variables are in one.
+        num_products: The products of the top network.
+        width: The slices on either side that clusters see.
+        priors: Pseudo-observations of weights and leaves.
+        rng: The source of randomness.
+        root: The slice that carries the top network.
     """
     require_type(data, Sequences, "data", DataError)
     require_type(priors, Priors, "priors", StructureError)
@@ -119,12 +266,12 @@ def clustered_network(
         data.schema, members, num_interfaces, num_products=num_products, rng=rng, root=root
     )
     network = scaled_families(drawn, data)
-    chains = [
-        _chain(data, group, len(own), width, network.root, rng)
-        for group, own in zip(members, network.groups, strict=True)
-    ]
+    chains = []
+    for group, positions in zip(members, network.groups, strict=True):
+        size = len(positions)
+        labels = slice_clusters(data, size, width=width, variables=group, rng=rng)
+        chains.append(_Chain(data, _spread(labels, size, rng), size, network.root))
     count = priors.sum_pseudo_count
-    weights = [chain.transitions(count).ravel() for chain in chains]
     leaves: dict[int, Floats] = {}
     for chain, group in zip(chains, members, strict=True):
         for variable in group:
@@ -132,49 +279,73 @@ def clustered_network(
             prior = priors.leaf(family)
             leaves[variable] = chain.leaves(family, data.values[:, variable], prior, rng)
     template = NetworkParameters(
-        np.concatenate(weights), tuple(leaves[variable] for variable in sorted(leaves))
+        np.concatenate([chain.transitions(count).ravel() for chain in chains]),
+        tuple(leaves[variable] for variable in sorted(leaves)),
     )
     top = NetworkParameters(_top_weights(chains, num_products, count, rng))
     return network.with_parameters(Parameters(template, top))
-
-
-def _chain(
-    data: Sequences,
-    group: Sequence[int],
-    size: int,
-    width: int,
-    root: Root,
-    rng: np.random.Generator,
-) -> _Chain:
-    labels = slice_clusters(data, size, width=width, variables=group, rng=rng)
-    return _Chain.of(data, _spread(labels, size, rng), size, root)
 
 
 def _top_weights(
     chains: Sequence[_Chain], num_products: int, pseudo_count: float, rng: np.random.Generator
 ) -> Floats:
     """Weights of the top network: of each product's sums over the groups, then of the products."""
-    total = chains[0].begins.size
-    if len(chains) == 1:
-        return chains[0].starts(np.arange(total), pseudo_count)
+    states = np.stack([chain.begins for chain in chains])
+    total = states.shape[1]
     product = np.zeros(total, dtype=np.int64)
-    if num_products > 1:
-        states = np.stack([chain.begins for chain in chains])
-        first = np.cumsum([0, *(chain.size for chain in chains[:-1])])
-        width = sum(chain.size for chain in chains)
+    if len(chains) > 1 and num_products > 1:
+        sizes = [chain.size for chain in chains]
+        columns = (np.cumsum(sizes) - sizes)[:, None] + states
 
         def indicators(rows: Ints) -> Singles:
-            found = np.zeros((rows.size, width), dtype=np.float32)
-            found[np.arange(rows.size), (first[:, None] + states)[:, rows]] = 1.0
-            return found
+            table = np.zeros((rows.size, sum(sizes)), dtype=np.float32)
+            table[np.arange(rows.size), columns[:, rows]] = 1.0
+            return table
 
-        product = _spread(nearest_centres(indicators, total, num_products, rng), num_products, rng)
+        product = _spread(_nearest_centres(indicators, total, num_products, rng), num_products, rng)
     weights = [
         chain.starts(np.flatnonzero(product == number), pseudo_count)
-        for number in range(num_products)
+        for number in range(num_products if len(chains) > 1 else 1)
         for chain in chains
     ]
-    if num_products > 1:
-        sizes = _counts(product, num_products) + pseudo_count + 1.0 / num_products
-        weights.append(sizes / sizes.sum())
+    if len(chains) > 1 and num_products > 1:
+        shares = label_counts(product, num_products) + pseudo_count + 1.0 / num_products
+        weights.append(shares / shares.sum())
     return np.concatenate(weights)
+
+
+def random_weights(network: Template | Top, rng: np.random.Generator) -> Floats:
+    """Weights of every sum from Dirichlet(1), in the order of the flat weight vector."""
+    # Exponential draws, normalised; a draw of exactly zero must not leave a sum without weight.
+    weights = rng.standard_exponential(network.num_weights) + _SMALLEST
+    starts = sum_starts(network)
+    if not starts.size:
+        return weights
+    widths = np.diff(np.append(starts, weights.size))
+    shares: Floats = weights / np.repeat(np.add.reduceat(weights, starts), widths)
+    return shares
+
+
+def randomised(
+    network: DynamicNetwork, data: Sequences, rng: np.random.Generator
+) -> DynamicNetwork:
+    """The same structure with random parameters: weights from Dirichlet(1), leaves near the data.
+
+    Leaf families are scaled to the data, and leaves drawn as `Family.random` says. A bottom network
+    of its own is drawn independently.
+    """
+    require_type(network, DynamicNetwork, "network", StructureError)
+    checked_rng(rng, StructureError)
+    scaled = scaled_families(network, data)
+    template = scaled.template
+
+    def drawn() -> NetworkParameters:
+        leaves = tuple(
+            bank.family.random(len(bank.nodes), rng, data.values[:, bank.variable])
+            for bank in template.banks
+        )
+        return NetworkParameters(random_weights(template, rng), leaves)
+
+    top = NetworkParameters(random_weights(scaled.top, rng))
+    bottom = None if scaled.parameters.tied else drawn()
+    return scaled.with_parameters(Parameters(drawn(), top, bottom))

@@ -8,33 +8,22 @@ visits belong to which half.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
+from scipy.special import expit
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import checked_rng, require_type, whole_number
-from dspn.data import Schema, Sequences, Variable
+from dspn.data import Sequences
 from dspn.engine import compile_program
 from dspn.errors import DataError, StructureError
 from dspn.inference import interface_posteriors
 from dspn.learning.em import maximise
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.learning.starts._two_classes import Rows, category_block, number_block, two_classes
-from dspn.learning.starts.splitting import split_interfaces
-from dspn.leaves import Categorical
-from dspn.structure import (
-    DynamicNetwork,
-    Leaf,
-    NetworkParameters,
-    Node,
-    Parameters,
-    Product,
-    Root,
-    Template,
-)
-from dspn.structure.nodes import children_of
-from dspn.structure.validity import network_scopes
+from dspn.learning.starts.splits import split_interfaces
+from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Root
+from dspn.structure.edit import with_labels
 
 # Visits are looked at in sequences of about this many slices in all.
 _MOST_SLICES: Final = 50_000
@@ -44,10 +33,124 @@ _TRIES: Final = 2
 # How sure the first step is of the half that a slice was given to.
 _CERTAINTY: Final = 0.95
 
+_STEPS: Final = 15
+# Smoothing: of each share, and of numbers as if as many had been seen at their mean and variance.
+_PSEUDO_COUNT: Final = 0.1
+# Standardised numbers: how far they count, and the least variance of a class.
+_FARTHEST: Final = 5.0
+_LEAST_VARIANCE: Final = 1e-2
+
+
+# A naive Bayes model of two classes, by EM: are these slices of one kind, or of two?
+
+
+def category_block(codes: Floats, num_categories: int) -> Floats:
+    """An indicator for each category, (rows, categories); zeros where the code is missing."""
+    block = np.zeros((codes.size, num_categories))
+    seen = np.flatnonzero(~np.isnan(codes))
+    block[seen, codes[seen].astype(np.int64)] = 1.0
+    return block
+
+
+def number_block(values: Floats, weights: Floats) -> Floats:
+    """(1, z, z^2) of numbers standardised over the rows; zeros where the number is missing."""
+    block = np.zeros((values.size, 3))
+    seen = np.flatnonzero(~np.isnan(values))
+    if seen.size:
+        known, own = values[seen], weights[seen]
+        # Differences to one of the values: a far location costs no digits.
+        known = known - known[0]
+        known -= np.average(known, weights=own)
+        scale = np.sqrt(np.average(known * known, weights=own))
+        z = np.clip(known / scale, -_FARTHEST, _FARTHEST) if scale > 0 else np.zeros(seen.size)
+        block[seen] = np.stack([np.ones(seen.size), z, z * z], axis=1)
+    return block
+
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Division:
+class Rows:
+    """What is seen of some slices, as statistics that log-likelihoods are linear in.
+
+    First come `num_shares` columns of shares, in blocks that begin at `starts` and whose rows add
+    up to 1, or to 0 where nothing is known; then three columns for each number.
+    """
+
+    features: Floats
+    starts: Ints
+    num_shares: int
+    weights: Floats
+
+    @classmethod
+    def of(cls, shares: Sequence[Floats], numbers: Sequence[Floats], weights: Floats) -> "Rows":
+        """Puts blocks of shares and of numbers side by side; those without columns are left out."""
+        kept = [block for block in shares if block.shape[1]]
+        widths = [block.shape[1] for block in kept]
+        features = np.concatenate([*kept, *numbers], axis=1)
+        return cls(features, np.cumsum([0, *widths])[:-1], sum(widths), weights)
+
+    def coefficients(self, counts: Floats) -> Floats:
+        """What to multiply features by for the log-likelihood under the best fit to `counts`."""
+        shares = counts[: self.num_shares] + _PSEUDO_COUNT
+        if self.starts.size:
+            widths = np.diff(np.append(self.starts, self.num_shares))
+            shares = shares / np.repeat(np.add.reduceat(shares, self.starts), widths)
+        weight, first, second = counts[self.num_shares :].reshape(-1, 3).T
+        mean = first / (weight + _PSEUDO_COUNT)
+        variance = (second + _PSEUDO_COUNT) / (weight + _PSEUDO_COUNT) - mean * mean
+        variance = np.maximum(variance, _LEAST_VARIANCE)
+        constant = -0.5 * (mean * mean / variance + np.log(variance))
+        numbers = np.stack([constant, mean / variance, -0.5 / variance], axis=1)
+        return np.concatenate([np.log(shares), numbers.ravel()])
+
+    def first_guess(self, rng: np.random.Generator) -> Floats:
+        """The share of the first class in each row: how much nearer it is to one row than another.
+
+        The two rows are drawn by weight; rows in the middle fall on a side by chance.
+        """
+        size = len(self.features)
+        chances = self.weights / self.weights.sum()
+        one, other = rng.choice(size, size=2, replace=False, p=chances)
+        difference = self.features[one] - self.features[other]
+        difference[self.num_shares + 2 :: 3] = 0.0
+        nearer = self.features @ difference
+        tilt = 2.0 * (nearer - np.median(nearer)) + 0.1 * rng.standard_normal(size)
+        guess: Floats = expit(tilt)
+        return guess
+
+
+class TwoClasses(NamedTuple):
+    """The log-likelihood gained by two classes, and which rows are rather of the second one."""
+
+    gain: float
+    second: Bools
+
+
+def two_classes(rows: Rows, rng: np.random.Generator) -> TwoClasses:
+    """Two classes in which what is seen is independent, after some steps of EM."""
+    features, weights = rows.features, rows.weights
+    total = weights.sum()
+    counts = weights @ features
+    single = float(counts @ rows.coefficients(counts))
+    share = rows.first_guess(rng)
+    for _ in range(_STEPS):
+        own = (weights * share) @ features
+        part = np.clip((weights @ share) / total, 1e-6, 1.0 - 1e-6)
+        rest = counts - own
+        # Rounding must not leave less than nothing of a share in the other class.
+        np.maximum(rest[: rows.num_shares], 0.0, out=rest[: rows.num_shares])
+        np.maximum(rest[rows.num_shares :: 3], 0.0, out=rest[rows.num_shares :: 3])
+        first = features @ rows.coefficients(own) + np.log(part)
+        second = features @ rows.coefficients(rest) + np.log1p(-part)
+        both = np.logaddexp(first, second)
+        share = np.exp(first - both)
+    return TwoClasses(float(weights @ both) - single, second > first)
+
+
+# Which nodes to split, and how.
+
+
+class _Division(NamedTuple):
     """The visits of a node in two halves: `rows` of the data, and which are of the second half.
 
     `gain` is the log-likelihood that two classes have over one.
@@ -71,51 +174,54 @@ class _Visits:
     data: Sequences
     rows: Ints
     posteriors: Floats
-    variables: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, network: DynamicNetwork, data: Sequences, rng: np.random.Generator) -> "_Visits":
-        """Sequences drawn at random, or all where they are few."""
-        lengths = np.minimum(data.lengths, _MOST_SLICES)
+    def of(
+        cls,
+        network: DynamicNetwork,
+        data: Sequences,
+        rng: np.random.Generator,
+        most: int = _MOST_SLICES,
+    ) -> "_Visits":
+        """Sequences of about `most` slices, drawn at random, or all where they are few."""
+        lengths = np.minimum(data.lengths, most)
         order = rng.permutation(len(data))
         before = np.cumsum(lengths[order]) - lengths[order]
-        members = np.sort(order[before < _MOST_SLICES])
+        members = np.sort(order[before < most])
         rows = np.concatenate(
             [np.arange(data.offsets[i], data.offsets[i] + lengths[i]) for i in members]
         )
         offsets = np.concatenate([[0], np.cumsum(lengths[members])])
         part = Sequences.from_codes(data.values[rows], offsets, data.schema)
-        posteriors = interface_posteriors(compile_program(network), part)
-        return cls(network, part, rows, posteriors, _own_variables(network))
+        return cls(network, part, rows, interface_posteriors(compile_program(network), part))
 
-    def division(self, position: int, rng: np.random.Generator) -> _Division:
+    def division(self, group: int, position: int, rng: np.random.Generator) -> _Division:
         """Two classes of the visits of a node, fitted to what is seen there."""
         rows = np.flatnonzero(self.posteriors[:, position] > _LEAST_SHARE)
         second = rng.random(rows.size) < 0.5
         gain = -np.inf
         if rows.size > 1:
-            seen = self._seen(position, rows)
+            seen = self._seen(group, position, rows)
             for _ in range(_TRIES):
-                found = two_classes(seen, rng)
-                if found.gain > gain:
-                    gain = found.gain
-                    second = found.second if 0 < found.second.sum() < rows.size else second
+                classes = two_classes(seen, rng)
+                if classes.gain > gain:
+                    gain = classes.gain
+                    second = classes.second if 0 < classes.second.sum() < rows.size else second
         return _Division(position, gain, rows, second)
 
-    def _seen(self, position: int, rows: Ints) -> Rows:
+    def _seen(self, group: int, position: int, rows: Ints) -> Rows:
         """The values of the slices and the nodes above and below, as far as this node reads them.
 
         Counts are taken for continuous numbers.
         """
         weights = self.posteriors[rows, position]
-        group = next(g for g, own in enumerate(self.network.groups) if position in own)
         sources = self.network.group_sources
         readers = [g for g, read in enumerate(sources) if group in read]
         down = 1 if self.network.root == Root.FIRST else -1
         shares = [self._neighbours(g, rows, down) for g in sources[group]]
         shares.extend(self._neighbours(g, rows, -down) for g in readers)
         numbers = []
-        for variable in self.variables[position]:
+        for variable in self.network.group_variables[group]:
             values = self.data.values[rows, variable]
             width = self.data.schema[variable].num_categories
             if width:
@@ -133,63 +239,9 @@ class _Visits:
         there = rows + shift
         inside = (there >= self.data.offsets[sequence]) & (there < self.data.offsets[sequence + 1])
         members = np.array(self.network.groups[group])
-        found = np.zeros((rows.size, members.size))
-        found[inside] = self.posteriors[there[inside][:, None], members]
-        return found[:, found.sum(axis=0) > _LEAST_SHARE]
-
-
-def _own_variables(network: DynamicNetwork) -> tuple[tuple[int, ...], ...]:
-    """The variables of the slice below each output."""
-    template = network.template
-    scopes = network_scopes(template.nodes, template.order, [0] * template.num_interfaces)
-    every = range(len(template.schema))
-    return tuple(
-        tuple(variable for variable in every if scopes[output] >> variable & 1)
-        for output in template.outputs
-    )
-
-
-def _label_schema(schema: Schema, count: int) -> Schema:
-    """The variables with one binary label more for each group."""
-    prefix = "half"
-    while any(name.startswith(prefix) for name in schema.names):
-        prefix = f"_{prefix}"
-    labels = (Variable.binary(f"{prefix}{group}") for group in range(count))
-    return Schema((*schema.variables, *labels))
-
-
-def _label_template(network: DynamicNetwork) -> Template:
-    """The template with a leaf over its group's label at every output.
-
-    Sums keep their order, so the weights of the template fit as they are.
-    """
-    template, groups = network.template, network.groups
-    group_of = {position: g for g, own in enumerate(groups) for position in own}
-    first = len(template.schema)
-    nodes: list[Node] = list(template.nodes)
-    nodes.extend(
-        Leaf(first + group_of[position], Categorical(2)) for position in range(len(group_of))
-    )
-    below = {child for node in template.nodes for child in children_of(node)}
-    outputs = []
-    for position, output in enumerate(template.outputs):
-        own, leaf = template.nodes[output], len(template.nodes) + position
-        if isinstance(own, Product) and output not in below:
-            nodes[output] = Product((*own.children, leaf))
-            outputs.append(output)
-        else:
-            nodes.append(Product((output, leaf)))
-            outputs.append(len(nodes) - 1)
-    return Template(_label_schema(template.schema, len(groups)), tuple(nodes), tuple(outputs))
-
-
-def _label_leaves(network: DynamicNetwork, pairs: Sequence[tuple[int, int]]) -> tuple[Floats, ...]:
-    """Two halves are nearly sure of their label; all other nodes leave it open."""
-    rows = np.full((network.num_interfaces, 2), 0.5)
-    for one, other in pairs:
-        rows[one] = _CERTAINTY, 1.0 - _CERTAINTY
-        rows[other] = 1.0 - _CERTAINTY, _CERTAINTY
-    return tuple(rows[list(own)] for own in network.groups)
+        shares = np.zeros((rows.size, members.size))
+        shares[inside] = self.posteriors[there[inside][:, None], members]
+        return shares[:, shares.sum(axis=0) > _LEAST_SHARE]
 
 
 def _labelled_step(
@@ -201,25 +253,23 @@ def _labelled_step(
 ) -> DynamicNetwork:
     """One step of EM in which `labels` (slices, groups) say which half a slice belongs to.
 
-    The labels are variables of a network made for this step, so templates of any shape will do.
+    The labels are variables of a network made for this step, so templates of any shape will do. Two
+    halves are nearly sure of their label; all other nodes leave it open.
     """
-    template = _label_template(network)
-    own = _label_leaves(network, pairs)
-    old = network.parameters
-
-    def with_labels(part: NetworkParameters) -> NetworkParameters:
-        return NetworkParameters(part.weights, (*part.leaves, *own))
-
-    def without(part: NetworkParameters) -> NetworkParameters:
-        return NetworkParameters(part.weights, part.leaves[: -len(own)])
-
-    bottom = None if old.bottom is None else with_labels(old.bottom)
-    parameters = Parameters(with_labels(old.template), old.top, bottom)
-    labelled = DynamicNetwork(template, network.top, parameters, network.root)
+    rows = np.full((network.num_interfaces, 2), 0.5)
+    for one, other in pairs:
+        rows[one] = _CERTAINTY, 1.0 - _CERTAINTY
+        rows[other] = 1.0 - _CERTAINTY, _CERTAINTY
+    tables = [rows[list(own)] for own in network.groups]
+    labelled = with_labels(network, tables)
     values = np.concatenate([data.values, labels], axis=1)
-    seen = Sequences.from_codes(values, data.offsets, template.schema)
+    seen = Sequences.from_codes(values, data.offsets, labelled.schema)
     flows = compile_program(labelled).expected_flows(seen, None).flows
     new = maximise(labelled, flows, priors).parameters
+
+    def without(part: NetworkParameters) -> NetworkParameters:
+        return NetworkParameters(part.weights, part.leaves[: -len(tables)])
+
     bottom = None if new.bottom is None else without(new.bottom)
     return network.with_parameters(Parameters(without(new.template), new.top, bottom))
 
@@ -236,6 +286,13 @@ def informed_split(
 
     The structure is that of `split_interfaces`. Parameters come from one step of EM in which the
     slices of a split node are told their half; all other nodes take part as in any other step.
+
+    Args:
+        network: The network before.
+        data: The training set.
+        count: The number of nodes to split.
+        priors: Pseudo-observations of weights and leaves.
+        rng: The source of randomness.
     """
     require_type(network, DynamicNetwork, "network", StructureError)
     require_type(data, Sequences, "data", DataError)
@@ -247,9 +304,9 @@ def informed_split(
             f"`count` must be at most {size}, the number of interface nodes, but is {wanted}."
         )
     visits = _Visits.of(network, data, rng)
-    found = [visits.division(position, rng) for position in range(size)]
-    found.sort(key=lambda division: -division.gain)
-    chosen = found[:wanted]
+    group_of = {position: g for g, own in enumerate(network.groups) for position in own}
+    divisions = [visits.division(group_of[position], position, rng) for position in range(size)]
+    chosen = sorted(divisions, key=lambda division: -division.gain)[:wanted]
     labels = np.full((data.total_slices, len(network.groups)), np.nan)
     for group, own in enumerate(network.groups):
         best = np.array(own)[np.argmax(visits.posteriors[:, list(own)], axis=1)]

@@ -5,8 +5,9 @@ import pytest
 from scipy.special import logsumexp
 
 from dspn import Schema, Variable
-from dspn.learning.auto.candidates import Block, Candidate, Pool, block_model
-from dspn.learning.auto.recipes import Move, Recipe
+from dspn.learning.auto.base import Block, Candidate, Recipe
+from dspn.learning.auto.choice import Pool, block_model
+from dspn.learning.auto.moves import CLUSTERS
 from dspn.structure import initial_network
 
 NETWORK = initial_network(Schema((Variable.binary("x"),)), 2, rng=np.random.default_rng(0))
@@ -15,7 +16,7 @@ NETWORK = initial_network(Schema((Variable.binary("x"),)), 2, rng=np.random.defa
 def candidate(
     validation: list[float] | np.ndarray, *, number: int = 0, block: Block = (0,)
 ) -> Candidate:
-    recipe = Recipe(Move.CLUSTERS, 2, 0.3, width=number)
+    recipe = Recipe(CLUSTERS, 2, 0.3, width=number)
     return Candidate(number, block, NETWORK, recipe, np.array(validation), 3, 0.5 + number)
 
 
@@ -77,9 +78,9 @@ def test_a_sequence_that_nobody_can_explain_stays_impossible() -> None:
 
 def test_a_pool_is_a_value_and_counts_all_work() -> None:
     empty = Pool()
-    one = empty.with_candidate(candidate([-2.0]))
-    pool = one.with_candidate(candidate([-1.0], number=1, block=(0, 1)))
-    pool = pool.with_candidate(candidate([-1.0], number=2, block=(0, 1)))
+    one = empty.with_candidates(candidate([-2.0]))
+    pool = one.with_candidates(candidate([-1.0], number=1, block=(0, 1)))
+    pool = pool.with_candidates(candidate([-1.0], number=2, block=(0, 1)))
     assert (0,) not in empty and (0,) in one and (0, 1) not in one and (0, 1) in pool
     assert [own.number for own in pool.by_block[(0, 1)]] == [1, 2]
     assert empty.work == 0

@@ -6,10 +6,10 @@ from scipy.special import logsumexp
 
 from dspn import Schema, Variable
 from dspn.learning.auto import AutoOptions
-from dspn.learning.auto.candidates import Block, Candidate, Pool
-from dspn.learning.auto.choice import Choice, Chooser
-from dspn.learning.auto.recipes import Move, Recipe
-from dspn.learning.layouts import Layout
+from dspn.learning.auto.base import Block, Candidate, Recipe
+from dspn.learning.auto.choice import Choice, Chooser, Pool
+from dspn.learning.auto.moves import CLUSTERS
+from dspn.learning.dependence import Layout
 from dspn.structure import initial_network
 
 NETWORK = initial_network(Schema((Variable.binary("x"),)), 1, rng=np.random.default_rng(0))
@@ -24,14 +24,14 @@ NUM_SEQUENCES = 9
 
 
 def candidate(block: Block, validation: np.ndarray, number: int) -> Candidate:
-    return Candidate(number, block, NETWORK, Recipe(Move.CLUSTERS, 1, 0.3), validation, 1, 0.1)
+    return Candidate(number, block, NETWORK, Recipe(CLUSTERS, 1, 0.3), validation, 1, 0.1)
 
 
 def drawn_pool(rng: np.random.Generator, blocks: list[Block]) -> Pool:
     pool = Pool()
     for number, block in enumerate(blocks):
         own = len(block) * rng.normal(-5, 1, size=NUM_SEQUENCES)
-        pool = pool.with_candidate(candidate(block, own, number))
+        pool = pool.with_candidates(candidate(block, own, number))
     return pool
 
 
@@ -84,7 +84,7 @@ def test_more_candidates_and_layouts_never_make_the_choice_worse(seed: int) -> N
         scores.append(chooser.choice(pool, LAYOUTS[: 1 + number // 5]).score)
         block = BLOCKS[int(rng.integers(len(BLOCKS)))]
         own = len(block) * rng.normal(-5, 1, size=NUM_SEQUENCES)
-        pool = pool.with_candidate(candidate(block, own, 100 + number))
+        pool = pool.with_candidates(candidate(block, own, 100 + number))
     assert scores == sorted(scores)
     assert scores[-1] > scores[0]
 
@@ -93,8 +93,8 @@ def test_layouts_that_explain_different_sequences_are_both_chosen() -> None:
     half = np.repeat([0.0, 1.0], [4, 5])
     pool = Pool()
     for number, block in enumerate([(0,), (1,), (2,)]):
-        pool = pool.with_candidate(candidate(block, -1 - 9 * half, number))
-    pool = pool.with_candidate(candidate((0, 1, 2), -3 - 27 * (1 - half), 3))
+        pool = pool.with_candidates(candidate(block, -1 - 9 * half, number))
+    pool = pool.with_candidates(candidate((0, 1, 2), -3 - 27 * (1 - half), 3))
     choice = Chooser(AutoOptions()).choice(pool, LAYOUTS[:2])
     assert set(choice.layouts) == set(LAYOUTS[:2])
     shares = dict(zip(choice.layouts, choice.weights.tolist(), strict=True))
@@ -105,7 +105,7 @@ def test_a_block_without_news_is_not_mixed_again() -> None:
     pool = drawn_pool(np.random.default_rng(0), BLOCKS)
     chooser = Chooser(AutoOptions())
     first = chooser.model(pool, (0,))
-    more = pool.with_candidate(candidate((1,), np.full(NUM_SEQUENCES, -1.0), 99))
+    more = pool.with_candidates(candidate((1,), np.full(NUM_SEQUENCES, -1.0), 99))
     assert chooser.model(more, (0,)) is first
     assert chooser.model(more, (1,)) is not chooser.model(pool, (1,))
 
@@ -123,7 +123,7 @@ def test_impossible_sequences_leave_a_choice_that_says_so() -> None:
     for number, block in enumerate(BLOCKS):
         own = rng.normal(-5, 1, size=NUM_SEQUENCES)
         own[0] = -np.inf
-        pool = pool.with_candidate(candidate(block, own, number))
+        pool = pool.with_candidates(candidate(block, own, number))
     choice = Chooser(AutoOptions()).choice(pool, LAYOUTS)
     assert choice.score == -np.inf
     assert choice.validation[0] == -np.inf and np.isfinite(choice.validation[1:]).all()
@@ -135,8 +135,8 @@ def test_a_layout_that_is_possible_where_the_others_are_not_is_chosen() -> None:
     impossible[0] = -np.inf
     pool = Pool()
     for number, block in enumerate([(0,), (1,), (2,)]):
-        pool = pool.with_candidate(candidate(block, impossible, number))
-    pool = pool.with_candidate(candidate((0, 1, 2), np.full(NUM_SEQUENCES, -9.0), 3))
+        pool = pool.with_candidates(candidate(block, impossible, number))
+    pool = pool.with_candidates(candidate((0, 1, 2), np.full(NUM_SEQUENCES, -9.0), 3))
     choice = Chooser(AutoOptions()).choice(pool, LAYOUTS[:2])
     assert LAYOUTS[1] in choice.layouts
     assert np.isfinite(choice.score)

@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 from dspn import EmOptions, Model, Schema, Sequences, Variable
-from dspn.learning import clock
-from dspn.learning.auto import AutoLearned, AutoOptions, finishing, learn_auto
+from dspn.learning import run as runs
+from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto, learner
 from dspn.learning.auto import run as running
-from dspn.learning.auto.candidates import Candidate
-from dspn.learning.auto.state import AutoState
-from dspn.learning.auto.task import AutoTask
-from dspn.learning.auto.tries import Try, attempted
-from dspn.learning.learner import Ending
-from dspn.learning.progress import Report
+from dspn.learning.auto.base import AutoTask, Candidate, Try
+from dspn.learning.auto.planner import AutoState
+from dspn.learning.auto.training import attempted
+from dspn.learning.run import Ending, Report
 
 SCHEMA = Schema(tuple(Variable.binary(f"x{i}") for i in range(3)))
 PLANTED = Model.from_hmm(
@@ -89,7 +87,7 @@ def test_ctrl_c_at_any_try_leaves_the_model_of_the_last_state(
     first = states[0].tried
     for number in range(first, states[-1].tried, 3):
         monkeypatch.setattr(running, "attempted", at_try(number, interrupt))
-        found = learned(num_jobs=num_jobs)
+        found = learned(num_jobs=num_jobs, executor="threads")
         assert found.ending is Ending.INTERRUPTED
         check_is_state(found, last_state_before(number, states))
 
@@ -100,7 +98,7 @@ def test_ctrl_c_before_there_is_a_model_is_passed_on(
 ) -> None:
     monkeypatch.setattr(running, "attempted", at_try(1, interrupt))
     with pytest.raises(KeyboardInterrupt):
-        learned(num_jobs=num_jobs)
+        learned(num_jobs=num_jobs, executor="threads")
 
 
 def test_a_signal_in_the_main_thread_while_others_train(
@@ -116,7 +114,7 @@ def test_a_signal_in_the_main_thread_while_others_train(
 
     monkeypatch.setattr(running, "attempted", at_try(number, press))
     try:
-        found = learned(num_jobs=2)
+        found = learned(num_jobs=2, executor="threads")
     finally:
         signal.signal(signal.SIGINT, before)
     assert found.ending is Ending.INTERRUPTED
@@ -140,7 +138,7 @@ def test_ctrl_c_while_refitting_leaves_the_networks_as_they_were_scored(
     states: list[AutoState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members = sum(len(model.members) for model in states[-1].choice.models.values())
-    plain = finishing.fit_em
+    plain = learner.fit_em
     for number in {0, members - 1}:
         count = 0
 
@@ -151,7 +149,7 @@ def test_ctrl_c_while_refitting_leaves_the_networks_as_they_were_scored(
                 raise KeyboardInterrupt
             return plain(*arguments, **settings)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(finishing, "fit_em", fitted)
+        monkeypatch.setattr(learner, "fit_em", fitted)
         found = learned()
         assert found.ending is Ending.INTERRUPTED
         check_is_state(found, states[-1])
@@ -175,7 +173,7 @@ def test_an_error_in_a_try_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(running, "attempted", at_try(2, broken))
     for num_jobs in (1, 2):
         with pytest.raises(ZeroDivisionError, match="in a try"):
-            learned(num_jobs=num_jobs)
+            learned(num_jobs=num_jobs, executor="threads")
 
 
 # The clock.
@@ -192,7 +190,7 @@ def test_a_time_limit_leaves_the_model_of_the_last_state(
 
         with monkeypatch.context() as patch:
             own = SimpleNamespace(monotonic=lambda now=now: now.time)
-            patch.setattr(clock, "time", own)
+            patch.setattr(runs, "time", own)
             patch.setattr(running, "attempted", at_try(number, pass_time))
             found = learned(time_limit=10.0, refit=False)
         assert found.ending is Ending.TIME_LIMIT
@@ -207,7 +205,7 @@ def test_a_time_limit_within_the_first_round_leaves_a_model_of_one_node(
     def pass_time() -> None:
         now.time = 100.0
 
-    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: now.time))
+    monkeypatch.setattr(runs, "time", SimpleNamespace(monotonic=lambda: now.time))
     monkeypatch.setattr(running, "attempted", at_try(2, pass_time))
     found = learned(time_limit=10.0, refit=False)
     assert found.ending is Ending.TIME_LIMIT
@@ -225,7 +223,7 @@ def test_the_model_is_trained_on_all_data_after_a_time_limit_too(
     def pass_time() -> None:
         now.time = 100.0
 
-    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: now.time))
+    monkeypatch.setattr(runs, "time", SimpleNamespace(monotonic=lambda: now.time))
     monkeypatch.setattr(running, "attempted", at_try(states[0].tried, pass_time))
     found = learned(time_limit=10.0)
     assert found.ending is Ending.TIME_LIMIT

@@ -10,16 +10,14 @@ import pytest
 
 from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.errors import ModelFileError, StructureError
+from dspn.executors import Serial
 from dspn.io import atomic, load_network, save_network
-from dspn.learning.auto import AutoLearned, AutoOptions, Move, learn_auto
+from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
 from dspn.learning.auto import run as running
-from dspn.learning.auto.candidates import Candidate
-from dspn.learning.auto.journal import Journal
-from dspn.learning.auto.recipes import Recipe
-from dspn.learning.auto.task import AutoTask
-from dspn.learning.auto.tries import Try, attempted
-from dspn.learning.clock import Clock
-from dspn.learning.learner import Ending
+from dspn.learning.auto.base import AutoTask, Candidate, Recipe, Try
+from dspn.learning.auto.moves import CLUSTERS, REGROUP
+from dspn.learning.auto.training import Journal, attempted
+from dspn.learning.run import Clock, Ending
 from dspn.structure import Root
 
 SCHEMA = Schema(tuple(Variable.binary(f"x{i}") for i in range(3)))
@@ -44,7 +42,7 @@ TRAIN, VALIDATION = drawn(24, 0), drawn(8, 1)
 def task(**settings: object) -> AutoTask:
     given = {"seed": 0, "options": OPTIONS, "priors": None, **settings}
     return AutoTask(
-        TRAIN, VALIDATION, root=Root.FIRST, tied=True, num_jobs=1, clock=Clock(), **given
+        TRAIN, VALIDATION, root=Root.FIRST, tied=True, executor=Serial(), clock=Clock(), **given
     )  # type: ignore[arg-type]
 
 
@@ -58,7 +56,7 @@ def whole() -> AutoLearned:
     return learned()
 
 
-ATTEMPT = Try(7, (0, 2), Recipe(Move.CLUSTERS, 3, 0.3, width=1))
+ATTEMPT = Try(7, (0, 2), Recipe(CLUSTERS, 3, 0.3, width=1))
 
 
 def made() -> Candidate:
@@ -88,9 +86,9 @@ def test_a_candidate_comes_back_as_it_was(tmp_path: Path) -> None:
     "other",
     [
         Try(7, (0, 1), ATTEMPT.recipe),
-        Try(7, (0, 2), Recipe(Move.CLUSTERS, 3, 0.3, width=2)),
-        Try(7, (0, 2), Recipe(Move.REGROUP, 3, 0.3, width=1)),
-        Try(7, (0, 2), Recipe(Move.CLUSTERS, 3, 0.3, width=1, parent=2)),
+        Try(7, (0, 2), Recipe(CLUSTERS, 3, 0.3, width=2)),
+        Try(7, (0, 2), Recipe(REGROUP, 3, 0.3, width=1)),
+        Try(7, (0, 2), Recipe(CLUSTERS, 3, 0.3, width=1, parent=2)),
     ],
 )
 def test_the_candidate_of_another_try_is_refused(tmp_path: Path, other: Try) -> None:
@@ -143,7 +141,7 @@ def test_an_empty_directory_may_be_begun_in(tmp_path: Path, resume: bool) -> Non
 )
 def test_another_run_is_refused(tmp_path: Path, settings: dict, said: str) -> None:
     Journal.of(tmp_path, task(), resume=False)
-    with pytest.raises(ModelFileError, match=f"another one: its {said}"):
+    with pytest.raises(ModelFileError, match=f"another one: its `{said}"):
         Journal.of(tmp_path, task(**settings), resume=True)
 
 
@@ -200,7 +198,7 @@ def test_a_run_that_was_killed_while_writing_goes_on_to_the_same_model(
     with pytest.MonkeyPatch.context() as patch:
         killed_at(number, patch)
         with pytest.raises(Killed):
-            learned(checkpoint=directory, num_jobs=num_jobs)
+            learned(checkpoint=directory, num_jobs=num_jobs, executor="threads")
     assert any(path.suffix == ".tmp" for path in directory.iterdir())
     resumed = learned(checkpoint=directory, resume=True)
     assert resumed.mixture.fingerprint == whole.mixture.fingerprint

@@ -4,7 +4,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp
 
 from dspn.errors import DataError
-from dspn.learning.auto.mixing import kept_members, mixed, mixture_weights
+from dspn.learning.auto.choice import mix, mixture_weights, worthy_members
 
 
 def test_weights_maximise_the_likelihood_of_the_mixture_with_its_prior() -> None:
@@ -32,7 +32,7 @@ def test_impossible_sequences_say_nothing_and_are_never_nan() -> None:
     table = np.array([[-np.inf, -np.inf], [-1.0, -np.inf], [-2.0, -3.0]])
     weights = mixture_weights(table)
     assert np.isfinite(weights).all() and weights[0] > weights[1]
-    scores = mixed(table, weights)
+    scores = mix(table, weights)
     assert scores[0] == -np.inf and np.isfinite(scores[1:]).all()
     np.testing.assert_allclose(mixture_weights(table[:1]), [0.5, 0.5], rtol=1e-12)
 
@@ -48,6 +48,6 @@ def test_members_must_be_columns() -> None:
 
 def test_kept_members_are_the_heaviest_in_their_own_order() -> None:
     weights = np.array([0.1, 0.5, 0.04, 0.36])
-    assert kept_members(weights, 0.05, 2) == [1, 3]
-    assert kept_members(weights, 0.05, 4) == [0, 1, 3]
-    assert kept_members(weights, 0.9, 4) == [1]
+    assert worthy_members(weights, 0.05, 2) == [1, 3]
+    assert worthy_members(weights, 0.05, 4) == [0, 1, 3]
+    assert worthy_members(weights, 0.9, 4) == [1]

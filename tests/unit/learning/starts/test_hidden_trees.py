@@ -15,8 +15,7 @@ from dspn.learning.starts import (
     shared_mixture,
     slice_clusters,
 )
-from dspn.learning.starts._slice_templates import expected_labels
-from dspn.learning.starts._slice_trees import slice_tree
+from dspn.learning.starts.hidden_trees import expected_labels, slice_tree
 from dspn.leaves import Family
 from dspn.structure import (
     DynamicNetwork,
@@ -226,7 +225,7 @@ def test_result_is_valid_for_sparse_templates_with_groups(
     assert found.groups == network.groups
     assert found.group_sources == network.group_sources
     assert found.root == network.root
-    assert found.top is network.top
+    assert found.top == network.top
     assert found.parameters.tied == is_tied
     program = compile_program(found)
     nothing = data.with_values(np.full_like(data.values, np.nan))

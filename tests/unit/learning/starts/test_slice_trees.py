@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from dspn.data import Schema, Sequences, Variable
-from dspn.learning.starts._slice_trees import pairwise_information, slice_tree
+from dspn.learning.dependence import pairwise_information
+from dspn.learning.starts.hidden_trees import slice_tree
 from strategies import Floats, as_sequences, schema_of
 
 
@@ -105,13 +106,6 @@ def test_numbers_are_compared_by_their_quantiles() -> None:
     found = pairwise_information(data, [0, 1, 2, 3])
     assert found[0, 1] == pytest.approx(math.log(5), rel=0.01)
     np.testing.assert_allclose(found[2, [0, 1, 3]], 0.0, atol=0.01)
-
-
-def test_information_does_not_depend_on_the_runs_of_slices(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    data = binary(path_of_four(700))
-    before = pairwise_information(data, [0, 1, 2, 3])
-    monkeypatch.setattr("dspn.learning.starts._slice_trees._SLICES_AT_ONCE", 37)
-    np.testing.assert_array_equal(pairwise_information(data, [0, 1, 2, 3]), before)
 
 
 def test_rare_ones_of_many_categories_count_as_one() -> None:

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 
-from dspn.learning.starts._two_classes import Rows, category_block, number_block, two_classes
+from dspn.learning.starts.informed import Rows, category_block, number_block, two_classes
 
 
 def rng(seed: int = 0) -> np.random.Generator:

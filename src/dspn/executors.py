@@ -1,0 +1,220 @@
+"""Work that is done side by side: in this process, in threads, or in other processes.
+
+`Executor.map(function, items)` is all that learning asks for. It is used at three places: shards of
+a step of expectation maximisation, neighbours of a search, and tries of the automatic learner. What
+is mapped takes values that pickle, and what all items have in common is handed over as `Shared`, so
+that it reaches a worker once. Results are in the order of the items, and the same to the last bit
+with every executor and with any number of workers. An executor for a cluster is a subclass of
+`Executor` with the same `map`.
+"""
+
+import os
+import pickle
+import signal
+import tempfile
+import threading
+import time
+import uuid
+import warnings
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar, final
+
+from dspn._checks import whole_number
+from dspn._warnings import warn
+from dspn.engine import one_thread_each
+from dspn.errors import DspnError, StructureError
+
+Value = TypeVar("Value")
+Work = Callable[[Any], Any]
+OnError = Callable[[], None] | None
+
+# Seconds after which an idle worker process ends.
+_IDLE_S: Final = 120
+# Values that a worker process keeps at a time.
+_MOST_SHARED: Final = 16
+
+_received: "dict[str, Shared[Any]]" = {}  # in a worker process: handles by their keys
+
+
+@final
+class Shared(Generic[Value]):
+    """A handle of a value that many items need, such as a data set.
+
+    Where the handle goes to another process, the value is written to a temporary file once, and
+    each worker reads it once.
+    """
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+        self._key = uuid.uuid4().hex
+        self._path: str | None = None
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Imported when it is used. It also pickles classes of the user's script.
+        from joblib.externals.loky.backend.reduction import dump
+
+        with self._lock:
+            if self._path is None:
+                number, self._path = tempfile.mkstemp(prefix="dspn-", suffix=".pickle")
+                weakref.finalize(self, Path(self._path).unlink, missing_ok=True)
+                with os.fdopen(number, "wb") as file:
+                    dump(self.value, file)
+        return _receive, (self._key, self._path)
+
+
+def _receive(key: str, path: str) -> Shared[Any]:
+    if key not in _received:
+        while len(_received) >= _MOST_SHARED:
+            del _received[next(iter(_received))]
+        with open(path, "rb") as file:
+            _received[key] = Shared(pickle.load(file))
+    return _received[key]
+
+
+class Executor(ABC):
+    """Runs a function on many items, `num_workers` at a time."""
+
+    num_workers: int = 1
+
+    @abstractmethod
+    def map(self, function: Work, items: Sequence[Any], on_error: OnError = None) -> list[Any]:
+        """The results of all items, in their order.
+
+        The first exception of an item, and Ctrl-C, end the others and are raised.
+
+        Args:
+            function: A function of a module, or a `functools.partial` of one; it and the items
+                pickle.
+            items: What it is called with.
+            on_error: Called where something is raised, so that items that are under way in other
+                threads end at their next chance.
+        """
+
+    def share(self, value: Value) -> Shared[Value]:
+        """A handle that brings a value to all workers; its attribute `value` is the value."""
+        return Shared(value)
+
+
+@final
+class Serial(Executor):
+    """One item after the other, in the calling thread."""
+
+    def map(self, function: Work, items: Sequence[Any], on_error: OnError = None) -> list[Any]:
+        """The results, see `Executor.map`."""
+        return [function(item) for item in items]
+
+
+@final
+class Threads(Executor):
+    """Threads of this process; they share Python's lock, which compiled kernels release."""
+
+    def __init__(self, num_workers: int) -> None:
+        self.num_workers = whole_number(num_workers, "num_workers", StructureError)
+
+    def map(self, function: Work, items: Sequence[Any], on_error: OnError = None) -> list[Any]:
+        """The results, see `Executor.map`."""
+        workers = min(self.num_workers, len(items))
+        if workers <= 1:
+            return [function(item) for item in items]
+        with ThreadPoolExecutor(workers, thread_name_prefix="dspn-worker") as pool:
+            try:
+                return list(pool.map(partial(_run_in_thread, function), items))
+            except BaseException:
+                if on_error is not None:
+                    on_error()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+
+def _run_in_thread(function: Work, item: Any) -> Any:
+    with one_thread_each():
+        return function(item)
+
+
+@final
+class Processes(Executor):
+    """Processes on this machine, which wait some time for further work before they end.
+
+    They do not share Python's lock. It takes two or three seconds to start them, so they pay for
+    work that takes longer.
+    """
+
+    def __init__(self, num_workers: int) -> None:
+        self.num_workers = whole_number(num_workers, "num_workers", StructureError)
+
+    def map(self, function: Work, items: Sequence[Any], on_error: OnError = None) -> list[Any]:
+        """The results, see `Executor.map`."""
+        if min(self.num_workers, len(items)) <= 1:
+            return [function(item) for item in items]
+        pool = _start_pool(self.num_workers)
+        try:
+            futures = [pool.submit(_run_in_process, function, item) for item in items]
+            returned = [future.result() for future in futures]
+        except BaseException as error:
+            if on_error is not None:
+                on_error()
+            _start_pool.cache_clear()
+            pool.shutdown(wait=True, kill_workers=True)
+            if isinstance(error, BrokenProcessPool):
+                raise DspnError(
+                    "a worker process has ended before its work was done; it was killed, perhaps "
+                    "for lack of memory. Use fewer workers (`n_jobs`), or `executor='threads'`."
+                ) from error
+            raise
+        for message, category in (note for _, noted in returned for note in noted):
+            warn(message, category)
+        return [result for result, _ in returned]
+
+
+def _run_in_process(function: Work, item: Any) -> tuple[Any, list[tuple[str, type[Warning]]]]:
+    """The result in a worker process, and the warnings on the way, for the calling process."""
+    with one_thread_each(), warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
+        result = function(item)
+    return result, [(str(note.message), note.category) for note in noted]
+
+
+@cache
+def _start_pool(num_workers: int) -> Any:
+    """Worker processes, which start when the first item comes."""
+    # Imported when it is used, as it takes long to load. Its processes do not run the main module
+    # again, as those of the standard library do.
+    from joblib.externals.loky.process_executor import ProcessPoolExecutor
+
+    return ProcessPoolExecutor(
+        num_workers, timeout=_IDLE_S, initializer=_begin_worker, initargs=(os.getpid(),)
+    )
+
+
+def _begin_worker(parent: int) -> None:
+    """Leaves Ctrl-C to the calling process, and ends the worker where that process is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def executor_of(executor: Executor | str, num_workers: int) -> Executor:
+    """The executor that options name: "threads", "processes", or one that is given as it is."""
+    workers = whole_number(num_workers, "num_jobs", StructureError)
+    if isinstance(executor, Executor):
+        return executor
+    if executor not in ("threads", "processes"):
+        raise StructureError(
+            "`executor` must be 'threads', 'processes' or an Executor of `dspn.executors`, but is "
+            f"{executor!r}; choose one."
+        )
+    if workers == 1:
+        return Serial()
+    return Threads(workers) if executor == "threads" else Processes(workers)

@@ -1,0 +1,236 @@
+"""What to try next: the move that has paid most for its work, with hope for the untried."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, final
+
+import numpy as np
+
+from dspn._arrays import Floats
+from dspn.learning.auto.base import (
+    WORK_UNIT,
+    AutoTask,
+    Block,
+    BlockRecord,
+    Candidate,
+    Move,
+    Recipe,
+    edges_at_work,
+    work_of,
+)
+from dspn.learning.auto.choice import Choice, Pool
+from dspn.learning.auto.moves import DEFAULT_MOVES, REGROUP, first_recipe
+from dspn.learning.dependence import Layout, layout_neighbours
+
+# How much is hoped for from a move that was tried seldom, in shares of what moves paid on average.
+_HOPE: Final = 0.7
+# What is left of the hope for a move on a block after each time that it brought nothing there.
+_FADING: Final = 0.4
+# The steps that training usually takes.
+_USUAL_STEPS: Final = 25
+# A step may take this much more than what is left of the effort.
+_OVERDRAFT: Final = 1.5
+# No single try may take more than this share of the effort, so that there is room for others.
+_MOST_SHARE: Final = 0.3
+_MOST_NEIGHBOURS: Final = 20
+
+Part = tuple[Block, Recipe, Candidate | None]
+
+
+@final
+@dataclass(frozen=True)
+class Arm:
+    """How often a move was made, what it has gained in nats per sequence, and the work it took."""
+
+    count: int = 0
+    gain: float = 0.0
+    work: float = 0.0
+
+
+@final
+@dataclass(frozen=True)
+class Bandit:
+    """The record of every move; another try makes another record.
+
+    `gain` and `work` are what a usual try is expected to bring and to take before anything is
+    known, so that a single lucky try does not decide.
+    """
+
+    gain: float
+    work: float
+    arms: Mapping[Move, Arm] = field(default_factory=dict)
+
+    def with_outcome(self, move: Move, gain: float, work: float) -> "Bandit":
+        """The record with one more try; a try that made nothing better has gained nothing."""
+        arm = self.arms.get(move, Arm())
+        new = Arm(arm.count + 1, arm.gain + max(gain, 0.0), arm.work + work)
+        return replace(self, arms={**self.arms, move: new})
+
+    def value(self, move: Move) -> float:
+        """Nats per unit of work that the move is hoped to bring: its record, and the hope."""
+        arm = self.arms.get(move, Arm())
+        tries = sum(other.count for other in self.arms.values())
+        gained = sum(other.gain for other in self.arms.values()) + self.gain
+        worked = sum(other.work for other in self.arms.values()) + self.work
+        paid = (move.expected * self.gain + arm.gain) / (self.work + arm.work)
+        hope = math.sqrt(math.log1p(tries) / (1.0 + arm.count))
+        return paid + _HOPE * move.expected * hope * gained / worked
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """What one try has led to: the candidate, and by how much it raised the score of the model."""
+
+    candidate: Candidate
+    gain: float
+
+    @property
+    def move(self) -> Move:
+        """How the candidate came about."""
+        return self.candidate.recipe.move
+
+    def __str__(self) -> str:
+        own = self.candidate
+        return (
+            f"model {own.number} of variables {list(own.block)}: {own.recipe}; {own.size} "
+            f"interface nodes, {own.network.template.num_edges} edges, {own.score:.3f} nats per "
+            f"sequence, raised the score by {self.gain:.3f}"
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class AutoState:
+    """All candidates, all layouts, the best mixture of them, and what every try has brought.
+
+    It is immutable, so that any state can be the last one.
+    """
+
+    stage: str
+    pool: Pool
+    layouts: tuple[Layout, ...]
+    choice: Choice
+    trail: tuple[Tried, ...]
+    bandit: Bandit
+    failures: int = 0
+
+    @property
+    def tried(self) -> int:
+        """Number of tries so far."""
+        return len(self.trail)
+
+    @property
+    def accepted(self) -> int:
+        """Number of tries that raised the score."""
+        return sum(item.gain > 0 for item in self.trail)
+
+    def after(
+        self, move: Move, candidates: Sequence[Candidate], choice: Choice, gain: float
+    ) -> "AutoState":
+        """The state with more candidates that raised the score by `gain` together."""
+        share = gain / max(1, len(candidates))
+        return replace(
+            self,
+            pool=self.pool.with_candidates(*candidates),
+            choice=choice,
+            trail=self.trail + tuple(Tried(candidate, share) for candidate in candidates),
+            bandit=self.bandit.with_outcome(move, gain, sum(own.work for own in candidates)),
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Tries that belong together: one for a move on a block, one per new block for a layout."""
+
+    move: Move
+    parts: tuple[Part, ...]
+    layout: Layout | None = None
+
+
+def expected_work(task: AutoTask, block: Block, recipe: Recipe, parent: Candidate | None) -> float:
+    """What a try is likely to take, in the units of the effort."""
+    if parent is not None:
+        return recipe.move.growth * work_of(parent.network, task.train, _USUAL_STEPS)
+    edges = edges_at_work([recipe.amount] * recipe.amount, recipe.amount * (len(block) + 1))
+    return edges * task.train.total_slices * _USUAL_STEPS / WORK_UNIT
+
+
+def next_steps(state: AutoState, task: AutoTask, strength: Floats | None, count: int) -> list[Step]:
+    """The `count` most promising steps.
+
+    Args:
+        state: What was tried so far.
+        task: Data and options of the run.
+        strength: The dependence of each pair of variables; without it layouts stay as they are.
+        count: The largest number of steps.
+    """
+    moves = DEFAULT_MOVES if task.options.moves is None else task.options.moves
+    steps = [*_block_steps(state, task, moves)]
+    if strength is not None and REGROUP in moves:
+        steps.extend(_layout_steps(state, task, strength))
+    steps.sort(key=lambda item: -item[0])
+    return [step for _, step in steps[:count]]
+
+
+def _block_steps(
+    state: AutoState, task: AutoTask, moves: Sequence[Move]
+) -> Iterator[tuple[float, Step]]:
+    """The next recipe of every move on every block that counts, and what is hoped for from it."""
+    # No more than its share, and than what is left of the effort.
+    most = min(_OVERDRAFT * (task.effort - state.pool.work), _MOST_SHARE * task.effort)
+    for block, weight in state.choice.block_weights().items():
+        record = BlockRecord(task, block, state.pool.by_block[block])
+        share = abs(state.choice.models[block].score) / max(1e-9, abs(state.choice.score))
+        for move in moves:
+            recipe = record.next_recipe(move)
+            if recipe is None:
+                continue
+            parent = next((c for c in record.candidates if c.number == recipe.parent), None)
+            if expected_work(task, block, recipe, parent) <= most:
+                hope = weight * share * _FADING ** _failures(state, move, block)
+                yield state.bandit.value(move) * hope, Step(move, ((block, recipe, parent),))
+
+
+def _failures(state: AutoState, move: Move, block: Block) -> int:
+    """How often a move was made on a block for nothing, its beginning left out."""
+    first = state.pool.by_block[block][0]
+    return sum(
+        item.move == move
+        and item.candidate.block == block
+        and item.candidate is not first
+        and item.gain <= 0
+        for item in state.trail
+    )
+
+
+def _layout_steps(
+    state: AutoState, task: AutoTask, strength: Floats
+) -> Iterator[tuple[float, Step]]:
+    """The nearest layout to the best one that was not tried."""
+    place = int(state.choice.weights.argmax())
+    best = state.choice.layouts[place]
+    # How often another layout was tried in vain since one was better.
+    gains = [item.gain for item in state.trail if item.move == REGROUP]
+    vain = next((i for i, gain in enumerate(reversed(gains)) if gain > 0), len(gains))
+    hope = float(state.choice.weights[place]) / len(best) * _FADING**vain
+    left = _OVERDRAFT * (task.effort - state.pool.work)
+    for layout in _by_dependence(best, strength)[:_MOST_NEIGHBOURS]:
+        new = [block for block in layout if block not in state.pool]
+        if layout in state.layouts or not new:
+            continue
+        parts = tuple((block, first_recipe(task, block, REGROUP), None) for block in new)
+        if sum(expected_work(task, *part) for part in parts) <= left:
+            yield state.bandit.value(REGROUP) * hope, Step(REGROUP, parts, layout)
+            return
+
+
+def _by_dependence(layout: Layout, strength: Floats) -> list[Layout]:
+    """The neighbours of a layout, those first that put most dependence within blocks."""
+
+    def within(blocks: Layout) -> float:
+        return sum(float(strength[np.ix_(block, block)].sum()) for block in blocks)
+
+    return sorted(layout_neighbours(layout), key=lambda other: (-within(other), other))

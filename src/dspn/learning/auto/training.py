@@ -1,0 +1,190 @@
+"""One try: a network begun by a move, trained on a block, and scored on the validation set.
+
+A journal keeps every trained candidate in a directory, so that a run goes on where it was
+interrupted.
+"""
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, final
+
+from dspn.engine import TimeUpError, compile_program, until
+from dspn.errors import ModelFileError
+from dspn.io import JSON
+from dspn.io.json_values import fields, whole
+from dspn.learning.auto.base import FEW_SLICES, AutoTask, Candidate, Trial, Try, work_of
+from dspn.learning.em import EmFit, EmOptions, fit_em
+from dspn.learning.moves import pruned
+from dspn.learning.run import Clock, RunDirectory, describe_options, describe_run, limited
+from dspn.structure import DynamicNetwork
+
+# From this many interface nodes on, transitions that are hardly used are pruned.
+_MANY: Final = 64
+# Slices that an edge must be expected at to stay: after training, and right after a split, when
+# edges are still finding their use.
+_LEAST_FLOW: Final = 0.02
+_LEAST_EARLY_FLOW: Final = 0.05
+_EARLY_STEPS: Final = 2
+# A network this much smaller is taken for the one it was pruned from.
+_WORTH_PRUNING: Final = 0.7
+
+
+def attempted(attempt: Try, task: AutoTask) -> Candidate | None:
+    """The candidate that a try leads to; None where time was up before its training began.
+
+    One that time has cut short is not whole.
+    """
+    if task.clock.is_due():
+        return None
+    try:
+        with limited(task.clock, task.train):
+            return _attempted(attempt, task)
+    except TimeUpError:
+        return None
+
+
+def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
+    recipe, parent, options = attempt.recipe, attempt.parent, task.options.em
+    size = recipe.amount if parent is None else parent.size
+    if recipe.move.adds_nodes:
+        size += recipe.amount
+    trial = Trial(
+        recipe,
+        parent,
+        task.data(attempt.block),
+        task.priors_of(recipe.concentration, size),
+        task.rng(attempt.number),
+        task,
+    )
+    train = trial.data.train
+    network = recipe.move.start(trial)
+    work = 0.0
+    if recipe.move.adds_nodes and network.num_interfaces >= _MANY:
+        early = EmOptions(
+            max_steps=_EARLY_STEPS,
+            min_steps=_EARLY_STEPS,
+            single_precision=options.single_precision,
+        )
+        first = _train(trial, network, early)
+        work += work_of(network, train, _EARLY_STEPS + 2)
+        network = _thin(trial, first.network, _LEAST_EARLY_FLOW)
+    fit = _train(trial, network, options)
+    steps = len(fit.history) - 1
+    work += work_of(network, train, steps)
+    if task.clock.is_due():
+        return _cut_short(attempt, fit, task, work) if steps else None
+    try:
+        network = _thin(trial, fit.network, _LEAST_FLOW)
+        values = compile_program(network).log_likelihood(trial.data.validation)
+    except TimeUpError:
+        return _cut_short(attempt, fit, task, work)
+    return Candidate(attempt.number, attempt.block, network, recipe, values, steps, work)
+
+
+def _train(trial: Trial, network: DynamicNetwork, options: EmOptions) -> EmFit:
+    return fit_em(
+        network,
+        trial.data.train,
+        validation=trial.data.validation,
+        options=options,
+        priors=trial.priors,
+        rng=trial.rng,
+        deadline=trial.task.clock.is_due,
+    )
+
+
+def _thin(trial: Trial, network: DynamicNetwork, least: float) -> DynamicNetwork:
+    """The network without edges that are hardly used, where there are many."""
+    if network.num_interfaces < _MANY:
+        return network
+    smaller = pruned(network, trial.expected_flows(network), least)
+    few = _WORTH_PRUNING * network.template.num_edges
+    return smaller if smaller.template.num_edges <= few else network
+
+
+def _cut_short(attempt: Try, fit: EmFit, task: AutoTask, work: float) -> Candidate:
+    """What was trained when time was up, scored on a few sequences."""
+    data = task.sampled(FEW_SLICES, Clock()).data(attempt.block)
+    with until(lambda: False):
+        values = compile_program(fit.network).log_likelihood(data.validation)
+    steps = len(fit.history) - 1
+    return Candidate(
+        attempt.number, attempt.block, fit.network, attempt.recipe, values, steps, work, False
+    )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Journal:
+    """The candidates of one run, by the numbers of their tries."""
+
+    directory: RunDirectory
+
+    @classmethod
+    @contextmanager
+    def held(
+        cls, path: str | os.PathLike[str], task: AutoTask, *, resume: bool
+    ) -> Iterator["Journal"]:
+        """The directory as `of` has it, kept from other runs until this one ends."""
+        with RunDirectory.hold(path, _describe_run(task), resume=resume) as directory:
+            yield cls(directory)
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str], task: AutoTask, *, resume: bool) -> "Journal":
+        """The directory, made where it is missing; with `resume` it may belong to this run."""
+        return cls(RunDirectory.open(path, _describe_run(task), resume=resume))
+
+    def recall(self, attempt: Try, task: AutoTask) -> Candidate | None:
+        """The candidate of a try, where it was trained before."""
+        data = task.data(attempt.block)
+
+        def read(network: DynamicNetwork, details: dict[str, JSON]) -> Candidate:
+            record = fields(details, "its record", ("try", "steps", "work"))
+            steps, work = whole(record["steps"], "`steps`"), record["work"]
+            if record["try"] != _describe_try(attempt):
+                raise ModelFileError("it is of another try")
+            if steps < 0 or not isinstance(work, float) or not 0 <= work < math.inf:
+                raise ModelFileError("its steps and work must not be negative")
+            own = (network.schema, network.root, network.parameters.tied)
+            if own != (data.train.schema, task.root, task.tied):
+                raise ModelFileError("its network has other variables, root or ties")
+            values = compile_program(network).log_likelihood(data.validation)
+            return Candidate(
+                attempt.number, attempt.block, network, attempt.recipe, values, steps, work
+            )
+
+        return self.directory.load(attempt.number, read)
+
+    def keep(self, candidate: Candidate) -> None:
+        """Writes a candidate, whole or not at all; a disk that is full does not end learning."""
+        details: dict[str, JSON] = {
+            "try": _describe_try(candidate),
+            "steps": candidate.steps,
+            "work": candidate.work,
+        }
+        self.directory.save(candidate.number, candidate.network, details)
+
+
+def _describe_run(task: AutoTask) -> dict[str, JSON]:
+    return describe_run(
+        task.train,
+        task.validation,
+        task.seed,
+        options=task.options,
+        priors=task.priors,
+        root=task.root,
+        tied=task.tied,
+    )
+
+
+def _describe_try(made: Try | Candidate) -> JSON:
+    recipe = describe_options(made.recipe)
+    assert isinstance(recipe, dict)
+    return {
+        "number": made.number,
+        "block": list(made.block),
+        "recipe": {**recipe, "move": made.recipe.move.name},
+    }

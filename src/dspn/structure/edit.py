@@ -1,0 +1,441 @@
+"""Changes of networks that carry their parameters along.
+
+A network is taken apart into entries, each a node with its own parameters; an edit is a change of
+that list; `build_network` packs the parameters again. `side_by_side`, `united`, `marginal` and
+`with_labels` are edits of whole networks; moves and starts of learning make others.
+"""
+
+import operator
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dspn._arrays import Floats
+from dspn._checks import float_array, indices, require_type
+from dspn.data import Schema, Variable
+from dspn.errors import StructureError
+from dspn.leaves import Categorical
+from dspn.structure.network import DynamicNetwork, Root, check_networks
+from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of, reachable
+from dspn.structure.parameters import NetworkParameters, Parameters, check_distributions
+from dspn.structure.template import Template, Top
+
+
+class Entry(NamedTuple):
+    """A node and its parameters, (sets, number): weights of a sum's edges, or the row of a leaf.
+
+    Products and inputs have none. The template has two sets of parameters where the bottom network
+    is untied, first its own and then those of the bottom, and otherwise one.
+    """
+
+    node: Node
+    values: Floats
+
+
+def template_entries(network: DynamicNetwork) -> list[Entry]:
+    """The nodes of the template, in their order, with their parameters."""
+    own = network.parameters
+    return _entries(network.template, [own.template, *([own.bottom] if own.bottom else [])])
+
+
+def top_entries(network: DynamicNetwork) -> list[Entry]:
+    """The nodes of the top network, in their order, with their weights."""
+    return _entries(network.top, [network.parameters.top])
+
+
+def _entries(part: Template | Top, sets: Sequence[NetworkParameters]) -> list[Entry]:
+    weights = np.stack([own.weights for own in sets])
+    values = [weights[:, :0]] * len(part.nodes)
+    for index, start in part.edge_offsets.items():
+        values[index] = weights[:, start : start + len(children_of(part.nodes[index]))]
+    if isinstance(part, Template):
+        for bank, *tables in zip(part.banks, *(own.leaves for own in sets), strict=True):
+            for node, rows in zip(bank.nodes, np.stack(tables, axis=1), strict=True):
+                values[node] = rows
+    return [Entry(node, own) for node, own in zip(part.nodes, values, strict=True)]
+
+
+def add_node(entries: list[Entry], node: Node, values: Sequence[float] | Floats = ()) -> int:
+    """Appends a node with the same parameters in every set; returns its number."""
+    sets = len(entries[0].values) if entries else 1
+    entries.append(Entry(node, np.tile(np.asarray(values, dtype=np.float64), (sets, 1))))
+    return len(entries) - 1
+
+
+def keep_entries(
+    entries: Sequence[Entry],
+    kept: Iterable[int],
+    *,
+    first: int = 0,
+    positions: Mapping[int, int] | None = None,
+    leaves: Mapping[int, Leaf] | None = None,
+) -> tuple[list[Entry], list[int]]:
+    """Some of the entries, renumbered in their order, and the new number of each old node.
+
+    A node that is not kept has the number -1, and products and sums lose it as a child. Weights
+    of a sum are not normalised again.
+
+    Args:
+        kept: The nodes to keep.
+        first: The number of the first entry.
+        positions: The new position of each input that is kept.
+        leaves: The leaf in place of those over each variable.
+    """
+    chosen = sorted(kept)
+    number = [-1] * len(entries)
+    for place, index in enumerate(chosen, start=first):
+        number[index] = place
+    found: list[Entry] = []
+    for index in chosen:
+        node, values = entries[index]
+        if isinstance(node, Sum | Product):
+            below = tuple(number[child] for child in node.children if number[child] >= 0)
+            if isinstance(node, Sum) and len(below) < len(node.children):
+                values = values[:, [number[child] >= 0 for child in node.children]]
+            node = type(node)(below)
+        elif isinstance(node, Input) and positions is not None:
+            node = Input(positions[node.position])
+        elif isinstance(node, Leaf) and leaves is not None:
+            node = leaves[node.variable]
+        found.append(Entry(node, values))
+    return found, number
+
+
+def keep_reached(
+    entries: Sequence[Entry], roots: Sequence[int], positions: Mapping[int, int]
+) -> tuple[list[Entry], list[int]]:
+    """The inputs at the given positions and what the roots reach; the new numbers of the roots."""
+    nodes = [entry.node for entry in entries]
+    below = reachable(nodes, roots)
+    kept = [
+        index
+        for index, node in enumerate(nodes)
+        if (node.position in positions if isinstance(node, Input) else index in below)
+    ]
+    found, number = keep_entries(entries, kept, positions=positions)
+    return found, [number[root] for root in roots]
+
+
+def pack_parameters(
+    part: Template | Top, entries: Sequence[Entry], place: int = 0
+) -> NetworkParameters:
+    """The parameters of one set as the arrays that belong to the network."""
+    weights = [entries[index].values[place] for index in part.edge_offsets]
+    banks = part.banks if isinstance(part, Template) else ()
+    leaves = (np.stack([entries[node].values[place] for node in bank.nodes]) for bank in banks)
+    return NetworkParameters(np.concatenate([np.zeros(0), *weights]), tuple(leaves))
+
+
+def build_network(
+    schema: Schema,
+    template: Sequence[Entry],
+    outputs: Sequence[int],
+    top: Sequence[Entry],
+    top_root: int,
+    root: Root,
+) -> DynamicNetwork:
+    """The checked network of entries.
+
+    Args:
+        schema: The variables of a slice.
+        template: The entries of the template.
+        outputs: The output node of each interface.
+        top: The entries of the top network.
+        top_root: The root of the top network.
+        root: The slice that carries the top network.
+    """
+    slices = Template(schema, tuple(entry.node for entry in template), tuple(outputs))
+    cap = Top(len(outputs), tuple(entry.node for entry in top), top_root)
+    sets = [pack_parameters(slices, template, place) for place in range(len(template[0].values))]
+    return DynamicNetwork(
+        slices, cap, Parameters(sets[0], pack_parameters(cap, top), *sets[1:]), root
+    )
+
+
+def reduce_network(
+    network: DynamicNetwork,
+    template: Sequence[Entry],
+    top: Sequence[Entry],
+    positions: Sequence[int] | None = None,
+    top_root: int | None = None,
+) -> DynamicNetwork:
+    """The network with changed entries, less what neither an output nor the root reaches.
+
+    Args:
+        network: The network before the change.
+        template: Its entries, changed in place.
+        top: The entries of its top network, changed in place.
+        positions: The interface nodes that stay, in their order; by default all.
+        top_root: The root of the top network; by default the one that it had.
+    """
+    stays = range(network.num_interfaces) if positions is None else positions
+    number = {position: place for place, position in enumerate(stays)}
+    outputs = [network.template.outputs[position] for position in stays]
+    below, outputs = keep_reached(template, outputs, number)
+    cap, (apex,) = keep_reached(top, [network.top.root if top_root is None else top_root], number)
+    return build_network(network.schema, below, outputs, cap, apex, network.root)
+
+
+# Several networks as one.
+
+
+def side_by_side(
+    schema: Schema, networks: Sequence[DynamicNetwork], columns: Sequence[Sequence[int]]
+) -> DynamicNetwork:
+    """P(x) = prod_i P_i(x[columns[i]]): networks over disjoint variables under one product.
+
+    Interface nodes keep their order, network after network, and the groups of each network stay
+    its own. Where some bottoms are untied all become so: a tied one repeats its template's
+    parameters, which is the same distribution.
+
+    Args:
+        schema: The variables of all networks.
+        networks: The factors, with the same root.
+        columns: For each network the variables of `schema` that it is over, in its own order;
+            every variable of the schema is named once.
+    """
+    require_type(schema, Schema, "schema", StructureError)
+    factors = check_networks(networks, "networks", one_schema=False)
+    places = _checked_columns(schema, factors, columns)
+    if len(factors) == 1 and places[0] == tuple(range(len(schema))):
+        return factors[0]
+    return _join(schema, factors, places, Product, np.ones(len(factors)))
+
+
+def united(networks: Sequence[DynamicNetwork], weights: Sequence[float] | Floats) -> DynamicNetwork:
+    """P(x) = sum_c weights[c] P_c(x) as one network whose interface has the nodes of all.
+
+    Each network has a single interface group, so that all interface nodes have the same scope and
+    the root may be one sum over them; a root that is a sum already gives its children instead of
+    itself. Networks of weight zero are left out. Leaves take the family of the first network for
+    each variable: reference values, in which alone families of one schema can differ, do not
+    change what parameters mean.
+    """
+    terms = check_networks(networks, "networks")
+    shares = float_array(weights, "weights", StructureError)
+    if shares.shape != (len(terms),):
+        raise StructureError(
+            f"`weights` must have one number for each of the {len(terms)} networks, but has shape "
+            f"{shares.shape}."
+        )
+    check_distributions(shares, "weights")
+    for index, network in enumerate(terms):
+        if len(network.groups) > 1:
+            raise StructureError(
+                f"`networks` must each have a single interface group, but networks[{index}] has "
+                f"{len(network.groups)}; put them under the root of a `Mixture`."
+            )
+    terms = tuple(network for network, share in zip(terms, shares, strict=True) if share)
+    if len(terms) == 1:
+        return terms[0]
+    schema = terms[0].schema
+    places = [tuple(range(len(schema)))] * len(terms)
+    return _join(schema, terms, places, Sum, shares[shares > 0])
+
+
+def _join(
+    schema: Schema,
+    networks: Sequence[DynamicNetwork],
+    columns: Sequence[tuple[int, ...]],
+    kind: type[Sum] | type[Product],
+    shares: Floats,
+) -> DynamicNetwork:
+    """The templates of all networks beside each other, their roots under a sum or a product.
+
+    A root of that kind already gives its children instead of itself.
+    """
+    tied = all(network.parameters.tied for network in networks)
+    template: list[Entry] = []
+    top: list[Entry] = []
+    outputs: list[int] = []
+    terms: list[int] = []
+    weights: list[Floats] = []
+    leaf_of: dict[int, Leaf] = {}
+    for network, own, share in zip(networks, columns, shares, strict=True):
+        first, position = len(template), len(outputs)
+        for bank in network.template.banks:
+            leaf_of.setdefault(own[bank.variable], Leaf(own[bank.variable], bank.family))
+        leaves = {variable: leaf_of[column] for variable, column in enumerate(own)}
+        positions = {place: position + place for place in range(network.num_interfaces)}
+        entries = template_entries(network if tied else network.untied())
+        template += keep_entries(
+            entries, range(len(entries)), first=first, positions=positions, leaves=leaves
+        )[0]
+        outputs += [first + output for output in network.template.outputs]
+        cap = top_entries(network)
+        apex = network.top.root
+        is_kind = isinstance(cap[apex].node, kind)
+        below = children_of(cap[apex].node) if is_kind else (apex,)
+        # Nodes that the root does not read could still name the root, which may be gone.
+        kept = reachable(network.top.nodes, below) | set(network.top.inputs)
+        new, number = keep_entries(cap, kept, first=len(top), positions=positions)
+        top += new
+        terms += [number[child] for child in below]
+        weights.append(share * (cap[apex].values[0] if is_kind and kind is Sum else np.ones(1)))
+    if kind is Sum:
+        flat = np.concatenate(weights)
+        add_node(top, Sum(tuple(terms)), flat / flat.sum())
+    elif len(terms) > 1:
+        add_node(top, Product(tuple(terms)))
+    apex = len(top) - 1 if kind is Sum or len(terms) > 1 else terms[0]
+    return build_network(schema, template, outputs, top, apex, networks[0].root)
+
+
+def checked_partition(schema: Schema, blocks: Any, argument: str) -> list[tuple[int, ...]]:
+    """Lists of variables by number; raises unless each is in one list and no list is empty."""
+    try:
+        parts = [tuple(map(operator.index, block)) for block in blocks]
+    except TypeError:
+        raise StructureError(
+            f"`{argument}` must be a list of lists of variables by number, such as [[0, 1], [2]], "
+            f"but is {reprlib.repr(blocks)}."
+        ) from None
+    flat = sorted(variable for part in parts for variable in part)
+    if flat != list(range(len(schema))) or not all(parts):
+        raise StructureError(
+            f"`{argument}` must hold each of the {len(schema)} variables exactly once and no empty "
+            f"list, but is {parts}; variables are numbered from 0."
+        )
+    return parts
+
+
+def _checked_columns(
+    schema: Schema, networks: Sequence[DynamicNetwork], columns: Any
+) -> list[tuple[int, ...]]:
+    """The columns of each network; raises unless they share out the variables and fit."""
+    places = checked_partition(schema, columns, "columns")
+    if len(places) != len(networks):
+        raise StructureError(
+            f"`columns` must have one list of variable numbers for each of the {len(networks)} "
+            f"networks, but is {columns!r}."
+        )
+    for index, (network, own) in enumerate(zip(networks, places, strict=True)):
+        wanted = tuple(schema[place] for place in own)
+        if tuple(network.schema) != wanted:
+            raise StructureError(
+                f"networks[{index}] must be over the variables of columns {list(own)}, "
+                f"{', '.join(variable.name for variable in wanted)}, but is over "
+                f"{', '.join(network.schema.names)}, or other kinds or categories; build it with "
+                "the schema of its columns."
+            )
+    return places
+
+
+# Fewer variables, and more.
+
+
+def marginal(network: DynamicNetwork, variables: Sequence[int]) -> DynamicNetwork:
+    """P of some variables of every slice, exactly, as a network over them alone.
+
+    A node over other variables only is worth 1 whatever is summed out, and is removed: its parents
+    lose a factor, or are removed with it. So are interface groups over other variables only.
+    `variables` are numbers of the schema, in any order; the new schema has them in the order of
+    the old one.
+
+    Raises:
+        StructureError: Where a group has none of the variables in its own slice but reads some of
+            the slice below: it would have no scope in the bottom network.
+    """
+    require_type(network, DynamicNetwork, "network", StructureError)
+    kept = _checked_variables(network.schema, variables)
+    if len(kept) == len(network.schema):
+        return network
+    groups = speaking_groups(network, kept)
+    for group in groups:
+        own = network.group_variables[group]
+        if set(own).isdisjoint(kept):
+            names = ", ".join(network.schema[variable].name for variable in own)
+            raise StructureError(
+                f"`variables` must have one of {names}: their interface group reads variables that "
+                "are kept from the slice below, and cannot go; keep one of them too."
+            )
+    stays = sorted(position for group in groups for position in network.groups[group])
+    positions = {position: place for place, position in enumerate(stays)}
+    family = {bank.variable: bank.family for bank in network.template.banks}
+    leaves = {variable: Leaf(place, family[variable]) for place, variable in enumerate(kept)}
+
+    def reduced(entries: list[Entry], order: Sequence[int]) -> tuple[list[Entry], list[int]]:
+        speaks = [False] * len(entries)
+        for index in order:
+            node = entries[index].node
+            if isinstance(node, Input):
+                speaks[index] = node.position in positions
+            elif isinstance(node, Leaf):
+                speaks[index] = node.variable in leaves
+            else:
+                speaks[index] = any(speaks[child] for child in node.children)
+        chosen = [index for index, own in enumerate(speaks) if own]
+        return keep_entries(entries, chosen, positions=positions, leaves=leaves)
+
+    template, number = reduced(template_entries(network), network.template.order)
+    top, top_number = reduced(top_entries(network), network.top.order)
+    schema = Schema(tuple(network.schema[variable] for variable in kept))
+    outputs = [number[network.template.outputs[position]] for position in stays]
+    return build_network(schema, template, outputs, top, top_number[network.top.root], network.root)
+
+
+def speaking_groups(network: DynamicNetwork, variables: Iterable[int]) -> tuple[int, ...]:
+    """The groups with one of the variables in their scope, in some slice."""
+    asked = set(variables)
+    speaking = {
+        group for group, own in enumerate(network.group_variables) if not asked.isdisjoint(own)
+    }
+    while True:
+        readers = {
+            group
+            for group, sources in enumerate(network.group_sources)
+            if not speaking.isdisjoint(sources)
+        }
+        if readers <= speaking:
+            return tuple(sorted(speaking))
+        speaking |= readers
+
+
+def _checked_variables(schema: Schema, variables: Sequence[int]) -> tuple[int, ...]:
+    given = indices(variables, "variables", StructureError)
+    if not given or len(set(given)) < len(given) or not set(given) <= set(range(len(schema))):
+        raise StructureError(
+            f"`variables` must be distinct numbers from 0 to {len(schema) - 1}, at least one, but "
+            f"is {list(given)}."
+        )
+    return tuple(sorted(given))
+
+
+def with_labels(network: DynamicNetwork, tables: Sequence[Floats]) -> DynamicNetwork:
+    """The network with one more variable for each group: a label of the slice.
+
+    Every output of group g has a leaf over the label; `tables[g]` has its category probabilities,
+    a row for each position of the group. Sums keep their order and the leaves of labels are the
+    last banks, so that other parameters of the network stand where they stood.
+    """
+    schema = network.schema
+    prefix = "label"
+    while any(name.startswith(prefix) for name in schema.names):
+        prefix = f"_{prefix}"
+    labels = [
+        Variable.categorical(f"{prefix}{group}", tuple(range(table.shape[1])))
+        for group, table in enumerate(tables)
+    ]
+    entries = template_entries(network)
+    outputs = list(network.template.outputs)
+    below = {child for node in network.template.nodes for child in children_of(node)}
+    for group, (positions, table) in enumerate(zip(network.groups, tables, strict=True)):
+        family = Categorical(table.shape[1])
+        for position, row in zip(positions, table, strict=True):
+            leaf = add_node(entries, Leaf(len(schema) + group, family), row)
+            output = outputs[position]
+            node, values = entries[output]
+            if isinstance(node, Product) and output not in below:
+                entries[output] = Entry(Product((*node.children, leaf)), values)
+            else:
+                outputs[position] = add_node(entries, Product((output, leaf)))
+    return build_network(
+        Schema((*schema, *labels)),
+        entries,
+        outputs,
+        top_entries(network),
+        network.top.root,
+        network.root,
+    )

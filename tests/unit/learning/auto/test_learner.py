@@ -1,0 +1,226 @@
+"""The automatic learner as one run: its result, its limits, its directory, what it refuses."""
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dspn import Model, Schema, Sequences, Variable
+from dspn.data import Sequences as Data
+from dspn.engine import compile_program
+from dspn.errors import DataError, ModelFileError, StructureError
+from dspn.learning import EmOptions, Priors
+from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
+from dspn.learning.auto.moves import CLUSTERS, REGROUP, OtherPrior
+from dspn.learning.auto.planner import AutoState
+from dspn.learning.run import Ending
+from dspn.structure.validity import violations
+
+BITS = Schema(tuple(Variable.binary(f"x{i}") for i in range(4)))
+PLANTED = Model.from_hmm(
+    [0.5, 0.5],
+    [[0.9, 0.1], [0.2, 0.8]],
+    {f"x{i}": [[0.9, 0.1], [0.2, 0.8]] for i in range(4)},
+    schema=BITS,
+)
+EM = EmOptions(max_steps=6, min_steps=2, patience=2, single_precision=True)
+QUICK = AutoOptions(effort=0.03, em=EM, refit=EmOptions(max_steps=2))
+
+
+def drawn(num_sequences: int, seed: int) -> Data:
+    return PLANTED.sample(num_sequences, 10, rng=np.random.default_rng(seed))
+
+
+def learned(**settings: object) -> AutoLearned:
+    arguments = {"seed": 0, "options": QUICK, **settings}
+    return learn_auto(drawn(40, 0), drawn(20, 1), **arguments)  # type: ignore[arg-type]
+
+
+def test_the_planted_model_is_nearly_found() -> None:
+    test = drawn(300, 2)
+    found = learn_auto(drawn(200, 0), drawn(60, 1), seed=0, options=AutoOptions(effort=1.0))
+    assert Model(found.mixture).log_likelihood(test).mean() > (
+        PLANTED.log_likelihood(test).mean() - 0.4
+    )
+    assert found.ending is Ending.FINISHED
+    assert {item.move for item in found.tried} >= {CLUSTERS, REGROUP}
+
+
+def test_every_component_is_valid_and_the_score_is_that_before_refitting() -> None:
+    found = learned(refit=False)
+    for network in found.mixture.components:
+        assert not violations(network.template, network.top)
+    scores = Model(found.mixture).log_likelihood(drawn(20, 1))
+    assert scores.mean() == pytest.approx(found.score, rel=1e-9)
+    np.testing.assert_allclose(scores, found.choice.validation, rtol=1e-9)
+
+
+def test_the_same_seed_gives_the_same_model_whatever_the_number_of_jobs() -> None:
+    one, other = learned(), learned(num_jobs=2)
+    assert one.mixture.fingerprint == other.mixture.fingerprint
+    assert [str(item) for item in one.tried] == [str(item) for item in other.tried]
+    assert one.mixture.fingerprint != learned(seed=1).mixture.fingerprint
+
+
+def test_no_test_data_can_be_given() -> None:
+    names = set(inspect.signature(learn_auto).parameters)
+    given = {"train", "validation"}
+    settings = {
+        "seed", "options", "priors", "root", "tied", "refit", "num_jobs", "executor", "time_limit",
+        "checkpoint", "resume", "report", "on_state", "clock",
+    }  # fmt: skip
+    assert names == given | settings
+
+
+def test_a_run_goes_on_from_its_directory_to_the_same_model(tmp_path: Path) -> None:
+    whole = learned()
+    directory = tmp_path / "run"
+
+    def interrupt(state: AutoState) -> None:
+        if state.stage == "deepening":
+            raise KeyboardInterrupt
+
+    stopped = learned(checkpoint=directory, on_state=interrupt)
+    assert stopped.ending is Ending.INTERRUPTED
+    kept = sorted(path.name for path in directory.glob("*.dspn"))
+    assert len(kept) == len(stopped.tried) < len(whole.tried)
+    resumed = learned(checkpoint=directory, resume=True)
+    assert resumed.mixture.fingerprint == whole.mixture.fingerprint
+    again = learned(checkpoint=directory, resume=True)
+    assert again.mixture.fingerprint == whole.mixture.fingerprint
+
+
+def test_a_directory_of_another_run_is_refused(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    learned(checkpoint=directory)
+    with pytest.raises(ModelFileError, match="go on from it with `resume=True`"):
+        learned(checkpoint=directory)
+    with pytest.raises(ModelFileError, match="its `seed` is 0 where this run has 3"):
+        learned(checkpoint=directory, resume=True, seed=3)
+    with pytest.raises(ModelFileError, match="empty or a new directory"):
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / "letter.txt").write_text("mine")
+        learned(checkpoint=tmp_path / "other")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ModelFileError, match="is a file"):
+        learned(checkpoint=tmp_path / "file")
+    with pytest.raises(StructureError, match="`resume` needs a `checkpoint`"):
+        learned(resume=True)
+
+
+def test_a_candidate_file_of_another_try_is_refused(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    learned(checkpoint=directory)
+    first, second = sorted(directory.glob("*.dspn"))[:2]
+    first.write_bytes((directory / "00004.dspn").read_bytes())
+    with pytest.raises(ModelFileError, match="not the model that this run trained"):
+        learned(checkpoint=directory, resume=True)
+    assert second.exists()
+
+
+def test_a_time_limit_that_is_over_at_once_leaves_the_least_model() -> None:
+    found = learned(time_limit=1e-9)
+    assert found.ending is Ending.TIME_LIMIT
+    assert found.mixture.num_interfaces == 1
+    assert np.isfinite(found.score)
+
+
+def test_what_was_tried_is_told_in_words() -> None:
+    told = learned().explanation()
+    assert "models were tried" in told and "clusters:" in told
+    assert "on the validation set" in told and "x0" in told
+
+
+def test_given_priors_are_not_changed() -> None:
+    found = learned(priors=Priors(sum_pseudo_count=1.0))
+    assert OtherPrior() not in {item.move for item in found.tried}
+
+
+@pytest.mark.parametrize("root", ["first", "last"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_roots_and_untied_bottoms(root: str, tied: bool) -> None:
+    found = learned(root=root, tied=tied)
+    assert found.mixture.root == root
+    for network in found.mixture.components:
+        assert network.parameters.tied is tied
+
+
+def _mixed_kinds(num_sequences: int, seed: int) -> Data:
+    rng = np.random.default_rng(seed)
+    schema = Schema(
+        (
+            Variable.continuous("level"),
+            Variable.count("calls"),
+            Variable.categorical("mode", ("a", "b", "c")),
+        )
+    )
+    arrays = []
+    for _ in range(num_sequences):
+        length = int(rng.integers(1, 6))
+        state = rng.integers(0, 2, size=length)
+        rows = np.column_stack([rng.normal(3 * state), rng.poisson(1 + 4 * state), state])
+        rows[rng.random(rows.shape) < 0.2] = np.nan
+        arrays.append(rows)
+    values = np.concatenate(arrays)
+    offsets = np.cumsum([0, *map(len, arrays)])
+    return Sequences.from_codes(values, offsets, schema)
+
+
+EDGES = {
+    "one slice each": lambda seed: PLANTED.sample(12, 1, rng=np.random.default_rng(seed)),
+    "nothing observed": lambda seed: Sequences.from_arrays(
+        [np.full((4, 4), np.nan)] * 6, schema=BITS
+    ),
+    "a single category": lambda seed: Sequences.from_arrays(
+        [np.zeros((5, 1))] * 6, schema=Schema((Variable.categorical("only", (0,)),))
+    ),
+    "two variables": lambda seed: Sequences.from_codes(
+        drawn(10, seed).values[:, :2].copy(),
+        drawn(10, seed).offsets,
+        Schema(tuple(Variable.binary(f"x{i}") for i in range(2))),
+    ),
+    "mixed kinds with gaps": lambda seed: _mixed_kinds(15, seed),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_edges_of_data(name: str) -> None:
+    train, validation = EDGES[name](0), EDGES[name](1)
+    found = learn_auto(train, validation, seed=0, options=QUICK)
+    scores = Model(found.mixture).log_likelihood(validation)
+    assert np.isfinite(scores).all()
+
+
+def test_the_training_set_may_be_its_own_validation_set() -> None:
+    data = drawn(10, 0)
+    assert np.isfinite(learn_auto(data, data, seed=0, options=QUICK).score)
+
+
+def test_other_variables_in_the_validation_set_are_refused() -> None:
+    with pytest.raises(DataError, match="`validation` must have the variables"):
+        learn_auto(drawn(5, 0), _mixed_kinds(5, 0), seed=0, options=QUICK)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"effort": 0}, "`effort`"),
+        ({"exploration": 2}, "`exploration`"),
+        ({"max_layouts": 0}, "`max_layouts`"),
+        ({"em": 3}, "`em`"),
+    ],
+)
+def test_options_out_of_range_are_refused(settings: dict[str, object], said: str) -> None:
+    with pytest.raises(StructureError, match=said):
+        AutoOptions(**settings)  # type: ignore[arg-type]
+
+
+def test_components_are_products_of_mixtures_of_their_blocks() -> None:
+    found = learned(refit=False)
+    validation = drawn(20, 1)
+    for network, layout in zip(found.mixture.components, found.choice.layouts, strict=True):
+        expected = sum(found.choice.models[block].validation for block in layout)
+        np.testing.assert_allclose(
+            compile_program(network).log_likelihood(validation), expected, rtol=1e-9
+        )
