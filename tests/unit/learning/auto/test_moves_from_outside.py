@@ -71,7 +71,7 @@ def test_a_run_with_a_move_is_resumed_with_that_move_only(tmp_path: Path) -> Non
     found = learned(moves, checkpoint=tmp_path)
     again = learned(moves, checkpoint=tmp_path, resume=True)
     assert again.mixture.fingerprint == found.mixture.fingerprint
-    with pytest.raises(ModelFileError, match="its `options.moves` is"):
+    with pytest.raises(ModelFileError, match=r"its `options\.moves` is"):
         learned(DEFAULT_MOVES, checkpoint=tmp_path, resume=True)
 
 
