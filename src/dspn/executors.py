@@ -8,6 +8,7 @@ with every executor and with any number of workers. An executor for a cluster is
 `Executor` with the same `map`.
 """
 
+import atexit
 import os
 import pickle
 import signal
@@ -18,10 +19,12 @@ import uuid
 import warnings
 import weakref
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, final
 
@@ -140,37 +143,94 @@ def _run_in_thread(function: Work, item: Any) -> Any:
 
 @final
 class Processes(Executor):
-    """Processes on this machine, which wait some time for further work before they end.
+    """The calling process and others on this machine, which do not share Python's lock.
 
-    They do not share Python's lock. It takes two or three seconds to start them, so they pay for
-    work that takes longer.
+    Other processes take a few seconds to start. Until they are there, all items run in the calling
+    process, so that nothing waits for them; afterwards they stay for further calls.
     """
 
     def __init__(self, num_workers: int) -> None:
         self.num_workers = whole_number(num_workers, "num_workers", StructureError)
 
+    def share(self, value: Value) -> Shared[Value]:
+        """A handle of a value; the processes begin to start, since work is to be expected."""
+        if self.num_workers > 1:
+            _start_pool(self.num_workers - 1)
+        return Shared(value)
+
     def map(self, function: Work, items: Sequence[Any], on_error: OnError = None) -> list[Any]:
         """The results, see `Executor.map`."""
         if min(self.num_workers, len(items)) <= 1:
             return [function(item) for item in items]
-        pool = _start_pool(self.num_workers)
+        pool = _start_pool(self.num_workers - 1)
         try:
-            futures = [pool.submit(_run_in_process, function, item) for item in items]
-            returned = [future.result() for future in futures]
+            return pool.run(function, items)
         except BaseException as error:
             if on_error is not None:
                 on_error()
             _start_pool.cache_clear()
-            pool.shutdown(wait=True, kill_workers=True)
+            pool.end()
             if isinstance(error, BrokenProcessPool):
                 raise DspnError(
                     "a worker process has ended before its work was done; it was killed, perhaps "
                     "for lack of memory. Use fewer workers (`n_jobs`), or `executor='threads'`."
                 ) from error
             raise
-        for message, category in (note for _, noted in returned for note in noted):
-            warn(message, category)
-        return [result for result, _ in returned]
+
+
+@final
+class _Pool:
+    """Worker processes beside the calling one."""
+
+    def __init__(self, num_workers: int) -> None:
+        # Imported when it is used, as it takes long to load. Its processes do not run the main
+        # module again, as those of the standard library do.
+        from joblib.externals.loky.process_executor import ProcessPoolExecutor
+
+        self._num_workers = num_workers
+        self._processes = ProcessPoolExecutor(
+            num_workers, timeout=_IDLE_S, initializer=_begin_worker, initargs=(os.getpid(),)
+        )
+        self.ready: Future[Any] = self._processes.submit(import_module, "dspn.learning")
+        atexit.register(self.end)
+
+    def run(self, function: Work, items: Sequence[Any]) -> list[Any]:
+        """The results of all items; every process takes the next one when it has done its own."""
+        waiting = deque(enumerate(items))
+        remote: dict[int, Future[Any]] = {}
+        results: dict[int, Any] = {}
+        lock = threading.RLock()
+
+        def feed(_: object = None) -> None:
+            """Gives the next item to a worker process."""
+            with lock:
+                if waiting:
+                    number, item = waiting.popleft()
+                    remote[number] = self._processes.submit(_run_in_process, function, item)
+                    remote[number].add_done_callback(feed)
+
+        is_fed = False
+        while True:
+            if not is_fed and self.ready.done():
+                is_fed = True
+                for _ in range(self._num_workers):
+                    feed()
+            with lock:
+                if not waiting:
+                    break
+                number, item = waiting.popleft()
+            with one_thread_each():
+                results[number] = function(item)
+        for number, future in remote.items():
+            results[number], noted = future.result()
+            for message, category in noted:
+                warn(message, category)
+        return [results[number] for number in range(len(items))]
+
+    def end(self) -> None:
+        """Ends the processes, whatever they do."""
+        atexit.unregister(self.end)
+        self._processes.shutdown(wait=True, kill_workers=True)
 
 
 def _run_in_process(function: Work, item: Any) -> tuple[Any, list[tuple[str, type[Warning]]]]:
@@ -179,18 +239,6 @@ def _run_in_process(function: Work, item: Any) -> tuple[Any, list[tuple[str, typ
         warnings.simplefilter("always")
         result = function(item)
     return result, [(str(note.message), note.category) for note in noted]
-
-
-@cache
-def _start_pool(num_workers: int) -> Any:
-    """Worker processes, which start when the first item comes."""
-    # Imported when it is used, as it takes long to load. Its processes do not run the main module
-    # again, as those of the standard library do.
-    from joblib.externals.loky.process_executor import ProcessPoolExecutor
-
-    return ProcessPoolExecutor(
-        num_workers, timeout=_IDLE_S, initializer=_begin_worker, initargs=(os.getpid(),)
-    )
 
 
 def _begin_worker(parent: int) -> None:
@@ -203,6 +251,12 @@ def _begin_worker(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+@cache
+def _start_pool(num_workers: int) -> _Pool:
+    """The worker processes, the same at every call."""
+    return _Pool(num_workers)
 
 
 def executor_of(executor: Executor | str, num_workers: int) -> Executor:

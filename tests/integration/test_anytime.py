@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, final
@@ -24,7 +25,7 @@ import dspn
 from dspn import Model, Schema, Sequences, Variable
 from dspn.engine import Program
 from dspn.errors import ModelFileError
-from dspn.learning import EmOptions, Score, clock, growth, search
+from dspn.learning import EmOptions, Score, growth, run, search
 from dspn.learning.growth import GrowthOptions
 from dspn.learning.learner import Learned, Plan, learn
 from dspn.learning.run import Ending, Report
@@ -98,7 +99,7 @@ TRAIN, VALIDATION = drawn(0, 30), drawn(1, 20)
 
 
 def learned(plan: Plan = SPLIT, **settings: Any) -> Learned:
-    return learn(TRAIN, VALIDATION, **{"seed": 1, "plan": plan, **settings})
+    return learn(TRAIN, VALIDATION, **{"seed": 1, "plan": plan, "executor": "threads", **settings})
 
 
 def outcome(found: Learned) -> tuple[object, ...]:
@@ -232,7 +233,7 @@ def test_run_stopped_by_time_ends_as_if_it_had_not_been(
     for limit in (3, 20, 40):
         path = tmp_path / f"{limit}.dspn"
         with monkeypatch.context() as patch:
-            patch.setattr(clock, "time", SimpleNamespace(monotonic=ticking()))
+            patch.setattr(run, "time", SimpleNamespace(monotonic=ticking()))
             stopped = learned(plan, checkpoint=path, time_limit=limit)
         counts.add(len(stopped.history))
         assert stopped.score == plain.history[len(stopped.history) - 1].score
@@ -269,9 +270,10 @@ def started(*arguments: object) -> "subprocess.Popen[str]":
 
 
 @POSIX
-def test_ctrl_c_ends_a_process_cleanly_with_a_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["interrupted", "interrupted-workers"])
+def test_ctrl_c_ends_a_process_cleanly_with_a_model(way: str, tmp_path: Path) -> None:
     path = tmp_path / "state.dspn"
-    process = started("interrupted", path)
+    process = started(way, path)
     assert process.stdout is not None
     for _ in range(9):
         assert process.stdout.readline().startswith("state")
@@ -285,6 +287,27 @@ def test_ctrl_c_ends_a_process_cleanly_with_a_model(tmp_path: Path) -> None:
     np.testing.assert_allclose(score, last["score"], rtol=1e-12)
     resumed = learned(ENDLESS, checkpoint=path, resume=True, report=stop_at(2))
     assert resumed.tried > last["tried"]
+
+
+@POSIX
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_worker_outlives_the_process_that_started_it(number: int, tmp_path: Path) -> None:
+    process = started("interrupted-workers", tmp_path / "state.dspn")
+    assert process.stdout is not None
+    for _ in range(9):
+        assert process.stdout.readline().startswith("state")
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if not children.exists():
+        process.kill()
+        pytest.skip("needs the process table of Linux")
+    workers = [Path(f"/proc/{own}") for own in children.read_text().split()]
+    assert len(workers) >= 2
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    deadline = time.monotonic() + 30
+    while any(worker.exists() for worker in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 @POSIX
@@ -302,11 +325,11 @@ def say_state(report: Report) -> None:
     print("state", report, flush=True)
 
 
-def run_until_interrupted(path: Path) -> None:
+def run_until_interrupted(path: Path, executor: str = "threads") -> None:
     """Learns until Ctrl-C, and says what came of it."""
     # A process started in the background may have been told to ignore it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    found = learned(ENDLESS, num_jobs=2, checkpoint=path, report=say_state)
+    found = learned(ENDLESS, num_jobs=2, executor=executor, checkpoint=path, report=say_state)
     said = {
         "ending": found.ending,
         "states": len(found.history),
@@ -428,6 +451,7 @@ if __name__ == "__main__":
     way, place = sys.argv[1], Path(sys.argv[2])
     {
         "interrupted": run_until_interrupted,
+        "interrupted-workers": partial(run_until_interrupted, executor="processes"),
         "killed": run_killed,
         "interrupted-at-random": run_interrupted,
     }[way](place)

@@ -51,7 +51,7 @@ def no_learning(monkeypatch: pytest.MonkeyPatch) -> None:
     def begun(*_: Any, **__: Any) -> None:
         raise AssertionError("the long work has begun")
 
-    monkeypatch.setattr(dspn.learning.em, "_run", begun)
+    monkeypatch.setattr(dspn.learning.em.Part, "flows", begun)
 
 
 BAD_OPTIONS: dict[str, tuple[Any, str]] = {

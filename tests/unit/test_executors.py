@@ -14,10 +14,25 @@ import pytest
 
 from dspn import Model, Sequences
 from dspn.errors import DspnError, StructureError
-from dspn.executors import Executor, Processes, Serial, Shared, Threads, executor_of
+from dspn.executors import (
+    Executor,
+    Processes,
+    Serial,
+    Shared,
+    Threads,
+    _start_pool,
+    executor_of,
+)
 from dspn.learning import EmOptions, GrowthOptions, Plan, SearchOptions, em, fit_em, learn
 from dspn.structure import initial_network
 from strategies import schema_of
+
+
+@pytest.fixture(autouse=True)
+def workers() -> None:
+    """The worker processes are there before a test begins."""
+    _start_pool(1).ready.result()
+
 
 EXECUTORS = [Serial(), Threads(1), Threads(3), Processes(2)]
 SCHEMA = schema_of(("binary", "ternary"))
@@ -60,16 +75,40 @@ def test_a_worker_that_dies_is_a_named_error_and_others_take_its_place() -> None
     executor = Processes(2)
     told: list[bool] = []
     with pytest.raises(DspnError, match=r"worker process has ended .* `executor='threads'`"):
-        executor.map(os._exit, [1, 1], lambda: told.append(True))
+        executor.map(partial(die_elsewhere, os.getpid()), [1, 2, 3], lambda: told.append(True))
     assert told == [True]
     assert executor.map(abs, [-1, -2]) == [1, 2]
 
 
-def test_work_is_done_in_other_processes_that_stay() -> None:
-    first = set(Processes(2).map(eval, ["__import__('os').getpid()"] * 8))
-    again = set(Processes(2).map(eval, ["__import__('os').getpid()"] * 8))
-    assert os.getpid() not in first | again
-    assert len(first | again) <= 2
+def die_elsewhere(home: int, seconds: float) -> None:
+    """Ends the process, unless it is the calling one."""
+    if os.getpid() != home:
+        os._exit(1)
+    time.sleep(seconds)
+
+
+def pause(seconds: float) -> int:
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def test_work_is_done_in_this_process_and_in_another_that_stays() -> None:
+    first, again = (set(Processes(2).map(pause, [0.05] * 8)) for _ in range(2))
+    assert os.getpid() in first & again
+    assert len(first | again) == 2
+
+
+def test_a_worker_takes_the_next_item_when_it_has_done_its_own() -> None:
+    # The first item goes to the worker, and the second keeps this process busy.
+    home, away = os.getpid(), Processes(2).map(pause, [0.0, 1.0, 0.0, 0.0, 0.0])
+    assert [own == home for own in away] == [False, True, False, False, False]
+
+
+def test_nothing_waits_for_workers_that_are_still_starting() -> None:
+    executor = Processes(4)
+    assert executor.map(pause, [0.0, 0.0]) == [os.getpid()] * 2
+    _start_pool(3).end()
+    _start_pool.cache_clear()
 
 
 def test_a_shared_value_is_written_once_and_its_file_goes_with_it() -> None:

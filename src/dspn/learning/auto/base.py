@@ -14,7 +14,7 @@ from dspn.data import Schema, Sequences
 from dspn.data.sequences import drawn_part, drawn_places, joined
 from dspn.engine import ExpectedFlows, compile_program
 from dspn.errors import StructureError
-from dspn.executors import Executor
+from dspn.executors import Executor, Serial, Shared
 from dspn.learning.em import EmOptions
 from dspn.learning.priors import Priors
 from dspn.learning.run import Clock
@@ -231,6 +231,11 @@ class AutoTask:
     executor: Executor
     clock: Clock
     _restricted: dict[Block, BlockData] = field(default_factory=dict)
+
+    @cached_property
+    def shared(self) -> "Shared[AutoTask]":
+        """The task as workers get it, once."""
+        return self.executor.share(replace(self, executor=Serial()))
 
     @property
     def effort(self) -> float:

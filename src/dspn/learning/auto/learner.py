@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, final
 
 import numpy as np
@@ -11,7 +12,7 @@ from dspn._checks import require_type, whole_number
 from dspn.data import Sequences
 from dspn.engine import TimeUpError
 from dspn.errors import StructureError
-from dspn.executors import Executor, executor_of
+from dspn.executors import Executor, Shared, executor_of
 from dspn.learning.auto.base import DEFAULT_AUTO, AutoOptions, AutoTask, Block, Candidate
 from dspn.learning.auto.choice import Choice
 from dspn.learning.auto.planner import AutoState, Tried
@@ -208,11 +209,14 @@ def _report(state: AutoState, clock: Clock) -> Report:
     )
 
 
-def _refitted(candidate: Candidate, task: AutoTask, clock: Clock, pace: float) -> DynamicNetwork:
+def _refit(
+    shared: Shared[AutoTask], clock: Clock, pace: float, candidate: Candidate
+) -> DynamicNetwork:
     """A candidate's network, trained once more with what was held out.
 
     A sequence of probability zero says that the network is wrong, not how to change it.
     """
+    task = shared.value
     options = task.options.refit
     total = task.train.total_slices + task.validation.total_slices
     # Where a single step would take too long, the network stays as it is.
@@ -244,12 +248,15 @@ def build_mixture(choice: Choice, task: AutoTask, *, refit: bool, pace: float = 
         pace: What a step of EM takes for a slice, in seconds, where that is known.
     """
     clock = task.clock.grace(_GRACE, task.train)
+    chosen = {own.number: own for model in choice.models.values() for own in model.members}
+    trained = {number: own.network for number, own in chosen.items()}
+    if refit:
+        work = partial(_refit, task.shared, clock, pace)
+        found = task.executor.map(work, list(chosen.values()), clock.stop)
+        trained = dict(zip(chosen, found, strict=True))
     networks = {}
     for block, model in choice.models.items():
-        members = [
-            _refitted(candidate, task, clock, pace) if refit else candidate.network
-            for candidate in model.members
-        ]
+        members = [trained[own.number] for own in model.members]
         networks[block] = members[0] if len(members) == 1 else united(members, model.weights)
     components = [
         side_by_side(task.schema, [networks[block] for block in layout], layout)

@@ -7,7 +7,7 @@ from math import inf
 from typing import Final, final
 
 from dspn._arrays import Floats
-from dspn.executors import Serial, Shared
+from dspn.executors import Shared
 from dspn.learning.auto.base import FEW_SLICES, AutoTask, Block, Candidate, Move, Recipe, Try
 from dspn.learning.auto.choice import Chooser, Pool
 from dspn.learning.auto.moves import CLUSTERS, REGROUP, USUAL, first_recipe
@@ -65,7 +65,6 @@ class AutoRun:
 
     def __init__(self, task: AutoTask, journal: Journal | None = None) -> None:
         self._task = task
-        self._shared = task.executor.share(replace(task, executor=Serial()))
         self._journal = journal
         self._chooser = Chooser(task.options)
         self._has_ended = False
@@ -107,7 +106,7 @@ class AutoRun:
         """
         if self._has_ended:
             return None
-        work = partial(_train_one, self._shared, self._journal)
+        work = partial(_train_one, self._task.shared, self._journal)
         trained = self._task.executor.map(work, tries, self._task.clock.stop)
         there = [candidate for candidate in trained if candidate is not None]
         cut = (one for one in there if one.number == 0 and not one.is_whole)
