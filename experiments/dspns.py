@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, final
 
 from dspn._arrays import Floats
-from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
+from dspn.learning.auto import Auto, AutoLearned, learn_auto
 from dspn.learning.auto.state import AutoState
 from dspn.learning.learner import Learned, learn
 from dspn.learning.plan import DEFAULT_PLAN, Plan
@@ -32,7 +32,7 @@ class AutomaticDspn(Baseline[FittedDspn]):
     """The automatic learner at some effort; an iteration is a try."""
 
     def __init__(self, effort: float | None = None, num_jobs: int = 1) -> None:
-        self.options = AutoOptions(effort=effort)
+        self.options = Auto(effort=effort)
         self.num_jobs = num_jobs
 
     @property

@@ -20,7 +20,7 @@ from dspn.errors import DataError, StructureError
 from dspn.learning.clock import Clock
 from dspn.learning.independence import checked_alpha, independent_subsets
 from dspn.learning.priors import Priors
-from dspn.leaves.base import require_number
+from dspn.options import require_number
 from dspn.sequences import Schema, Sequences
 from dspn.sequences.joining import joined
 from dspn.sequences.reading import sequences_of
@@ -58,14 +58,12 @@ class LearnSpnOptions:
         object.__setattr__(self, "alphas", tuple(checked_alpha(alpha) for alpha in levels))
         penalties = _several(self.penalties, "penalties")
         for penalty in penalties:
-            require_number("LearnSpnOptions", "penalties", penalty, least=0, open_end=False)
+            require_number("LearnSpnOptions", "penalties", penalty, least=0)
         object.__setattr__(self, "penalties", tuple(map(float, penalties)))
         for name, least in (("max_clusters", 2), ("min_instances", 1)):
             number = whole_number(getattr(self, name), name, StructureError, least=least)
             object.__setattr__(self, name, number)
-        require_number(
-            "LearnSpnOptions", "leaf_pseudo_count", self.leaf_pseudo_count, least=0, open_end=True
-        )
+        require_number("LearnSpnOptions", "leaf_pseudo_count", self.leaf_pseudo_count, above=0)
         require_type(self.refit, bool, "refit", StructureError)
 
 

@@ -19,7 +19,7 @@ from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import require_type, whole_number
 from dspn.errors import StructureError
 from dspn.learning.clock import Clock
-from dspn.leaves.base import require_number
+from dspn.options import require_number
 from dspn.sequences import Sequences
 from dspn.sequences.joining import joined
 from dspn.sequences.reading import sequences_of
@@ -53,7 +53,7 @@ class RevealOptions:
         most = whole_number(self.max_parents, "max_parents", StructureError, least=0)
         object.__setattr__(self, "max_parents", most)
         object.__setattr__(self, "penalties", _checked_penalties(self.penalties))
-        require_number("RevealOptions", "pseudo_count", self.pseudo_count, least=0, open_end=True)
+        require_number("RevealOptions", "pseudo_count", self.pseudo_count, above=0)
         require_type(self.refit, bool, "refit", StructureError)
 
 
@@ -65,7 +65,7 @@ def _checked_penalties(penalties: Any) -> tuple[float, ...]:
             "(0.5,) is usual."
         )
     for penalty in penalties:
-        require_number("RevealOptions", "penalties", penalty, least=0, open_end=False)
+        require_number("RevealOptions", "penalties", penalty, least=0)
     return tuple(float(penalty) for penalty in penalties)
 
 

@@ -17,7 +17,7 @@ from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
 from dspn.errors import DataError, StructureError
 from dspn.learning.starts.windows import slice_clusters
-from dspn.leaves.base import require_number
+from dspn.options import require_number
 from dspn.sequences import Sequences
 from dspn.sequences.joining import joined
 from dspn.sequences.reading import sequences_of
@@ -78,10 +78,8 @@ class SearchScoreOptions:
             number = whole_number(getattr(self, name), name, StructureError, least=least)
             object.__setattr__(self, name, number)
         for name in ("penalty", "tolerance"):
-            require_number("SearchScoreOptions", name, getattr(self, name), least=0, open_end=False)
-        require_number(
-            "SearchScoreOptions", "pseudo_count", self.pseudo_count, least=0, open_end=True
-        )
+            require_number("SearchScoreOptions", name, getattr(self, name), least=0)
+        require_number("SearchScoreOptions", "pseudo_count", self.pseudo_count, above=0)
         for name in ("within", "refit"):
             require_type(getattr(self, name), bool, name, StructureError)
 

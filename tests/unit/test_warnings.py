@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dspn import DSPN, ConvergenceWarning
-from dspn._warnings import warn
+from dspn.errors import warn
 
 
 def within_library(depth: int) -> None:

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, require_type
-from dspn._warnings import warn
-from dspn.errors import DataError, ImpossibleEvidenceWarning, StructureError
+from dspn.errors import DataError, ImpossibleEvidenceWarning, StructureError, warn
 from dspn.inference.sampling import sequence_lengths
 from dspn.sequences import Schema, Sequences
 from dspn.sequences.reading import sequences_of

@@ -79,13 +79,11 @@ class ChainSums:
         by_code = np.zeros((int(start[-1]), self.chunk.shape[1]))
         split_chunks(self.chunk, coding.widths, coding.chunk_of, coding.chunk_first, start, by_code)
         posterior, own = by_code[:, chain.columns].T, factors[chain.loads]
-        for family, banks in alike_banks(job.program, coding):
+        for _, banks in alike_banks(job.program, coding):
             values = coding.values[coding.factor_of[banks[0]]][:-1]
-            statistics = family.statistics(values)
-            for bank in banks:
-                first = start[coding.factor_of[bank]]
-                seen = posterior[:, first : first + values.size] @ statistics
-                sums.add_outputs(bank, seen, own)
+            firsts = [start[coding.factor_of[bank]] for bank in banks]
+            counts = [posterior[:, first : first + values.size] for first in firsts]
+            sums.add_outputs(banks, values, counts, own)
 
 
 def add_chain(
@@ -151,9 +149,8 @@ def _add_places(
     if factors is not None:
         by_output = posterior[places][:, chain.columns]
         for variable in range(len(job.program.network.schema)):
-            family = job.program.network.template.banks[variable].family
-            seen = by_output.T @ family.statistics(job.data.values[own, variable])
-            sums.add_outputs(variable, seen, factors[chain.loads])
+            values = job.data.values[own, variable]
+            sums.add_outputs([variable], values, [by_output.T], factors[chain.loads])
         return
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(posterior > 0, posterior / values, 0.0)[places]

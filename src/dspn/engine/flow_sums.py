@@ -62,10 +62,11 @@ def _times_weight(use: Floats, weight: Floats) -> Floats:
 class Sums:
     """Flows of the template's (or bottom network's) two parts while they are being summed."""
 
-    def __init__(self, job: Job, *, by_slice: bool) -> None:
+    def __init__(self, job: Job, *, by_slice: bool, bottom: bool = False) -> None:
         program = job.program
         template = program.template
         self.job = job
+        self.leaf_parameters = program.leaf_parameters(bottom)
         self.mix_op = np.zeros(template.mix_part.weights.num_op_weights)
         self.mix = np.zeros(template.mix_part.weights.num_mix_weights)
         self.slice_op = np.zeros(template.slice_part.weights.num_op_weights)
@@ -89,34 +90,43 @@ class Sums:
     def add_leaves(self, posterior: Floats, rows: Ints) -> None:
         """Adds posteriors (loads, slices) times the statistics of the slices' values."""
         layout = self.job.program.template
-        for variable, bank in enumerate(self.job.program.network.template.banks):
+        for variable in range(len(self.leaves)):
             loads = np.flatnonzero(layout.load_bank == variable)
-            statistics = bank.family.statistics(self.job.data.values[rows, variable])
-            self.leaves[variable][layout.load_member[loads]] += posterior[loads] @ statistics
+            values = self.job.data.values[rows, variable]
+            self._add_statistics([variable], values, [loads], [posterior[loads]])
 
     def add_counts(self, tables: LeafTables, counts: Floats) -> None:
         """Adds the statistics of values, each as often as a leaf was used with its code."""
         program, coding = self.job.program, self.job.coding
-        layout = program.template
-        for family, banks in alike_banks(program, coding):
+        for _, banks in alike_banks(program, coding):
             values = coding.values[coding.factor_of[banks[0]]]
-            statistics = family.statistics(values)
-            for bank in banks:
-                loads = np.flatnonzero(layout.load_bank == bank)
-                places = tables.start[loads][:, None] + np.arange(values.size)
-                self.leaves[bank][layout.load_member[loads]] += counts[places] @ statistics
+            loads = [np.flatnonzero(program.template.load_bank == bank) for bank in banks]
+            places = [tables.start[own][:, None] + np.arange(values.size) for own in loads]
+            self._add_statistics(banks, values, loads, [counts[own] for own in places])
 
-    def add_outputs(self, variable: int, statistics: Floats, factors: Ints) -> None:
-        """Adds expected statistics (outputs, statistics) to the leaves of one variable.
+    def add_outputs(
+        self, banks: list[int], values: Floats, counts: list[Floats], factors: Ints
+    ) -> None:
+        """Adds the statistics of values, which output o has `counts[bank][o]` times.
 
         Output o is a product of leaves, `factors[o, v]` of variable v.
         """
-        loads = factors[:, variable]
-        used = loads >= 0
-        if not used.all():
-            loads, statistics = loads[used], statistics[used]
-        members = self.job.program.template.load_member[loads]
-        np.add.at(self.leaves[variable], members, statistics)
+        used = [factors[:, bank] >= 0 for bank in banks]
+        loads = [factors[mask, bank] for bank, mask in zip(banks, used, strict=True)]
+        own = [each[mask] for each, mask in zip(counts, used, strict=True)]
+        self._add_statistics(banks, values, loads, own)
+
+    def _add_statistics(
+        self, banks: list[int], values: Floats, loads: list[Ints], counts: list[Floats]
+    ) -> None:
+        """Adds the statistics of values to the leaves of banks of one family, counted by load."""
+        members = [self.job.program.template.load_member[own] for own in loads]
+        rows = [self.leaf_parameters[bank][own] for bank, own in zip(banks, members, strict=True)]
+        family = self.job.program.network.template.banks[banks[0]].family
+        seen = family.expected_statistics(np.concatenate(rows), values, np.concatenate(counts))
+        ends = np.cumsum([len(own) for own in members])
+        for bank, own, part in zip(banks, members, np.split(seen, ends[:-1]), strict=True):
+            np.add.at(self.leaves[bank], own, part)
 
     def network_flows(self, bottom: bool) -> NetworkFlows:
         """All sums in the order of the network's parameters; those of edges times their weights."""
@@ -144,7 +154,7 @@ class ShardSums:
     def __init__(self, job: Job, *, by_slice: bool) -> None:
         self.job = job
         self.template = Sums(job, by_slice=by_slice)
-        self.bottom = Sums(job, by_slice=by_slice) if job.program.untied else None
+        self.bottom = Sums(job, by_slice=by_slice, bottom=True) if job.program.untied else None
         self.top = np.zeros(job.program.network.top.num_weights)
 
     def sums(self, segment: Segment) -> Sums:

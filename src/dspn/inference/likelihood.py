@@ -5,9 +5,8 @@ from typing import Final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
-from dspn._warnings import warn
 from dspn.engine.totals import difference, log_shares, rounded
-from dspn.errors import EvidenceError, ImpossibleEvidenceWarning
+from dspn.errors import EvidenceError, ImpossibleEvidenceWarning, warn
 from dspn.inference.mixed import (
     AnyProgram,
     MixedProgram,

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from dspn._warnings import warn
-from dspn.errors import ModelFileError
+from dspn.errors import ModelFileError, warn
 
 if sys.platform == "win32":
     import msvcrt

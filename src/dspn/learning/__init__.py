@@ -1,7 +1,7 @@
 """Learning from data: parameters by EM or along a gradient, structure by moves or by search."""
 
 from dspn.learning.ascent import AscentFit, AscentOptions, AscentRecord, ascend
-from dspn.learning.auto import AutoLearned, AutoOptions, Move, learn_auto
+from dspn.learning.auto import Auto, AutoLearned, Move, learn_auto
 from dspn.learning.diagnosis import DeadNode, check_finite, dead_nodes
 from dspn.learning.em import EmStep, em_step, maximise
 from dspn.learning.fitting import (
@@ -32,8 +32,8 @@ __all__ = [
     "AscentFit",
     "AscentOptions",
     "AscentRecord",
+    "Auto",
     "AutoLearned",
-    "AutoOptions",
     "ConditionalLikelihood",
     "DeadNode",
     "EmFit",

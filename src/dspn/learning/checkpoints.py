@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
+from dspn import __version__
 from dspn._checks import is_number
-from dspn._version import __version__
-from dspn._warnings import warn
-from dspn.errors import ModelFileError, StructureError
+from dspn.errors import ModelFileError, StructureError, warn
 from dspn.io import JSON, load_network, save_network
 from dspn.io.json_values import compact, fields, items, whole
 from dspn.io.lock import exclusive

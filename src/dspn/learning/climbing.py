@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
 import numpy as np
 
 from dspn._arrays import Floats
-from dspn._checks import whole_number
-from dspn.errors import StructureError
 from dspn.learning.stopping import StopReason, is_kept, stop_reason
-from dspn.leaves.base import keep_number
+from dspn.options import Options, number_field, whole_field
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -22,7 +20,7 @@ _LINE_SEARCH_STEPS: Final = 30
 
 @final
 @dataclass(frozen=True)
-class AscentOptions:
+class AscentOptions(Options):
     """When an ascent stops: where nothing leads up, or earlier.
 
     Never before `min_steps`, it stops when a step has raised the penalised score per sequence by no
@@ -31,19 +29,11 @@ class AscentOptions:
     of past steps from which the curvature is estimated.
     """
 
-    max_steps: int = 100
-    min_steps: int = 0
-    tolerance: float = 1e-6
-    patience: int = 5
-    memory: int = 10
-
-    def __post_init__(self) -> None:
-        """Refuse numbers out of range."""
-        wholes = {"max_steps": 0, "min_steps": 0, "patience": 1, "memory": 1}
-        for name, least in wholes.items():
-            number = whole_number(getattr(self, name), name, StructureError, least=least)
-            object.__setattr__(self, name, number)
-        keep_number(self, "tolerance", least=0, open_end=False)
+    max_steps: int = whole_field(100, least=0)
+    min_steps: int = whole_field(0, least=0)
+    tolerance: float = number_field(1e-6, least=0)
+    patience: int = whole_field(5)
+    memory: int = whole_field(10)
 
 
 DEFAULT_ASCENT: Final = AscentOptions()

@@ -7,7 +7,7 @@ from typing import Final, TypedDict, Unpack, final
 import numpy as np
 
 from dspn._arrays import Floats
-from dspn._checks import checked_rng, require_type, whole_number
+from dspn._checks import checked_rng, require_type
 from dspn.engine import Program, compile_program
 from dspn.engine.threads import TimeUpError
 from dspn.errors import StructureError
@@ -25,7 +25,7 @@ from dspn.learning.diagnosis import DeadNode, dead_nodes
 from dspn.learning.priors import DEFAULT_PRIORS, Priors, log_prior
 from dspn.learning.scores import LIKELIHOOD, Likelihood, Score
 from dspn.learning.stopping import StopReason, is_kept, stop_reason
-from dspn.leaves.base import keep_number
+from dspn.options import Options, number_field, part_field, whole_field
 from dspn.sequences import Sequences
 from dspn.sequences.reading import sequences_of
 from dspn.structure import DynamicNetwork, Leaf, Template
@@ -33,7 +33,7 @@ from dspn.structure import DynamicNetwork, Leaf, Template
 
 @final
 @dataclass(frozen=True)
-class EmOptions:
+class EmOptions(Options):
     """When expectation maximisation stops, and whether it sees all sequences at every step.
 
     Never before `min_steps`, a fit stops when a step has raised the penalised log-likelihood per
@@ -47,32 +47,14 @@ class EmOptions:
     faster for templates of the initial kind with sixteen interface nodes or more.
     """
 
-    max_steps: int = 100
-    min_steps: int = 0
-    tolerance: float = 1e-5
-    patience: int = 5
-    batch_size: int | None = None
-    step_power: float = 0.6
-    step_delay: float = 2.0
-    single_precision: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse numbers out of range."""
-        wholes = {"max_steps": 0, "min_steps": 0, "patience": 1}
-        if self.batch_size is not None:
-            wholes["batch_size"] = 1
-        for name, least in wholes.items():
-            number = whole_number(getattr(self, name), name, StructureError, least=least)
-            object.__setattr__(self, name, number)
-        require_type(self.single_precision, bool, "single_precision", StructureError)
-        for name in ("tolerance", "step_delay"):
-            keep_number(self, name, least=0, open_end=False)
-        keep_number(self, "step_power", least=0.5, open_end=True)
-        if self.step_power > 1:
-            raise StructureError(
-                "`step_power` of EmOptions must be above 0.5 and at most 1, so that the steps "
-                f"shrink but still lead anywhere, but is {self.step_power!r}. Give such a number."
-            )
+    max_steps: int = whole_field(100, least=0)
+    min_steps: int = whole_field(0, least=0)
+    tolerance: float = number_field(1e-5, least=0)
+    patience: int = whole_field(5)
+    batch_size: int | None = whole_field(None)
+    step_power: float = number_field(0.6, above=0.5, most=1)
+    step_delay: float = number_field(2.0, least=0)
+    single_precision: bool = part_field(False)
 
 
 DEFAULT_OPTIONS: Final = EmOptions()

@@ -12,7 +12,6 @@ from typing import Final, final
 import numpy as np
 
 from dspn._arrays import Floats
-from dspn._checks import require_type, whole_number
 from dspn.engine import compile_program
 from dspn.errors import StructureError
 from dspn.learning.fitting import EmFit, EmOptions, best_of, fit_em
@@ -22,7 +21,7 @@ from dspn.learning.starts.clusters import clustered_network
 from dspn.learning.starts.informed import informed_split
 from dspn.learning.starts.random import randomised
 from dspn.learning.starts.splitting import interface_use, split_interfaces
-from dspn.leaves.base import keep_number
+from dspn.options import Options, choice_field, number_field, part_field, whole_field
 from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Root, initial_network
 
@@ -51,7 +50,7 @@ _NOISE: Final = 0.5
 
 @final
 @dataclass(frozen=True)
-class GrowthOptions:
+class GrowthOptions(Options):
     """When growth ends, and how each size is trained.
 
     At each step the share `at_once` of the nodes, at least one, is split. Every size is tried from
@@ -62,40 +61,22 @@ class GrowthOptions:
     and has no caution. No size below `min_interfaces` ends the growth or is chosen.
     """
 
-    mode: GrowthMode | str = GrowthMode.SPLIT
-    min_interfaces: int = 1
-    max_interfaces: int = 32
-    patience: int = 4
-    num_starts: int = 2
-    num_random: int = 2
-    at_once: float = 0.125
-    caution: float = 1.0
-    em: EmOptions = _EM
+    mode: GrowthMode | str = choice_field(GrowthMode.SPLIT)
+    min_interfaces: int = whole_field(1)
+    max_interfaces: int = whole_field(32)
+    patience: int = whole_field(4)
+    num_starts: int = whole_field(2)
+    num_random: int = whole_field(2, least=0)
+    at_once: float = number_field(0.125, least=0, most=1)
+    caution: float = number_field(1.0, least=0)
+    em: EmOptions = part_field(_EM)
 
-    def __post_init__(self) -> None:
-        """Refuse an unknown mode and numbers out of range."""
-        try:
-            object.__setattr__(self, "mode", GrowthMode(self.mode))
-        except ValueError:
-            raise StructureError(
-                f"`mode` must be 'split' or 'literal', but is {self.mode!r}; choose one."
-            ) from None
-        for name in ("min_interfaces", "max_interfaces", "patience", "num_starts", "num_random"):
-            least = 0 if name == "num_random" else 1
-            number = whole_number(getattr(self, name), name, StructureError, least=least)
-            object.__setattr__(self, name, number)
+    def _check(self) -> None:
         if self.min_interfaces > self.max_interfaces:
             raise StructureError(
                 f"`min_interfaces` must be at most `max_interfaces`, but they are "
                 f"{self.min_interfaces} and {self.max_interfaces}."
             )
-        for name in ("caution", "at_once"):
-            keep_number(self, name, least=0, open_end=False)
-        if self.at_once > 1:
-            raise StructureError(
-                f"`at_once` must be a share of the nodes, at most 1, but is {self.at_once!r}."
-            )
-        require_type(self.em, EmOptions, "em", StructureError)
 
 
 DEFAULT_GROWTH: Final = GrowthOptions()

@@ -13,7 +13,7 @@ from typing import NamedTuple, final
 import numpy as np
 
 from dspn._arrays import Bools, Floats
-from dspn._checks import checked_rng, indices, require_type, whole_number
+from dspn._checks import checked_rng, indices, require_type
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.learning.growth_strings import (
     GrowthString,
@@ -26,10 +26,10 @@ from dspn.learning.growth_strings import (
 from dspn.learning.independence import (
     DEFAULT_ALPHA,
     Column,
-    checked_alpha,
     components,
     dependent_pairs,
 )
+from dspn.options import Options, number_field, whole_field
 
 Scope = tuple[int, ...]
 Partition = tuple[Scope, ...]
@@ -37,15 +37,11 @@ Partition = tuple[Scope, ...]
 
 @final
 @dataclass(frozen=True)
-class PartitionOptions:
+class PartitionOptions(Options):
     """The largest scope that is searched in order, and the level of the independence tests."""
 
-    threshold: int = 6
-    alpha: float = DEFAULT_ALPHA
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threshold", whole_number(self.threshold, "threshold", DataError))
-        object.__setattr__(self, "alpha", checked_alpha(self.alpha))
+    threshold: int = whole_field(6)
+    alpha: float = number_field(DEFAULT_ALPHA, above=0, below=1)
 
 
 def checked_scope(scope: Sequence[int]) -> Scope:

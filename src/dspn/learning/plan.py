@@ -5,14 +5,13 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Final, final
 
-from dspn._checks import require_type
-from dspn.errors import StructureError
 from dspn.io import JSON
 from dspn.learning.fitting import EmOptions
 from dspn.learning.growth import DEFAULT_GROWTH, GrowthOptions
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.scores import LIKELIHOOD, Score
 from dspn.learning.search import DEFAULT_SEARCH, SearchOptions
+from dspn.options import Options, part_field
 from dspn.structure import Root
 from dspn.structure.network import checked_root
 
@@ -21,31 +20,22 @@ _REFIT: Final = EmOptions(max_steps=10, tolerance=1e-7)
 
 @final
 @dataclass(frozen=True)
-class Plan:
+class Plan(Options):
     """Growth by Algorithm 1, then search by Algorithm 2; without a `search` growth alone.
 
     What they find is trained once more by `refit`, on training and validation set together; None
     leaves it as it was scored. With `tied=False` the bottom network has parameters of its own.
     """
 
-    growth: GrowthOptions = DEFAULT_GROWTH
-    search: SearchOptions | None = DEFAULT_SEARCH
-    refit: EmOptions | None = _REFIT
-    priors: Priors = DEFAULT_PRIORS
-    score: Score = LIKELIHOOD
+    growth: GrowthOptions = part_field(DEFAULT_GROWTH)
+    search: SearchOptions | None = part_field(DEFAULT_SEARCH, optional=True)
+    refit: EmOptions | None = part_field(_REFIT, optional=True)
+    priors: Priors = part_field(DEFAULT_PRIORS)
+    score: Score = part_field(LIKELIHOOD, Score)
     root: Root | str = Root.FIRST
-    tied: bool = True
+    tied: bool = part_field(True)
 
-    def __post_init__(self) -> None:
-        """Refuse parts of another type."""
-        require_type(self.growth, GrowthOptions, "growth", StructureError)
-        if self.search is not None:
-            require_type(self.search, SearchOptions, "search", StructureError)
-        if self.refit is not None:
-            require_type(self.refit, EmOptions, "refit", StructureError)
-        require_type(self.priors, Priors, "priors", StructureError)
-        require_type(self.score, Score, "score", StructureError)
-        require_type(self.tied, bool, "tied", StructureError)
+    def _check(self) -> None:
         object.__setattr__(self, "root", checked_root(self.root))
 
     def to_json(self) -> dict[str, JSON]:

@@ -11,13 +11,13 @@ from dspn._checks import require_type
 from dspn.errors import StructureError
 from dspn.learning._learnable import checked_learnable, learnable_edges, learnable_leaves
 from dspn.leaves import Family, Prior
-from dspn.leaves.base import keep_number
+from dspn.options import Options, number_field
 from dspn.structure import DynamicNetwork, NetworkParameters, Template
 
 
 @final
 @dataclass(frozen=True)
-class Priors:
+class Priors(Options):
     """Dirichlet(1 + `sum_pseudo_count`) on the weights of every sum, and a prior on every leaf.
 
     A family takes the prior of its type in `leaves`, which is in the units of the data. A family
@@ -26,15 +26,11 @@ class Priors:
     edge or a category from dying by accident.
     """
 
-    sum_pseudo_count: float = 0.1
+    sum_pseudo_count: float = number_field(0.1, least=0)
     leaves: tuple[Prior, ...] = ()
-    leaf_pseudo_count: float | None = None
+    leaf_pseudo_count: float | None = number_field(None, least=0)
 
-    def __post_init__(self) -> None:
-        """Refuse negative counts, and two priors for one family."""
-        keep_number(self, "sum_pseudo_count", least=0, open_end=False)
-        if self.leaf_pseudo_count is not None:
-            keep_number(self, "leaf_pseudo_count", least=0, open_end=False)
+    def _check(self) -> None:
         if isinstance(self.leaves, Prior):
             raise StructureError(
                 "`leaves` of Priors must be a tuple of leaf priors, but is a single "

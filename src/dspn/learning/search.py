@@ -13,10 +13,8 @@ from typing import Final, final
 
 import numpy as np
 
-from dspn._checks import require_type, whole_number
 from dspn.engine import compile_program
 from dspn.engine.threads import one_thread_each
-from dspn.errors import StructureError
 from dspn.learning.clock import Clock, limited
 from dspn.learning.fitting import EmFit, EmOptions, fit_em
 from dspn.learning.neighbours import Neighbour, product_nodes, propose
@@ -24,7 +22,7 @@ from dspn.learning.partitions import Partition, PartitionOptions, Positions
 from dspn.learning.priors import Priors
 from dspn.learning.scores import Score
 from dspn.learning.slice_posteriors import SlicePosteriors
-from dspn.leaves.base import keep_number
+from dspn.options import Options, choice_field, number_field, part_field, whole_field
 from dspn.sequences import Sequences
 from dspn.structure import DynamicNetwork
 
@@ -51,7 +49,7 @@ _STREAM: Final = 2
 
 @final
 @dataclass(frozen=True)
-class SearchOptions:
+class SearchOptions(Options):
     """How neighbours are made and trained, and when the search ends.
 
     It ends after `max_neighbours` tries, or after `max_failures` tries in a row without an
@@ -60,30 +58,14 @@ class SearchOptions:
     (`Score.is_better`); the literal reading has no caution.
     """
 
-    mode: Mode | str = Mode.ANYTIME
-    max_neighbours: int = 200
-    max_failures: int = 60
-    round_size: int = 4
-    caution: float = 1.0
-    partitions: PartitionOptions = _PARTITIONS
-    new_part: EmOptions = _NEW_PART
-    whole: EmOptions = _WHOLE
-
-    def __post_init__(self) -> None:
-        """Refuse an unknown mode and numbers out of range."""
-        try:
-            object.__setattr__(self, "mode", Mode(self.mode))
-        except ValueError:
-            raise StructureError(
-                f"`mode` must be 'anytime' or 'literal', but is {self.mode!r}; choose one."
-            ) from None
-        for name, least in (("max_neighbours", 0), ("max_failures", 1), ("round_size", 1)):
-            number = whole_number(getattr(self, name), name, StructureError, least=least)
-            object.__setattr__(self, name, number)
-        keep_number(self, "caution", least=0, open_end=False)
-        require_type(self.partitions, PartitionOptions, "partitions", StructureError)
-        require_type(self.new_part, EmOptions, "new_part", StructureError)
-        require_type(self.whole, EmOptions, "whole", StructureError)
+    mode: Mode | str = choice_field(Mode.ANYTIME)
+    max_neighbours: int = whole_field(200, least=0)
+    max_failures: int = whole_field(60)
+    round_size: int = whole_field(4)
+    caution: float = number_field(1.0, least=0)
+    partitions: PartitionOptions = part_field(_PARTITIONS)
+    new_part: EmOptions = part_field(_NEW_PART)
+    whole: EmOptions = part_field(_WHOLE)
 
 
 DEFAULT_SEARCH: Final = SearchOptions()

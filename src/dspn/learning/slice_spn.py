@@ -13,12 +13,12 @@ import numpy as np
 from scipy.special import log_softmax
 
 from dspn._arrays import Floats, Ints
-from dspn._checks import checked_rng, float_array, require_type, whole_number
+from dspn._checks import checked_rng, float_array, require_type
 from dspn.errors import DataError, StructureError
-from dspn.learning.independence import Column, checked_alpha, independent_subsets
+from dspn.learning.independence import Column, independent_subsets
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.leaves import Family
-from dspn.leaves.base import keep_number
+from dspn.options import Options, number_field, whole_field
 from dspn.sequences import Kind, Sequences
 from dspn.structure import DynamicNetwork, NetworkBuilder, assemble, mixture_top
 
@@ -28,7 +28,7 @@ _LEAST_WEIGHT: Final = 1e-3
 
 @final
 @dataclass(frozen=True)
-class SliceSpnOptions:
+class SliceSpnOptions(Options):
     """How far the networks of slices are taken apart.
 
     Variables are called dependent at level `alpha`. Slices are clustered into `num_clusters` by a
@@ -36,18 +36,10 @@ class SliceSpnOptions:
     `min_slices` together are not taken apart further.
     """
 
-    alpha: float = 0.001
-    num_clusters: int = 2
-    num_steps: int = 20
-    min_slices: float = 100.0
-
-    def __post_init__(self) -> None:
-        """Refuse numbers out of range."""
-        object.__setattr__(self, "alpha", checked_alpha(self.alpha))
-        for name, least in (("num_clusters", 2), ("num_steps", 1)):
-            number = whole_number(getattr(self, name), name, StructureError, least=least)
-            object.__setattr__(self, name, number)
-        keep_number(self, "min_slices", least=0, open_end=True)
+    alpha: float = number_field(0.001, above=0, below=1)
+    num_clusters: int = whole_field(2, least=2)
+    num_steps: int = whole_field(20)
+    min_slices: float = number_field(100.0, above=0)
 
 
 DEFAULT_SLICE_SPN: Final = SliceSpnOptions()

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
-from dspn._version import __version__
-from dspn._warnings import warn
+from dspn import __version__
 from dspn.engine.flows import expected_flows
 from dspn.engine.threads import TimeUpError
-from dspn.errors import ConvergenceWarning, EvidenceError, ModelFileError
+from dspn.errors import ConvergenceWarning, EvidenceError, ModelFileError, warn
 from dspn.io import JSON, LoadedMixture, load_mixture, save_mixture
 from dspn.io.paths import path_text
 from dspn.learning import (

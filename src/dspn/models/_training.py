@@ -6,8 +6,7 @@ from typing import Any, final
 import numpy as np
 
 from dspn._arrays import Bools, Floats
-from dspn._warnings import warn
-from dspn.errors import ConvergenceWarning, DataError
+from dspn.errors import ConvergenceWarning, DataError, warn
 from dspn.learning.clock import Clock
 from dspn.sequences import Schema, Sequences, Variable
 from dspn.sequences.fingerprint import data_fingerprint

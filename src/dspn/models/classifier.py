@@ -15,8 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dspn._arrays import Floats
 from dspn._checks import require_type
-from dspn._warnings import warn
-from dspn.errors import ConvergenceWarning, ImpossibleEvidenceWarning, StructureError
+from dspn.errors import ConvergenceWarning, ImpossibleEvidenceWarning, StructureError, warn
 from dspn.io.classifiers import LoadedClassifier, load_classifier, save_classifier
 from dspn.learning.ascent import DEFAULT_ASCENT, AscentOptions
 from dspn.learning.discrimination import class_likelihoods, class_posteriors, discriminate

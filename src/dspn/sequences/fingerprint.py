@@ -11,7 +11,7 @@ _ROWS = 1 << 14  # that are copied at a time
 
 def data_fingerprint(data: Sequences) -> bytes:
     """SHA-256 of schema, lengths and values; ids and the bits of a missing entry do not count."""
-    schema = [(v.name, str(v.kind), v.categories) for v in data.schema]
+    schema = [v.identity() for v in data.schema]
     digest = hashlib.sha256(repr((schema, data.values.shape)).encode())
     digest.update(data.offsets.astype("<i8").tobytes())
     for start in range(0, len(data.values), _ROWS):

@@ -6,7 +6,7 @@ import enum
 import reprlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
@@ -32,12 +32,15 @@ class Kind(enum.StrEnum):
 class Variable:
     """One variable of the slice; a categorical one has its categories in the order of their codes.
 
-    The categories are all strings, all booleans, or all finite numbers.
+    The categories are all strings, all booleans, or all finite numbers. `leaf` is the family of
+    its leaves in models, where that is not the usual one of the kind (see `dspn.leaves.Family`).
+    It says nothing of the data: variables that differ in it alone are equal.
     """
 
     name: str
     kind: Kind
     categories: tuple[Category, ...] = ()
+    leaf: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Check the rules of a variable and bring its fields to plain Python types."""
@@ -64,6 +67,11 @@ class Variable:
                 f"`categories` belong to categorical variables only, but variable {self.name!r} "
                 f"is {kind} and has {len(self.categories)}; leave them out."
             )
+        if kind is Kind.CATEGORICAL and self.leaf is not None:
+            raise DataError(
+                f"`leaf` is for continuous variables and counts, but variable {self.name!r} is "
+                "categorical; leave it out."
+            )
 
     @classmethod
     def categorical(cls, name: str, categories: Iterable[Category]) -> Variable:
@@ -76,14 +84,19 @@ class Variable:
         return cls(name, Kind.CATEGORICAL, (0, 1))
 
     @classmethod
-    def continuous(cls, name: str) -> Variable:
-        """A real-valued variable."""
-        return cls(name, Kind.CONTINUOUS)
+    def continuous(cls, name: str, *, leaf: Any = None) -> Variable:
+        """A real-valued variable; its leaves are Gaussian unless another family is given."""
+        return cls(name, Kind.CONTINUOUS, leaf=leaf)
 
     @classmethod
-    def count(cls, name: str) -> Variable:
-        """A variable with values 0, 1, 2, ... without an upper end."""
-        return cls(name, Kind.COUNT)
+    def count(cls, name: str, *, leaf: Any = None) -> Variable:
+        """A variable with values 0, 1, 2, ...; Poisson leaves unless another family is given."""
+        return cls(name, Kind.COUNT, leaf=leaf)
+
+    def identity(self) -> tuple[Any, ...]:
+        """What tells this variable from others, the same in every process."""
+        leaf = () if self.leaf is None else (sorted(self.leaf.to_json().items()),)
+        return (self.name, str(self.kind), self.categories, *leaf)
 
     @property
     def num_categories(self) -> int:

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from dspn.errors import StructureError
-from dspn.leaves import Poisson, PoissonPrior, _mixtures
+from dspn.leaves import Poisson, PoissonPrior, quantiles
 
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
 
@@ -94,7 +94,7 @@ def test_mixture_quantiles_do_not_depend_on_the_block(monkeypatch: pytest.Monkey
     weights = rng.random((17, 5))
     levels = np.array([0.1, 0.6])
     whole = Poisson().mixture_quantiles(rates, weights, levels)
-    monkeypatch.setattr(_mixtures, "_CELLS", 30)
+    monkeypatch.setattr(quantiles, "_CELLS", 30)
     assert_array_equal(Poisson().mixture_quantiles(rates, weights, levels), whole)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from dspn._arrays import Floats
 from dspn.learning.auto.candidates import Block, BlockModel, Pool, block_model
 from dspn.learning.auto.mixing import kept_members, mixed, mixture_weights
-from dspn.learning.auto.options import AutoOptions
+from dspn.learning.auto.options import Auto
 from dspn.learning.layouts import Layout
 
 # Layouts that are looked at together; the best by themselves.
@@ -72,7 +72,7 @@ class Chooser:
     is never worse than the one before it.
     """
 
-    def __init__(self, options: AutoOptions) -> None:
+    def __init__(self, options: Auto) -> None:
         self._options = options
         self._known: dict[tuple[Block, int], BlockModel] = {}
         self._best: Choice | None = None

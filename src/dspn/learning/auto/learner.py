@@ -11,7 +11,7 @@ from dspn.learning.auto.candidates import Block
 from dspn.learning.auto.choice import Choice
 from dspn.learning.auto.finishing import finished
 from dspn.learning.auto.journal import Journal
-from dspn.learning.auto.options import DEFAULT_AUTO, AutoOptions
+from dspn.learning.auto.options import DEFAULT_AUTO, Auto
 from dspn.learning.auto.run import AutoRun
 from dspn.learning.auto.state import AutoState, Tried
 from dspn.learning.auto.task import AutoTask
@@ -92,7 +92,7 @@ def learn_auto(
     validation: Sequences,
     *,
     seed: int,
-    options: AutoOptions = DEFAULT_AUTO,
+    options: Auto = DEFAULT_AUTO,
     priors: Priors | None = None,
     root: Root | str = Root.FIRST,
     tied: bool = True,
@@ -122,7 +122,7 @@ def learn_auto(
         on_state: Called with every state.
         clock: The clock of a limit that counts from earlier on, in place of `time_limit`.
     """
-    require_type(options, AutoOptions, "options", StructureError)
+    require_type(options, Auto, "options", StructureError)
     require_type(tied, bool, "tied", StructureError)
     if priors is not None:
         require_type(priors, Priors, "priors", StructureError)

@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, final
 
-from dspn._checks import require_type, whole_number
-from dspn.errors import StructureError
 from dspn.learning.fitting import EmOptions
-from dspn.leaves.base import keep_number
+from dspn.options import Options, number_field, part_field, whole_field
 
 WORK_UNIT: Final = 1e9
 _ENTRIES_A_UNIT: Final = 5_000
@@ -18,7 +16,7 @@ _REFIT: Final = EmOptions(max_steps=5, tolerance=1e-7, single_precision=True)
 
 @final
 @dataclass(frozen=True)
-class AutoOptions:
+class Auto(Options):
     """The budget of the automatic learner, and the bounds of what it builds.
 
     `effort` counts work, not time: one unit is 10^9 edges of a template evaluated at a slice in a
@@ -30,35 +28,19 @@ class AutoOptions:
     ends after `patience` moves in a row that made nothing better.
     """
 
-    effort: float | None = None
-    exploration: float = 0.3
-    max_interfaces: int = 1024
-    max_layouts: int = 5
-    max_members: int = 6
-    least_weight: float = 0.04
-    patience: int = 12
-    em: EmOptions = _EM
-    refit: EmOptions = _REFIT
-
-    def __post_init__(self) -> None:
-        """Refuse numbers out of range."""
-        if self.effort is not None:
-            keep_number(self, "effort", least=0, open_end=True)
-        for name in ("exploration", "least_weight"):
-            keep_number(self, name, least=0, open_end=False)
-            if getattr(self, name) > 1:
-                raise StructureError(
-                    f"`{name}` of AutoOptions must be a share, at most 1, but is "
-                    f"{getattr(self, name)!r}."
-                )
-        for name in ("max_interfaces", "max_layouts", "max_members", "patience"):
-            number = whole_number(getattr(self, name), name, StructureError)
-            object.__setattr__(self, name, number)
-        require_type(self.em, EmOptions, "em", StructureError)
-        require_type(self.refit, EmOptions, "refit", StructureError)
+    effort: float | None = number_field(None, above=0)
+    exploration: float = number_field(0.3, least=0, most=1)
+    max_interfaces: int = whole_field(1024)
+    max_layouts: int = whole_field(5)
+    max_members: int = whole_field(6)
+    least_weight: float = number_field(0.04, least=0, most=1)
+    patience: int = whole_field(12)
+    em: EmOptions = part_field(_EM)
+    refit: EmOptions = part_field(_REFIT)
 
 
-DEFAULT_AUTO: Final = AutoOptions()
+AutoOptions = Auto
+DEFAULT_AUTO: Final = Auto()
 
 
 def usual_effort(num_entries: int) -> float:

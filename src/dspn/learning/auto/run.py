@@ -12,7 +12,7 @@ from dspn.learning.auto.bandit import Bandit
 from dspn.learning.auto.candidates import Block, Candidate, Pool
 from dspn.learning.auto.choice import Chooser
 from dspn.learning.auto.journal import Journal
-from dspn.learning.auto.options import AutoOptions
+from dspn.learning.auto.options import Auto
 from dspn.learning.auto.proposals import USUAL, first_recipe
 from dspn.learning.auto.recipes import Move, Recipe
 from dspn.learning.auto.state import AutoState, Tried
@@ -54,7 +54,7 @@ _USEFUL_STEPS: Final = 12
 _FASTER: Final = 8
 
 
-def _with_steps(options: AutoOptions, max_steps: int) -> AutoOptions:
+def _with_steps(options: Auto, max_steps: int) -> Auto:
     return replace(options, em=replace(options.em, max_steps=max_steps))
 
 

@@ -8,7 +8,7 @@ from typing import Final, final
 import numpy as np
 
 from dspn.learning.auto.candidates import Block
-from dspn.learning.auto.options import WORK_UNIT, AutoOptions, usual_effort
+from dspn.learning.auto.options import WORK_UNIT, Auto, usual_effort
 from dspn.learning.clock import Clock
 from dspn.learning.priors import Priors
 from dspn.sequences import Schema, Sequences
@@ -49,7 +49,7 @@ class AutoTask:
 
     train: Sequences
     validation: Sequences
-    options: AutoOptions
+    options: Auto
     priors: Priors | None
     seed: int
     root: Root

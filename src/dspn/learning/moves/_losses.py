@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from dspn._arrays import Floats
-from dspn.leaves import Family, Gaussian
+from dspn.leaves import Family
 
 # Expected counts below this are taken for none; they cost less than a hundredth of a nat.
 _LEAST_COUNT: Final = 1e-3
@@ -44,21 +44,8 @@ def count_losses(counts: Sequence[Floats]) -> Floats:
 
 
 def leaf_losses(family: Family, statistics: Floats) -> Floats:
-    """Loss of Gaussian or Poisson leaves over pairs of rows of statistics; upper triangle."""
-    own = _largest(family, statistics)
+    """Loss of leaves over pairs of rows of statistics; upper triangle."""
+    own = family.largest_log_likelihood(statistics)
     both = statistics[:, None, :] + statistics[None, :, :]
-    losses = own[:, None] + own[None, :] - _largest(family, both)
+    losses = own[:, None] + own[None, :] - family.largest_log_likelihood(both)
     return np.triu(np.maximum(losses, 0.0), 1)
-
-
-def _largest(family: Family, statistics: Floats) -> Floats:
-    """The largest log-likelihood, up to terms that are linear in the statistics, (...,)."""
-    weight, first = statistics[..., 0], statistics[..., 1]
-    divisor = np.where(weight > 0, weight, 1.0)
-    if isinstance(family, Gaussian):
-        floor = family.default_prior.min_variance / family.scale**2
-        spread = (statistics[..., 2] - first * first / divisor) / divisor
-        return np.asarray(-0.5 * weight * np.log(np.maximum(spread, floor)))
-    total = np.maximum(first, 0.0)
-    rate = np.where(total > 0, total / divisor, 1.0)
-    return np.asarray(total * np.log(rate))

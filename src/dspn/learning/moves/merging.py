@@ -15,7 +15,6 @@ from dspn._checks import float_array, indices, require_type
 from dspn.errors import StructureError
 from dspn.learning.moves._rewiring import SumEdges, rebuilt, rewired
 from dspn.learning.moves._shapes import Shapes
-from dspn.leaves import Family, Gaussian
 from dspn.structure import (
     DynamicNetwork,
     Leaf,
@@ -84,14 +83,6 @@ def _shared_edges(
     return SumEdges.together(parts), np.concatenate(shares)
 
 
-def _average(family: Family, one: Floats, other: Floats, share: Floats) -> Floats:
-    """The leaves with the moments of the mixtures of two, row by row."""
-    rows = share * one + (1.0 - share) * other
-    if isinstance(family, Gaussian):
-        rows[:, 1:] += share * (1.0 - share) * (one[:, :1] - other[:, :1]) ** 2
-    return rows
-
-
 def _averaged_leaves(
     template: Template, rows: Sequence[Floats], leaves: Sequence[_Counterpart]
 ) -> tuple[Floats, ...]:
@@ -106,7 +97,7 @@ def _averaged_leaves(
             removed = [row_of[pair.removed] for pair in pairs]
             share = np.array([[pair.share] for pair in pairs])
             own = own.copy()
-            own[kept] = _average(bank.family, own[kept], own[removed], share)
+            own[kept] = bank.family.average(own[kept], own[removed], share)
         found.append(own)
     return tuple(found)
 

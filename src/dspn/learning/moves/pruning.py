@@ -11,7 +11,7 @@ from dspn._checks import require_type
 from dspn.engine.flow_sums import ExpectedFlows
 from dspn.errors import StructureError
 from dspn.learning.moves._rewiring import SumEdges, checked_flows, thinned
-from dspn.leaves.base import require_number
+from dspn.options import require_number
 from dspn.structure import DynamicNetwork, Product, Template, Top
 
 
@@ -45,7 +45,7 @@ def pruned(network: DynamicNetwork, flows: ExpectedFlows, least: float) -> Dynam
     """
     require_type(network, DynamicNetwork, "network", StructureError)
     checked_flows(network, flows)
-    require_number("pruned", "least", least, least=0, open_end=False)
+    require_number("pruned", "least", least, least=0)
     template, top = network.template, network.top
     used = flows.template.weights
     if flows.bottom is not None:
