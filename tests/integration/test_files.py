@@ -23,7 +23,7 @@ import dspn
 import mutated_files
 from dspn._arrays import Floats
 from dspn.errors import ModelFileError, StructureError
-from dspn.io import LoadedNetwork, load_network, save_network
+from dspn.io import LoadedMixture, load_network, save_network
 from dspn.leaves import Gaussian, Poisson
 from dspn.sequences import Schema, Variable
 from dspn.structure import (
@@ -80,7 +80,7 @@ def saved_bytes(
     return path.read_bytes()
 
 
-def load_bytes(data: bytes, path: Path) -> LoadedNetwork:
+def load_bytes(data: bytes, path: Path) -> LoadedMixture:
     path.write_bytes(data)
     return load_network(path)
 

@@ -8,7 +8,7 @@ from typing import Any
 from dspn.cli.console import console
 from dspn.cli.sinks import plain_json
 from dspn.errors import printable
-from dspn.io.classifiers import LoadedClassifier, load_any
+from dspn.io import LoadedClassifier, load_any
 from dspn.models import Model
 from dspn.sequences import Schema
 from dspn.structure import DynamicNetwork

@@ -19,8 +19,9 @@ from dspn.cli.request import Reading
 from dspn.cli.sources import opened
 from dspn.cli.streams import Chunk, chunks
 from dspn.cli.writing import check_place
-from dspn.errors import DataError, printable
-from dspn.models import DSPN, Model
+from dspn.errors import DataError, StructureError, printable
+from dspn.learning import Auto, GrowthOptions
+from dspn.models import DSPN, Em, Model, Paper
 from dspn.sequences import Schema, Sequences
 
 
@@ -136,6 +137,22 @@ def share_or_table(validation: str) -> float | None:
         return None
 
 
+def _learner(training: Training) -> Auto | Em | Paper:
+    """The learner with its options of the command line."""
+    size, effort = training.interfaces, training.effort
+    if training.learner == "auto" and size is None:
+        return Auto(effort=effort)
+    if training.learner == "em" and size is not None and effort is None:
+        return Em(size)
+    if training.learner == "paper" and effort is None:
+        bounds = {} if size is None else {"min_interfaces": size, "max_interfaces": size}
+        return Paper(GrowthOptions(**bounds))
+    raise StructureError(
+        f"`learner` must be 'auto', 'paper' or 'em', but is {training.learner!r}; `interfaces` is "
+        "for 'paper' and 'em', and `effort` for 'auto', to be left out with the others."
+    )
+
+
 def _estimator(training: Training, *, quiet: bool) -> DSPN:
     share = share_or_table(training.validation)
     checkpoint = training.checkpoint
@@ -143,9 +160,7 @@ def _estimator(training: Training, *, quiet: bool) -> DSPN:
         os.makedirs(checkpoint, exist_ok=True)
         checkpoint = checkpoint / "paper.dspn"
     return DSPN(
-        learner=training.learner,
-        n_interfaces=training.interfaces,
-        effort=training.effort,
+        _learner(training),
         time_limit=training.time_limit,
         random_state=training.seed,
         validation_fraction=0.1 if share is None else share,

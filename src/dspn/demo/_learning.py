@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from dspn.demo._house import House
 from dspn.demo._printing import bar, heading, table
+from dspn.learning import Auto
 from dspn.learning.learner import Ending
 from dspn.models import DSPN, HMM, Model
 from dspn.structure.validity import network_scopes
@@ -37,13 +38,15 @@ class Learned:
 def learned(console: Console, house: House) -> Learned:
     """Learns from the recordings as they were seen; a terminal shows a bar, on standard error."""
     heading(
-        console, "Learn", f"model = dspn.DSPN(effort={_EFFORT}, random_state=0).fit(recordings)"
+        console,
+        "Learn",
+        f"model = dspn.DSPN(dspn.Auto(effort={_EFFORT}), random_state=0).fit(recordings)",
     )
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     watched = Console(file=sys.stderr)
     with Progress(*columns, console=watched, transient=True, disable=not watched.is_terminal) as on:
         task = on.add_task("trying models, keeping what pays", total=None)
-        network = DSPN(effort=_EFFORT, n_jobs=2, random_state=0).fit(house.training)
+        network = DSPN(Auto(effort=_EFFORT), n_jobs=2, random_state=0).fit(house.training)
         on.update(task, description="a hidden Markov model, to compare")
         hmm = HMM(_STATES, random_state=0).fit(house.training)
         independent = HMM(1, random_state=0).fit(house.training).model_

@@ -13,9 +13,8 @@ from dspn import __version__
 from dspn._checks import is_number
 from dspn.errors import ModelFileError, StructureError, warn
 from dspn.io import JSON, load_network, save_network
+from dspn.io.atomic import exclusive, path_text
 from dspn.io.json_values import compact, fields, items, whole
-from dspn.io.lock import exclusive
-from dspn.io.paths import path_text
 from dspn.learning.growth import GrowthStep
 from dspn.learning.partitions import Positions
 from dspn.learning.plan import Plan

@@ -11,7 +11,7 @@ from dspn._checks import require_type, whole_number
 from dspn.errors import DataError, StructureError
 from dspn.inference.mixed import evidence_likelihood
 from dspn.io import write_atomically
-from dspn.io.paths import path_text
+from dspn.io.atomic import path_text
 from dspn.models import Model
 from dspn.report._assets import asset, filled, joined_script, source_hash
 from dspn.report._choice import chosen

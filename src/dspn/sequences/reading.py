@@ -21,16 +21,19 @@ _ONE_SLICE: Final = np.array([0, 1], dtype=np.int64)
 def sequences_of(data: Sequences | Iterable[Any], schema: Schema, argument: str) -> Sequences:
     """A batch of the schema: `data` itself, or the list of arrays that it is.
 
-    Messages call it `argument`.
+    Messages call it `argument`. Leaf families are those of the schema, whatever the data name.
     """
     if not isinstance(data, Sequences):
         return Sequences.from_arrays(data, schema=schema, argument=argument)
-    if data.schema != schema:
+    if data.schema == schema:
+        return data
+    if data.schema.without_leaves() != schema.without_leaves():
         raise DataError(
             f"`{argument}` must have the variables of the model, but "
             f"{_difference(data.schema, schema)}; give the model's schema when the data are read."
         )
-    return data
+    notes, keys = data.inference_notes, data.table_keys
+    return Sequences._trusted(data.values, data.offsets, schema, data.ids, notes, keys)
 
 
 def _difference(found: Schema, expected: Schema) -> str:

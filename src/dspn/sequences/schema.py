@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import reprlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, final
 
 import numpy as np
@@ -34,13 +34,12 @@ class Variable:
 
     The categories are all strings, all booleans, or all finite numbers. `leaf` is the family of
     its leaves in models, where that is not the usual one of the kind (see `dspn.leaves.Family`).
-    It says nothing of the data: variables that differ in it alone are equal.
     """
 
     name: str
     kind: Kind
     categories: tuple[Category, ...] = ()
-    leaf: Any = field(default=None, compare=False)
+    leaf: Any = None
 
     def __post_init__(self) -> None:
         """Check the rules of a variable and bring its fields to plain Python types."""
@@ -161,6 +160,10 @@ class Schema:
                 f"`name` must be a variable of the schema ({', '.join(self.names)}), "
                 f"found {name!r}."
             ) from None
+
+    def without_leaves(self) -> Schema:
+        """The same variables with the usual leaf families: all that the data depend on."""
+        return Schema(tuple(replace(variable, leaf=None) for variable in self.variables))
 
     def select(self, names: Iterable[str]) -> Schema:
         """Schema of the named variables, in the order named."""

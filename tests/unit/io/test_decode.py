@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dspn.errors import ModelFileError
+from dspn.io.codec import LoadedMixture, decode, encode
 from dspn.io.container import Contents, pack, unpack
-from dspn.io.decode import LoadedMixture, decode
-from dspn.io.encode import encode
 from dspn.sequences import Schema, Variable
 from dspn.structure import (
     DynamicNetwork,

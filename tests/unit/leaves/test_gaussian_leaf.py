@@ -107,8 +107,8 @@ def test_mixture_quantiles_agree_with_a_root_finder() -> None:
     levels = np.array([1e-7, 0.01, 0.3, 0.5, 0.77, 0.999])
     found = Gaussian().mixture_quantiles(parameters, weights, levels)
     deviations = np.sqrt(parameters[:, 1])
-    for row, quantiles in zip(weights, found, strict=True):
-        for level, quantile in zip(levels, quantiles, strict=True):
+    for row, points in zip(weights, found, strict=True):
+        for level, quantile in zip(levels, points, strict=True):
 
             def gap(x: float, row: np.ndarray = row, level: float = level) -> float:
                 return float(row @ ndtr((x - parameters[:, 0]) / deviations)) - level

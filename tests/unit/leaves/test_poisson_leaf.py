@@ -83,9 +83,9 @@ def test_mixture_quantiles_are_exact_for_large_rates() -> None:
     family = Poisson()
     for weights in (np.eye(3), np.array([[0.4, 0.6, 0.0], [0.2, 0.3, 0.5]])):
         found = family.mixture_quantiles(rates, weights, levels)
-        for row, quantiles in zip(weights, found, strict=True):
-            assert np.all(family.cdf(rates, quantiles) @ row >= levels * (1 - 1e-13))
-            assert np.all(family.cdf(rates, quantiles - 1) @ row < levels)
+        for row, points in zip(weights, found, strict=True):
+            assert np.all(family.cdf(rates, points) @ row >= levels * (1 - 1e-13))
+            assert np.all(family.cdf(rates, points - 1) @ row < levels)
 
 
 def test_mixture_quantiles_do_not_depend_on_the_block(monkeypatch: pytest.MonkeyPatch) -> None:

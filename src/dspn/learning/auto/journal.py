@@ -17,10 +17,8 @@ from dspn import __version__
 from dspn.engine import compile_program, likelihood
 from dspn.errors import ModelFileError
 from dspn.io import JSON, load_network
-from dspn.io.atomic import is_temporary, write_atomically
+from dspn.io.atomic import exclusive, is_temporary, path_text, write_atomically
 from dspn.io.json_values import compact, fields, parse, plain, whole
-from dspn.io.lock import exclusive
-from dspn.io.paths import path_text
 from dspn.learning.auto.candidates import Candidate
 from dspn.learning.auto.task import AutoTask
 from dspn.learning.auto.tries import Try

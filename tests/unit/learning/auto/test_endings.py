@@ -11,7 +11,7 @@ import pytest
 
 from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.learning import clock
-from dspn.learning.auto import AutoLearned, AutoOptions, finishing, learn_auto
+from dspn.learning.auto import Auto, AutoLearned, finishing, learn_auto
 from dspn.learning.auto import run as running
 from dspn.learning.auto.candidates import Candidate
 from dspn.learning.auto.state import AutoState
@@ -27,9 +27,7 @@ PLANTED = Model.from_hmm(
     {name: [[0.9, 0.1], [0.2, 0.8]] for name in SCHEMA.names},
     schema=SCHEMA,
 )
-OPTIONS = AutoOptions(
-    effort=1e3, patience=3, em=EmOptions(max_steps=2), refit=EmOptions(max_steps=1)
-)
+OPTIONS = Auto(effort=1e3, patience=3, em=EmOptions(max_steps=2), refit=EmOptions(max_steps=1))
 
 
 def drawn(num_sequences: int, seed: int) -> Sequences:

@@ -11,7 +11,7 @@ import pytest
 from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.errors import ModelFileError, StructureError
 from dspn.io import atomic, load_network, save_network
-from dspn.learning.auto import AutoLearned, AutoOptions, Move, learn_auto
+from dspn.learning.auto import Auto, AutoLearned, Move, learn_auto
 from dspn.learning.auto import run as running
 from dspn.learning.auto.candidates import Candidate
 from dspn.learning.auto.journal import Journal
@@ -29,9 +29,7 @@ PLANTED = Model.from_hmm(
     {name: [[0.9, 0.1], [0.2, 0.8]] for name in SCHEMA.names},
     schema=SCHEMA,
 )
-OPTIONS = AutoOptions(
-    effort=1e3, patience=3, em=EmOptions(max_steps=2), refit=EmOptions(max_steps=1)
-)
+OPTIONS = Auto(effort=1e3, patience=3, em=EmOptions(max_steps=2), refit=EmOptions(max_steps=1))
 
 
 def drawn(num_sequences: int, seed: int) -> Sequences:
@@ -138,7 +136,7 @@ def test_an_empty_directory_may_be_begun_in(tmp_path: Path, resume: bool) -> Non
     ("settings", "said"),
     [
         ({"seed": 1}, "seed"),
-        ({"options": AutoOptions(effort=2e3)}, "options"),
+        ({"options": Auto(effort=2e3)}, "options"),
     ],
 )
 def test_another_run_is_refused(tmp_path: Path, settings: dict, said: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from dspn import EmOptions, Schema, Sequences, Variable
 from dspn.engine import compile_program, likelihood
 from dspn.learning import Priors
-from dspn.learning.auto import AutoOptions, Move, tries
+from dspn.learning.auto import Auto, Move, tries
 from dspn.learning.auto.candidates import Candidate
 from dspn.learning.auto.recipes import Recipe
 from dspn.learning.auto.task import AutoTask, work_of
@@ -27,7 +27,7 @@ SCHEMA = Schema(
     )
 )
 EVERY = (0, 1, 2, 3)
-OPTIONS = AutoOptions(em=EmOptions(max_steps=3, tolerance=0.0))
+OPTIONS = Auto(em=EmOptions(max_steps=3, tolerance=0.0))
 
 
 def drawn(num_sequences: int, seed: int) -> Sequences:
@@ -142,7 +142,7 @@ def test_many_nodes_lose_the_edges_that_are_hardly_used(
 
 
 def test_an_untrained_network_is_a_candidate_as_well() -> None:
-    own = task(options=AutoOptions(em=EmOptions(max_steps=0)))
+    own = task(options=Auto(em=EmOptions(max_steps=0)))
     found = begun(own)
     check(found, own)
     assert found.steps == 0
@@ -176,7 +176,7 @@ def test_no_try_where_time_is_up() -> None:
 
 
 def test_batches_of_sequences_may_be_learned_from() -> None:
-    own = task(options=AutoOptions(em=EmOptions(max_steps=2, batch_size=7)))
+    own = task(options=Auto(em=EmOptions(max_steps=2, batch_size=7)))
     found = begun(own)
     check(found, own)
     assert found.network.fingerprint == begun(own).network.fingerprint
