@@ -120,7 +120,8 @@ class CheckpointFile:
         """The checkpoint in the file; None where there is no file."""
         if not self.path.exists():
             return None
-        found = load_network(self.path)
+        families = [own.leaf for own in self._schema if own.leaf is not None]
+        found = load_network(self.path, families=families)
         entry = found.provenance.get(_ENTRY)
         if entry is None:
             raise ModelFileError(

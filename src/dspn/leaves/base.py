@@ -86,8 +86,8 @@ class Family(Checked, ABC):
         """Sufficient statistics of shape (V, S), the first column being 1.
 
         A row is zero where the value is missing, or outside the support: no leaf has made it. A
-        family without sufficient statistics gives those that `expected_statistics` would give
-        leaves that are far wider than the data.
+        family without sufficient statistics gives those from which `maximise` makes leaves to
+        start with, by their moments for example; see `expected_statistics`.
         """
 
     def expected_statistics(

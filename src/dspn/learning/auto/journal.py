@@ -89,7 +89,8 @@ class Journal:
         path = self._path(attempt.number)
         if not path.exists():
             return None
-        found = load_network(path)
+        families = [own.leaf for own in task.train.schema if own.leaf is not None]
+        found = load_network(path, families=families)
         steps, work = self._checked(found.provenance.get(_ENTRY), attempt, path)
         data = task.data(attempt.block)
         known = found.network
