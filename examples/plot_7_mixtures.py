@@ -59,5 +59,5 @@ ax = plot_template(model)
 # %%
 # The automatic learner mixes by itself. It says what it tried, what that brought, and its choice.
 
-found = dspn.DSPN(schema=schema, effort=0.05, random_state=0).fit(readers + others)
+found = dspn.DSPN(dspn.Auto(effort=0.05), schema=schema, random_state=0).fit(readers + others)
 print(found.explanation_)

@@ -32,6 +32,8 @@ from dspn.structure import (
     marginal,
 )
 
+Data = Sequences | Iterable[ArrayLike]
+
 # Estimators that `save` a model of their own, with what they have learned besides in this entry of
 # its provenance.
 _ESTIMATORS: Final = ("DSPN", "HMM", "HMMSPN")
