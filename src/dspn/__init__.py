@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from dspn._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from dspn.errors import ConvergenceWarning as ConvergenceWarning
     from dspn.errors import DataError as DataError
@@ -47,8 +49,6 @@ if TYPE_CHECKING:
     from dspn.structure import Mixture as Mixture
     from dspn.structure import Root as Root
     from dspn.structure import Template as Template
-
-__version__ = "0.1.0"
 
 # Numba and scikit-learn take longer to import than most queries take to answer, and the command
 # line needs neither to show its help: every public name is imported when it is first used.

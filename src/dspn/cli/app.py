@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from dspn import __version__
+from dspn._version import __version__
 from dspn.cli import classifying, describing, fitting, plotting, queries, watching
 from dspn.cli.console import forget, note, warnings_as_notes
 from dspn.cli.errors import (

@@ -145,8 +145,10 @@ def _learner(training: Training) -> Auto | Em | Paper:
     if training.learner == "em" and size is not None and effort is None:
         return Em(size)
     if training.learner == "paper" and effort is None:
-        bounds = {} if size is None else {"min_interfaces": size, "max_interfaces": size}
-        return Paper(GrowthOptions(**bounds))
+        growth = GrowthOptions()
+        if size is not None:
+            growth = GrowthOptions(min_interfaces=size, max_interfaces=size)
+        return Paper(growth)
     raise StructureError(
         f"`learner` must be 'auto', 'paper' or 'em', but is {training.learner!r}; `interfaces` is "
         "for 'paper' and 'em', and `effort` for 'auto', to be left out with the others."

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from dspn import __version__
 from dspn._checks import is_number
+from dspn._version import __version__
 from dspn.errors import ModelFileError, StructureError, warn
 from dspn.io import JSON, load_network, save_network
 from dspn.io.atomic import exclusive, path_text

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import StrEnum
 from typing import Any, Self, final
 
@@ -63,6 +63,7 @@ class Mode(StrEnum):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class DSPNClassifier(ClassifierMixin, BaseEstimator):
     """P(class | sequence) from a model for each class and the frequencies of the classes.
 
@@ -82,18 +83,11 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         history_: The discriminative steps.
     """
 
-    def __init__(
-        self,
-        estimator: SequenceEstimator | None = None,
-        *,
-        mode: str = "generative",
-        ascent: AscentOptions | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.mode = mode
-        self.ascent = ascent
-        self.random_state = random_state
+    estimator: SequenceEstimator | None = None
+    _: KW_ONLY
+    mode: str = "generative"
+    ascent: AscentOptions | None = None
+    random_state: Any = None
 
     def fit(
         self,

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final, final
 
 import numpy as np
@@ -72,6 +72,7 @@ _LEARNERS: Final[dict[str, type[Learner]]] = {"auto": Auto, "paper": Paper, "em"
 
 
 @final
+@dataclass(eq=False, repr=False)
 class DSPN(SequenceEstimator):
     """A dynamic sum-product network whose structure is learned from data.
 
@@ -106,38 +107,22 @@ class DSPN(SequenceEstimator):
         growth_: The score of every number of interface nodes that the paper's learner has tried.
     """
 
-    _KEPT = ("accepted_", "explanation_", "tried_")
+    learner: str | Learner = "auto"
+    _: KW_ONLY
+    root: str = "first"
+    tied: bool = True
+    priors: Priors | None = None
+    schema: Schema | None = None
+    validation_fraction: float = 0.1
+    refit: bool = True
+    time_limit: float | None = None
+    n_jobs: int | None = 1
+    checkpoint: str | os.PathLike[str] | None = None
+    resume: bool = False
+    random_state: Any = None
+    verbose: int = 0
 
-    def __init__(
-        self,
-        learner: str | Learner = "auto",
-        *,
-        root: str = "first",
-        tied: bool = True,
-        priors: Priors | None = None,
-        schema: Schema | None = None,
-        validation_fraction: float = 0.1,
-        refit: bool = True,
-        time_limit: float | None = None,
-        n_jobs: int | None = 1,
-        checkpoint: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.learner = learner
-        self.root = root
-        self.tied = tied
-        self.priors = priors
-        self.schema = schema
-        self.validation_fraction = validation_fraction
-        self.refit = refit
-        self.time_limit = time_limit
-        self.n_jobs = n_jobs
-        self.checkpoint = checkpoint
-        self.resume = resume
-        self.random_state = random_state
-        self.verbose = verbose
+    _KEPT = ("accepted_", "explanation_", "tried_")
 
     def set_params(self, **params: Any) -> "DSPN":
         """Sets parameters; options of the learner as `learner__field`, whichever it is."""

@@ -15,9 +15,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dspn import __version__
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import require_type, sequence_weights, whole_number
+from dspn._version import __version__
 from dspn.engine.flows import expected_flows
 from dspn.engine.threads import TimeUpError
 from dspn.errors import ConvergenceWarning, DataError, EvidenceError, ModelFileError, warn
@@ -281,7 +281,8 @@ def _matrix(estimator: Any, X: Any, lengths: Any, *, reset: bool) -> Any:
             "of all rows only."
         )
     if isinstance(X, np.ma.MaskedArray):  # scikit-learn would bring back masked values
-        X = np.where(np.ma.getmaskarray(X), None, np.ma.getdata(X).astype(object))
+        X, masked = np.ma.getdata(X).astype(object), np.ma.getmaskarray(X)
+        X[masked] = None
     if hasattr(X, "select_dtypes"):
         # scikit-learn turns a frame with nullable numbers into floats, unless it has columns of
         # objects, so that the text of categories has to take their place.
@@ -638,7 +639,7 @@ def dead_nodes_of(model: Model, data: TrainingData) -> tuple[DeadNode, ...]:
     return dead
 
 
-def _kinds(kind: type) -> Iterator[type]:
+def _kinds(kind: type[Any]) -> Iterator[type[Any]]:
     yield kind
     for below in kind.__subclasses__():
         yield from _kinds(below)

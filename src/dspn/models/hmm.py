@@ -1,6 +1,7 @@
 """Hidden Markov models, and the paper's initial template, which is one with more freedom."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, final
 
 import numpy as np
@@ -138,6 +139,7 @@ class Chain(SequenceEstimator):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class HMM(Chain):
     """A hidden Markov model: x_t given its state is a product over the variables.
 
@@ -156,26 +158,15 @@ class HMM(Chain):
         random_state: Seed of everything random.
     """
 
-    def __init__(
-        self,
-        n_states: int | Sequence[int] = 8,
-        *,
-        n_starts: int = 1,
-        em: EmOptions | None = None,
-        priors: Priors | None = None,
-        schema: Schema | None = None,
-        validation_fraction: float = 0.1,
-        refit: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.n_states = n_states
-        self.n_starts = n_starts
-        self.em = em
-        self.priors = priors
-        self.schema = schema
-        self.validation_fraction = validation_fraction
-        self.refit = refit
-        self.random_state = random_state
+    n_states: int | Sequence[int] = 8
+    _: KW_ONLY
+    n_starts: int = 1
+    em: EmOptions | None = None
+    priors: Priors | None = None
+    schema: Schema | None = None
+    validation_fraction: float = 0.1
+    refit: bool = True
+    random_state: Any = None
 
     _KEPT = ("validation_scores_",)
 

@@ -1,5 +1,6 @@
 """Hidden Markov models whose states emit slices by sum-product networks."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, final
 
 import numpy as np
@@ -17,6 +18,7 @@ from dspn.sequences import Schema
 
 
 @final
+@dataclass(eq=False, repr=False)
 class HMMSPN(Chain):
     """A hidden Markov model in which x_t given its state is a learned sum-product network.
 
@@ -36,28 +38,16 @@ class HMMSPN(Chain):
         random_state: Seed of everything random.
     """
 
-    def __init__(
-        self,
-        n_states: int = 8,
-        *,
-        n_starts: int = 1,
-        emission: SliceSpnOptions | None = None,
-        em: EmOptions | None = None,
-        priors: Priors | None = None,
-        schema: Schema | None = None,
-        validation_fraction: float = 0.1,
-        refit: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.n_states = n_states
-        self.n_starts = n_starts
-        self.emission = emission
-        self.em = em
-        self.priors = priors
-        self.schema = schema
-        self.validation_fraction = validation_fraction
-        self.refit = refit
-        self.random_state = random_state
+    n_states: int = 8
+    _: KW_ONLY
+    n_starts: int = 1
+    emission: SliceSpnOptions | None = None
+    em: EmOptions | None = None
+    priors: Priors | None = None
+    schema: Schema | None = None
+    validation_fraction: float = 0.1
+    refit: bool = True
+    random_state: Any = None
 
     def _check(self, schema: Schema, *, weighted: bool, validated: bool) -> None:
         whole_number(self.n_states, "n_states", StructureError)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, final
 
-from dspn import __version__
+from dspn._version import __version__
 from dspn.engine import compile_program, likelihood
 from dspn.errors import ModelFileError
 from dspn.io import JSON, load_network
