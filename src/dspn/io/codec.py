@@ -385,9 +385,14 @@ def _check_classes(metadata: Mapping[str, JSON], tensors: Tensors) -> None:
     classes = items(metadata["classes"], "`classes`")
     models = items(metadata["models"], "`models`")
     logits = tensors.get("logits")
-    kinds = {_label_kind(label) for label in classes}
-    # As an array, where `a` and `a\0` are one text.
-    if len(kinds) != 1 or None in kinds or np.unique(np.array(classes)).size < max(2, len(classes)):
+    kinds = {float if type(label) is int else type(label) for label in classes}
+    too_long = any(isinstance(label, str) and len(label) > _LONGEST_LABEL for label in classes)
+    # Different as an array, too, where `a` and `a\0` are one text.
+    if (
+        kinds not in ({str}, {bool}, {float})
+        or too_long
+        or np.unique(np.array(classes)).size < max(2, len(classes))
+    ):
         raise ModelFileError(
             "there must be at least two classes that differ, all numbers, all booleans or all text "
             f"of at most {_LONGEST_LABEL} characters, found {reprlib.repr(classes)}"
@@ -398,15 +403,6 @@ def _check_classes(metadata: Mapping[str, JSON], tensors: Tensors) -> None:
         raise ModelFileError("the logits of the classes must be finite")
     if len(models) != len(classes):
         raise ModelFileError(f"there are {len(models)} models for {len(classes)} classes")
-
-
-def _label_kind(label: JSON) -> type | None:
-    """What a class is: text, a boolean or a number; None for what no class can be."""
-    if isinstance(label, str):
-        return str if len(label) <= _LONGEST_LABEL else None
-    if isinstance(label, bool):
-        return bool
-    return float if isinstance(label, int | float) else None
 
 
 def _check_variables(mixtures: Sequence[Mixture]) -> None:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from enum import StrEnum
 from typing import Any, Self, final
 
 import numpy as np
@@ -51,17 +50,6 @@ from dspn.sequences.joining import joined
 from dspn.sequences.reading import sequences_of
 
 
-class Mode(StrEnum):
-    """What the models of the classes are made for.
-
-    GENERATIVE: each is a likely model of its own class. DISCRIMINATIVE: from there all are changed
-    together so that log P(class | sequence) rises.
-    """
-
-    GENERATIVE = "generative"
-    DISCRIMINATIVE = "discriminative"
-
-
 @final
 @dataclass(eq=False, repr=False)
 class DSPNClassifier(ClassifierMixin, BaseEstimator):
@@ -72,7 +60,8 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
 
     Args:
         estimator: What models a class, an `HMM` by default; cloned for each class.
-        mode: "generative" or "discriminative".
+        mode: "generative" for models that are likely for their own class each, "discriminative" to
+            change all of them together from there so that log P(class | sequence) rises.
         ascent: When the discriminative steps end.
         random_state: Seed of everything random; without one, that of `estimator`.
 
@@ -103,8 +92,7 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         `validation` is a pair (X, y) of sequences that choose among models. Without it each class
         holds out a share of its sequences, as `estimator.validation_fraction` says.
         """
-        base = self._base()
-        mode, ascent = self._options()
+        base, ascent = self._checked()
         data = read_for_fit(self, X, lengths, base.schema, by_row=True)
         labels = _checked_labels(y, len(data))
         weights = checked_sample_weight(sample_weight, len(data))
@@ -112,50 +100,59 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         held = None if validation is None else _labelled(validation, data.schema, classes)
         warn_of_idle_variables(data)
         seed = seed_of(base.random_state if self.random_state is None else self.random_state)
-        parts = _class_parts(data, codes, weights, held, base._fraction(), seed)
-        _warn_of_single_sequences(classes, parts)
-        if mode is Mode.DISCRIMINATIVE:
+        parts = []
+        for code in range(classes.size):
+            own = np.flatnonzero(codes == code)
+            chosen = None if held is None else held[0][np.flatnonzero(held[1] == code)]
+            share = None if weights is None else weights[own]
+            own_seed = int(np.random.SeedSequence([seed, code]).generate_state(1)[0])
+            parts.append(TrainingData.split(data[own], share, chosen, base._fraction(), own_seed))
+        alone = [part.validation is part.train for part in parts]
+        if any(alone):
+            warn(
+                f"classes {classes[alone].tolist()} have a single sequence each, which is its own "
+                "validation set; their models may fit it too closely.",
+                ConvergenceWarning,
+            )
+        if ascent is not None:
             # What was held out still has to choose among the steps that follow.
             parts = [replace(part, is_held_out=False) for part in parts]
         self.estimators_ = [
             clone(base).set_params(random_state=part.seed)._fit_parts(part) for part in parts
         ]
         self.models_ = [own.model_ for own in self.estimators_]
-        self.class_log_prior_ = _log_shares(codes, weights)
+        counted = codes >= 0
+        counts = np.bincount(codes[counted], None if weights is None else weights[counted])
+        self.class_log_prior_: Floats = np.log(counts / counts.sum())
         self.history_: tuple[Any, ...] = ()
-        if mode is Mode.DISCRIMINATIVE:
+        if ascent is not None:
             self._discriminate(parts, ascent)
         self.classes_, self.schema_ = classes, data.schema
         return self
 
-    def _base(self) -> SequenceEstimator:
+    def _checked(self) -> tuple[SequenceEstimator, AscentOptions | None]:
+        """The estimator of a class, and the options of discriminative steps where there are any."""
         base = HMM() if self.estimator is None else self.estimator
-        require_type(
-            base, SequenceEstimator, "estimator", StructureError, remedy="give an HMM or a DSPN"
-        )
+        remedy = "give an HMM or a DSPN"
+        require_type(base, SequenceEstimator, "estimator", StructureError, remedy=remedy)
         if getattr(base, "checkpoint", None) is not None:
             raise StructureError(
                 "`estimator` must have no `checkpoint`, as the models of all classes would go to "
                 "the same file; leave it out."
             )
-        return base
-
-    def _options(self) -> tuple[Mode, AscentOptions]:
-        try:
-            mode = Mode(self.mode)
-        except ValueError:
+        if self.mode not in ("generative", "discriminative"):
             raise StructureError(
                 f"`mode` must be 'generative' or 'discriminative', but is {self.mode!r}; choose "
                 "one."
-            ) from None
+            )
         ascent = DEFAULT_ASCENT if self.ascent is None else self.ascent
         require_type(ascent, AscentOptions, "ascent", StructureError)
-        if self.ascent is not None and mode is Mode.GENERATIVE:
+        if self.ascent is not None and self.mode == "generative":
             raise StructureError(
                 "`ascent` must be None with `mode='generative'`, which takes no such steps; leave "
                 "it out, or choose 'discriminative'."
             )
-        return mode, ascent
+        return base, ascent if self.mode == "discriminative" else None
 
     def _discriminate(self, parts: Sequence[TrainingData], ascent: AscentOptions) -> None:
         """Changes all models together, from where they are."""
@@ -179,7 +176,7 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         self.history_ = fit.history
         self.class_log_prior_ = fit.logits
         self.models_ = [
-            Model(network, provenance={**own.provenance, "mode": str(Mode.DISCRIMINATIVE)})
+            Model(network, provenance={**own.provenance, "mode": "discriminative"})
             for network, own in zip(fit.networks, self.models_, strict=True)
         ]
 
@@ -255,17 +252,6 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         return sequence_tags(super().__sklearn_tags__())
 
 
-def _warn_of_single_sequences(classes: NDArray[Any], parts: Sequence[TrainingData]) -> None:
-    """Names the classes in which nothing can be held out."""
-    alone = [part.validation is part.train for part in parts]
-    if any(alone):
-        warn(
-            f"classes {classes[alone].tolist()} have a single sequence each, which is its own "
-            "validation set; their models may fit it too closely.",
-            ConvergenceWarning,
-        )
-
-
 def _checked_labels(y: Any, num_sequences: int) -> NDArray[Any]:
     """One label for each sequence, none of them missing."""
     labels = column_or_1d(y, warn=True)
@@ -328,34 +314,6 @@ def _labelled(validation: Any, schema: Schema, classes: NDArray[Any]) -> tuple[S
             f"{absent.tolist()[0]!r}; add some, or leave `validation` out."
         )
     return data, np.searchsorted(classes, labels)
-
-
-def _log_shares(codes: Ints, weights: Floats | None) -> Floats:
-    """Log of each class's share of the sequences; those of no class do not count."""
-    counted = codes >= 0
-    own = None if weights is None else weights[counted]
-    counts = np.bincount(codes[counted], weights=own)
-    shares: Floats = np.log(counts / counts.sum())
-    return shares
-
-
-def _class_parts(
-    data: Sequences,
-    codes: Ints,
-    weights: Floats | None,
-    held: tuple[Sequences, Ints] | None,
-    fraction: float,
-    seed: int,
-) -> list[TrainingData]:
-    """Training and validation sets of each class, and a seed for each."""
-    parts = []
-    for code in range(codes.max() + 1):
-        own = np.flatnonzero(codes == code)
-        chosen = None if held is None else held[0][np.flatnonzero(held[1] == code)]
-        share = None if weights is None else weights[own]
-        own_seed = int(np.random.SeedSequence([seed, code]).generate_state(1)[0])
-        parts.append(TrainingData.split(data[own], share, chosen, fraction, own_seed))
-    return parts
 
 
 def _together(parts: Sequence[Sequences], weights: Sequence[Floats | None]) -> LabelledSequences:
