@@ -37,9 +37,9 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	@touch $@
 
 # Numba keeps compiled kernels next to their source and compiles again after an edit.
-$(WARMED): $(INSTALLED) $(wildcard src/dspn/engine/*.py src/dspn/engine/*/*.py)
-	@if [ -f src/dspn/engine/warm.py ]; then \
-	    echo 'Compiling the kernels'; $(BIN)/python -m dspn.engine.warm; fi
+$(WARMED): $(INSTALLED) $(wildcard src/dspn/engine/cpu/*.py src/dspn/engine/cpu/*/*.py)
+	@if [ -f src/dspn/engine/cpu/warm.py ]; then \
+	    echo 'Compiling the kernels'; $(BIN)/python -m dspn.engine.cpu.warm; fi
 	@touch $@
 
 venv: $(WARMED)

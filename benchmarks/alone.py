@@ -71,7 +71,6 @@ def irregular(scale: Scale, effort: Effort, say: Say) -> Iterator[Row]:
                     case.total_slices,
                     len(np.unique(case.values, axis=0)),
                     edges,
-                    {},
                     found,
                     edges,
                 )
@@ -197,7 +196,6 @@ class Start:
 
     cache: str
     seconds: list[float]
-    ceiling_s: float
 
     @property
     def best_s(self) -> float:
@@ -219,7 +217,7 @@ def _start_s(cache: str | None) -> float:
     return time.perf_counter() - begun
 
 
-def starts(scale: Scale, ceilings_s: tuple[float, float], say: Say) -> list[Start]:
+def starts(scale: Scale, say: Say) -> list[Start]:
     """A new process that imports dspn and scores one small batch, with a warm and a cold cache."""
     say("start of a new process")
     _start_s(None)
@@ -228,7 +226,7 @@ def starts(scale: Scale, ceilings_s: tuple[float, float], say: Say) -> list[Star
     for _ in range(1 if scale.quick else 2):
         with tempfile.TemporaryDirectory() as empty:
             cold.append(_start_s(empty))
-    return [Start("warm", warm, ceilings_s[0]), Start("cold", cold, ceilings_s[1])]
+    return [Start("warm", warm), Start("cold", cold)]
 
 
 @final
@@ -243,10 +241,9 @@ class EmMemory:
     data_mib: float
     peak_mib: float
     kernels_mib: float
-    ceiling_mib: float
 
 
-def em_memory(scale: Scale, effort: Effort, ceiling_mib: float, say: Say) -> EmMemory | str:
+def em_memory(scale: Scale, effort: Effort, say: Say) -> EmMemory | str:
     """The memory of an iteration on 8,800 sequences of 40 slices, or why there is no figure."""
     say("memory of an EM iteration")
     count, k = (880, 32) if scale.quick else (8800, 128)
@@ -266,5 +263,4 @@ def em_memory(scale: Scale, effort: Effort, ceiling_mib: float, say: Say) -> EmM
         case.total_slices * 13 * 8 / 2**20,
         found["peak_mib"],
         max(0.0, small["resident_mib"] - before),
-        ceiling_mib,
     )

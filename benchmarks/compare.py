@@ -27,7 +27,7 @@ _BESIDE: Final = {
 @final
 @dataclass(frozen=True)
 class Row:
-    """One task on one case: what everybody needed, and what ours is to reach.
+    """One task on one case: what every competitor needed.
 
     `work` is the number of useful multiply-adds of one slice of one sequence; `edges` is given for
     templates that are no HMM.
@@ -41,7 +41,6 @@ class Row:
     total_slices: int
     distinct_slices: int
     work: int
-    floors: dict[str, float | None]
     measurements: dict[str, Measurement]
     edges: int | None = None
 
@@ -55,11 +54,6 @@ class Row:
         found = self.measurements.get(label)
         theirs = None if found is None else found.best_s
         return None if theirs is None or self.ours_s is None else theirs / self.ours_s
-
-    def is_met(self, peer: str) -> bool | None:
-        """Whether the floor against a peer is reached; None without a floor or without a ratio."""
-        floor, ratio = self.floors.get(peer), self.ratio(peer)
-        return None if floor is None or ratio is None else ratio >= floor
 
     @property
     def speedup(self) -> float | None:
@@ -88,9 +82,7 @@ class Row:
             "edges": self.edges,
             "ns_per_slice": self.ns_per_slice,
             "two_threads_speedup": self.speedup,
-            "floors": self.floors,
-            "ratios": {peer: self.ratio(peer) for peer in self.floors},
-            "met": {peer: self.is_met(peer) for peer in self.floors},
+            "ratios": {peer: self.ratio(peer) for peer in PEERS},
             "measurements": {name: m.to_json() for name, m in self.measurements.items()},
         }
 
@@ -126,7 +118,6 @@ def _size(case: Case) -> dict[str, int]:
 
 
 def _row(job: Job, case: Case, task: str, found: dict[str, Measurement]) -> Row:
-    floors = dict(zip(PEERS, job.floors[task], strict=True))
     work = multiply_adds(task, job.num_states)
     return Row(
         job.group,
@@ -135,7 +126,6 @@ def _row(job: Job, case: Case, task: str, found: dict[str, Measurement]) -> Row:
         job.num_states,
         **_size(case),
         work=work,
-        floors=floors,
         measurements=found,
     )
 

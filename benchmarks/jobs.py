@@ -1,7 +1,7 @@
-"""What is measured against the peers, on which data, and the floors that are to be reached."""
+"""What is measured against the peers, and on which data."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, final
 
 import numpy as np
@@ -9,21 +9,7 @@ from numpy.typing import NDArray
 
 from benchmarks.cases import Case, hmm_case
 
-# Times as fast as (hmmlearn, pomegranate, dynamax); None is only reported.
-Floors = tuple[float | None, float | None, float | None]
-
-_REPORT: Final[Floors] = (None, None, None)
-_LIKELIHOOD: Final = {8: (14.0, 50.0, 12.0), 32: (10.0, 25.0, 7.0), 128: (17.0, 10.0, 12.0)}
-_EM: Final = {8: (12.0, 45.0, 6.0), 32: (9.0, 45.0, 5.0), 128: (11.0, 45.0, 6.0)}
-_VITERBI: Final = {8: (7.0, 35.0, 5.0), 32: (6.0, 35.0, 15.0), 128: (12.0, 35.0, 20.0)}
-_ONE_SHOT: Final[Floors] = (8.0, 30.0, None)
-_FEW: Final = {1: (1.5, None, None), 4: (4.0, None, None), 16: (10.0, None, None)}
-
-TWO_THREADS_FLOOR: Final = 1.7
-WARM_START_CEILING_S: Final = 1.5
-COLD_START_CEILING_S: Final = 12.0
-EM_MEMORY_CEILING_MIB: Final = 200.0
-
+_SINGLE: Final = ("log_likelihood_single", "em_single")
 TASK_NAMES: Final = {
     "log_likelihood": "log-likelihood",
     "one_shot": "one-shot log-likelihood",
@@ -73,22 +59,13 @@ class Scale:
 @final
 @dataclass(frozen=True)
 class Job:
-    """Tasks on one case. `floors` holds, for each task, what is to be reached against each peer."""
+    """Tasks on one case."""
 
     group: str
     title: str
     num_states: int
     make: Callable[[], Case]
-    floors: Mapping[str, Floors] = field(default_factory=dict)
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        return tuple(self.floors)
-
-
-def _single(k: int) -> dict[str, Floors]:
-    """The tasks that float32 is faster at."""
-    return {"log_likelihood_single": _LIKELIHOOD[k], "em_single": _EM[k]}
+    tasks: tuple[str, ...]
 
 
 def _short(
@@ -101,23 +78,10 @@ def _short(
 
         return case
 
+    every = ("log_likelihood", "em", "viterbi", "viterbi_engine")
+    # A one-shot call is measured where packing weighs most, float32 where it is faster.
     return [
-        Job(
-            group,
-            title,
-            k,
-            make(k),
-            {
-                "log_likelihood": _LIKELIHOOD[k],
-                "em": _EM[k],
-                "viterbi": _VITERBI[k],
-                "viterbi_engine": _VITERBI[k],
-                **({"one_shot": _ONE_SHOT} if k == 8 else {}),
-                **(
-                    {} if k == 8 else {"log_likelihood_single": _LIKELIHOOD[k], "em_single": _EM[k]}
-                ),
-            },
-        )
+        Job(group, title, k, make(k), (*every, *(("one_shot",) if k == 8 else _SINGLE)))
         for k in scale.states
     ]
 
@@ -131,8 +95,8 @@ def _few(scale: Scale) -> list[Job]:
         return case
 
     return [
-        Job("few", f"{n} x {scale.long_slices:,}, 27 binary", 32, make(n), {"log_likelihood": own})
-        for n, own in _FEW.items()
+        Job("few", f"{n} x {scale.long_slices:,}, 27 binary", 32, make(n), ("log_likelihood",))
+        for n in (1, 4, 16)
     ]
 
 
@@ -145,8 +109,7 @@ def _long(scale: Scale) -> list[Job]:
         return case
 
     title = f"{scale.num_long} x ~{scale.long_slices:,}, 27 binary"
-    tasks = {"log_likelihood": _REPORT, "em": _REPORT}
-    return [Job("d", title, k, make(k), tasks) for k in (8, 32)]
+    return [Job("d", title, k, make(k), ("log_likelihood", "em")) for k in (8, 32)]
 
 
 def _smoke() -> list[Job]:
@@ -155,8 +118,7 @@ def _smoke() -> list[Job]:
         return hmm_case(3, 2, rng.integers(5, 9, size=20), 3, rng=rng)
 
     tasks = ("log_likelihood", "one_shot", "em", "viterbi", "viterbi_engine")
-    floors = {task: _REPORT for task in tasks}
-    return [Job("smoke", "20 x 5..8, 3 binary", 3, case, floors)]
+    return [Job("smoke", "20 x 5..8, 3 binary", 3, case, tasks)]
 
 
 def comparisons(scale: Scale) -> list[Job]:

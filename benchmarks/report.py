@@ -9,9 +9,9 @@ from benchmarks.alone import EmMemory
 from benchmarks.compare import OURS, TWO_THREADS, Row
 from benchmarks.environments import PEERS
 from benchmarks.harness import Measurement
-from benchmarks.jobs import TASK_NAMES, TWO_THREADS_FLOOR
+from benchmarks.jobs import TASK_NAMES
 from benchmarks.results import Results
-from benchmarks.section import DIFFERS, MET, MISSED, Section
+from benchmarks.section import DIFFERS, Section
 
 _NOTHING: Final = "-"
 # Below this share of processor time a run has waited for something else on the machine.
@@ -20,10 +20,6 @@ _BUSY: Final = 0.9
 
 def _number(value: float | None, form: str = "{:.3g}") -> str:
     return _NOTHING if value is None else form.format(value)
-
-
-def _verdict(met: bool | None) -> str:
-    return "" if met is None else f" {MET if met else MISSED}"
 
 
 def seconds_text(value: float | None) -> str:
@@ -42,19 +38,16 @@ def row_name(row: Row) -> str:
 
 
 def _ratio_cell(row: Row, peer: str) -> str:
-    ratio, floor = row.ratio(peer), row.floors.get(peer)
+    ratio = row.ratio(peer)
     if ratio is None:
         found = row.measurements.get(peer)
         return _NOTHING if found is None or found.error is None else "failed"
-    wanted = "" if floor is None else f" (>= {floor:g})"
-    return f"{ratio:.1f}x{wanted}{_verdict(row.is_met(peer))}"
+    return f"{ratio:.1f}x"
 
 
 def _threads_cell(row: Row) -> str:
     speedup = row.speedup
-    return (
-        _NOTHING if speedup is None else f"{speedup:.2f}x{_verdict(speedup >= TWO_THREADS_FLOOR)}"
-    )
+    return _NOTHING if speedup is None else f"{speedup:.2f}x"
 
 
 def _share(row: Row, results: Results) -> str:
@@ -63,7 +56,7 @@ def _share(row: Row, results: Results) -> str:
 
 
 def _compared(results: Results) -> list[Row]:
-    return [row for row in results.rows if row.floors]
+    return [row for row in results.rows if row.edges is None]
 
 
 def _comparison(results: Results) -> Section:
@@ -80,9 +73,9 @@ def _comparison(results: Results) -> Section:
     ]
     return Section(
         "Time of the peers over ours",
-        "One thread each, minimum of the repeats, in brackets the floor to reach. Ours also in ns "
-        "for each slice of each sequence, as the share that useful multiply-adds make up of the "
-        f"measured peak rate, and as the gain of two threads (>= {TWO_THREADS_FLOOR:g}).",
+        "One thread each, minimum of the repeats. Ours also in ns for each slice of each sequence, "
+        "as the share that useful multiply-adds make up of the measured peak rate, and as the gain "
+        "of two threads.",
         ("job", "ours", "ns/slice", "of peak", *PEERS, "two threads"),
         rows,
     )
@@ -232,25 +225,22 @@ def _starts(results: Results) -> Section:
         (
             f"new process, {start.cache} kernel cache",
             seconds_text(start.best_s),
-            f"<= {start.ceiling_s:g} s{_verdict(start.best_s <= start.ceiling_s)}",
         )
         for start in results.starts
     ]
     memory = results.em_memory
     if isinstance(memory, EmMemory):
-        met = memory.peak_mib <= memory.ceiling_mib
         name = (
             f"peak memory of an EM iteration over process and data; {memory.setting}; data "
             f"{memory.data_mib:.0f} MiB; {memory.kernels_mib:.0f} MiB of it are loaded kernels"
         )
-        limit = f"<= {memory.ceiling_mib:g} MiB{_verdict(met)}"
-        rows.append((name, f"{memory.peak_mib:.0f} MiB", limit))
+        rows.append((name, f"{memory.peak_mib:.0f} MiB"))
     elif memory is not None:
-        rows.append(("peak memory of an EM iteration", memory, _NOTHING))
+        rows.append(("peak memory of an EM iteration", memory))
     return Section(
         "Start and memory",
         "From the start of the interpreter to the log-likelihoods of a small batch.",
-        ("what", "measured", "wanted"),
+        ("what", "measured"),
         rows,
     )
 
@@ -267,26 +257,8 @@ def _limits(results: Results) -> Section:
     return Section("Limits of the machine", note, ("limit", "measured"), rows)
 
 
-def _out_of_reach(results: Results) -> list[str]:
-    """Floors that even the peak rate of multiply-adds would miss."""
-    found = []
-    for row in results.rows:
-        share = row.share_of_peak(results.limits.fma)
-        for peer, floor in row.floors.items():
-            ratio = row.ratio(peer)
-            if floor is None or ratio is None or share is None or row.task.startswith("viterbi"):
-                continue
-            if ratio / share < floor:
-                found.append(
-                    f"{row_name(row)}: at the measured peak rate ours would be {ratio / share:.1f} "
-                    f"times as fast as {peer}, so the floor of {floor:g} is out of reach here"
-                )
-    return found
-
-
 def _problems(results: Results) -> list[str]:
     found = [f"{e.name}: not measured, {e.problem}" for e in results.environments if e.problem]
-    found += _out_of_reach(results)
     for row in results.rows:
         for label, m in row.measurements.items():
             if m.error is not None:
@@ -300,7 +272,7 @@ def _problems(results: Results) -> list[str]:
             "machine was busy with other work, measure again when it is quiet"
         )
     if results.quick:
-        found.append("a quick run: smaller data, few repeats; floors are meant for the full one")
+        found.append("a quick run: smaller data, few repeats")
     return found
 
 
@@ -310,13 +282,6 @@ def _was_busy(measurement: Measurement) -> bool:
         return False
     best = min(range(len(seconds)), key=seconds.__getitem__)
     return bool(processor[best] < _BUSY * seconds[best] and seconds[best] > 1e-3)
-
-
-def verdict(results: Results) -> str:
-    """How many floors are reached."""
-    met = [row.is_met(peer) for row in results.rows for peer in PEERS]
-    judged = [one for one in met if one is not None]
-    return f"{sum(judged)} of {len(judged)} floors reached"
 
 
 def sections(results: Results) -> list[Section]:
@@ -342,7 +307,6 @@ def show(results: Results, console: Console) -> None:
         console.print(section.to_rich())
     for problem in _problems(results):
         console.print(f"! {problem}", style="yellow", markup=False)
-    console.print(verdict(results), style="bold")
 
 
 def to_markdown(results: Results, plot: str | None) -> str:
@@ -351,7 +315,7 @@ def to_markdown(results: Results, plot: str | None) -> str:
     peers = ", ".join(f"{e.name} {e.version}" for e in results.environments if e.version)
     parts = [
         "# Benchmark results\n",
-        f"{results.begun}; {where}. Peers: {peers or 'none'}. {verdict(results)}.\n",
+        f"{results.begun}; {where}. Peers: {peers or 'none'}.\n",
         *([f"![Time of the peers over ours]({plot})\n"] if plot else []),
         *(section.to_markdown() for section in sections(results)),
     ]

@@ -99,10 +99,9 @@ def _measure(arguments: argparse.Namespace, results: Results, say: Callable[[str
     if "f" in wanted:
         results.growth.extend(alone.growth(scale, effort, say))
     if "start" in wanted:
-        ceilings = (jobs.WARM_START_CEILING_S, jobs.COLD_START_CEILING_S)
-        results.starts.extend(alone.starts(scale, ceilings, say))
+        results.starts.extend(alone.starts(scale, say))
     if "memory" in wanted:
-        results.em_memory = alone.em_memory(scale, effort, jobs.EM_MEMORY_CEILING_MIB, say)
+        results.em_memory = alone.em_memory(scale, effort, say)
 
 
 def main() -> None:

@@ -8,8 +8,6 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-MET: Final = "met"
-MISSED: Final = "missed"
 DIFFERS: Final = "differs"
 
 
@@ -49,6 +47,4 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _coloured(cell: str) -> Text:
-    if cell.endswith(MET):
-        return Text(cell, style="green")
-    return Text(cell, style="red" if cell.endswith((MISSED, DIFFERS)) else "")
+    return Text(cell, style="red" if cell.endswith(DIFFERS) else "")

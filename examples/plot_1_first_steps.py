@@ -2,8 +2,8 @@
 First steps
 ===========
 
-Sequences go in as a list of arrays, with NaN for what is missing. What a variable is, a category or
-a number, is read off the data.
+Sequences are a list of arrays, with NaN for missing entries. The kind of each variable, category or
+number, is inferred from the data.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ train = [machine(minutes) for minutes in rng.integers(20, 60, size=40)]
 new = [machine(60) for _ in range(20)]
 
 # %%
-# ``DSPN`` learns structure and parameters. ``effort`` bounds its work; left out, it follows the
+# ``DSPN`` learns structure and parameters. ``effort`` limits the work; by default it follows the
 # amount of data.
 
 model = dspn.DSPN(dspn.Auto(effort=0.05), random_state=0).fit(train)
@@ -37,8 +37,8 @@ print(model.model_)
 print(f"nats per new sequence: {model.score(new):.0f}, independent entries {apart.score(new):.0f}")
 
 # %%
-# Everything that can be asked is a method. Here is one new sequence with its gaps filled (hollow),
-# and how surprising each slice was given those before it.
+# Every query is a method. The picture shows one new sequence with its gaps filled (hollow marks),
+# and the surprise of each slice given the slices before it.
 
 one = dspn.Sequences.from_arrays(new[:1], schema=model.schema_)
 figure = plot_filtered(

@@ -2,8 +2,8 @@
 Gaps, with exact bands
 ======================
 
-A missing entry needs no treatment: what is learned from is the likelihood of what was seen. And
-every gap has an exact distribution given all that was seen, before it and after it.
+Missing entries need no treatment: learning maximises the likelihood of the observed entries. Every
+gap has an exact distribution given everything observed before and after it.
 """
 
 import numpy as np
@@ -32,19 +32,19 @@ weather = dspn.Model.from_hmm(
 days = weather.sample(120, 24, rng=rng)
 
 # %%
-# A third of the entries is hidden, and a model of two states learned from the rest.
+# Hide a third of the entries, and learn a model with two states from the rest.
 
 hidden = rng.random(days.values.shape) < 1 / 3
 seen = days.with_values(np.where(hidden, np.nan, days.values))
 model = dspn.HMM(2, random_state=0).fit(seen).model_
 
 # %%
-# Hatched columns are probabilities of a category; pale bands hold a number with probability 0.8.
+# Hatched columns are probabilities of a category; pale bands contain a number with probability 0.8.
 
 ax = plot_imputed(model, seen[7:8])
 
 # %%
-# Do they? Over all the temperatures that were hidden:
+# Check the bands over all hidden temperatures:
 
 found = model.marginals(seen, quantiles=(0.1, 0.9))["celsius"]
 truth = days.values[found.slices, 1]

@@ -1,9 +1,9 @@
 """
-Forecasts that keep their word
-==============================
+Calibrated forecasts
+====================
 
-A forecast is the exact distribution of the slices to come. That a model says 70 % is worth
-something if it comes true in 70 % of cases, which can be looked at.
+A forecast is the exact distribution of the next slices. A model is calibrated if events with a
+probability of 70 % happen in 70 % of the cases. A plot shows whether this holds.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ shifts = factory.sample(80, 48, rng=rng)
 model = dspn.HMM(3, random_state=0).fit(shifts).model_
 
 # %%
-# The line went down a moment ago. When will it run again?
+# The line has just gone down. When will it run again?
 
 new = factory.sample(60, 48, rng=rng)
 lines = [shift[:36, 0] for shift in new]
@@ -42,8 +42,8 @@ past = new[number : number + 1].slices(None, 36)
 ax = plot_forecast(model, past, 12, past=24)
 
 # %%
-# Over new shifts, every slice predicted from those before it: what is said to happen with
-# probability p happens in a share p of cases, and numbers fall evenly over their distributions.
-# A bin outside its grey interval is orange; of a model that is right, about one in twenty is.
+# Predict every slice of new shifts from the slices before it. Events of probability p happen in a
+# share p of the cases, and numbers fall evenly over their distributions. A bin outside its grey
+# interval is orange; for a correct model, this happens to about one bin in twenty.
 
 ax = plot_calibration(model, new)

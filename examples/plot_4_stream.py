@@ -2,8 +2,8 @@
 An anomaly in a stream
 ======================
 
-A filter reads one slice at a time, keeps a state of fixed size, and says how surprising each slice
-was: -log of its probability given all before it.
+A filter reads one slice at a time and keeps a state of fixed size. It reports the surprise of each
+slice: -log of its probability given all slices before it.
 """
 
 import numpy as np
@@ -32,8 +32,8 @@ plant = dspn.Model.from_hmm(
 model = dspn.HMM(2, random_state=0).fit(plant.sample(50, 60, rng=rng)).model_
 
 # %%
-# In a new stream the valve says "closed" for a slice while water flows. Each reading is one that is
-# often seen; together they are not.
+# In a new stream, the valve reports "closed" in one slice while water flows. Each reading alone is
+# common; their combination is not.
 
 stream = plant.sample(1, 60, rng=rng)
 values = stream.values.copy()
@@ -46,6 +46,6 @@ surprises = [watch.update(reading).surprise for reading in stream.to_arrays(deco
 print(f"fault at slice {at}, most surprising slice {int(np.argmax(surprises))}")
 
 # %%
-# Afterwards each entry can be held against all others, which says what was wrong, not only when.
+# The surprise of each entry given all others shows which reading was wrong.
 
 ax = plot_surprise(model, stream)

@@ -1,9 +1,9 @@
 """
-Classes of sequences
-====================
+Classification of sequences
+===========================
 
-A model for each class and Bayes' rule make a classifier of whole sequences, of any length and with
-any gaps. As slices come in, it becomes surer.
+One model for each class and Bayes' rule give a classifier of whole sequences, of any length and
+with missing entries. Its certainty grows with the number of slices.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ classifier = dspn.DSPNClassifier(dspn.HMM(3), random_state=0).fit(train, kinds)
 print(f"right for {classifier.score(new, truth):.0%} of new sequences")
 
 # %%
-# The probability that each of some new sequences is a run, given its first slices:
+# The probability that a new sequence is a run, given its first slices:
 
 runs = list(classifier.classes_).index("runs")
 figure = Figure(figsize=(10, 3.6), dpi=120, layout="constrained")

@@ -1,9 +1,9 @@
 """
-What a model looks like
-=======================
+The structure of a model
+========================
 
 A dynamic sum-product network repeats one template for every slice. Its inputs are the outputs of
-the slice below, its leaves are distributions of the slice's variables.
+the slice below. Its leaves are distributions of the slice's variables.
 """
 
 import numpy as np
@@ -23,19 +23,19 @@ weather = dspn.Model.from_hmm(
 )
 
 # %%
-# The template of a hidden Markov model with two states: an output for each, a product of its leaves
-# and a sum over the inputs. Lines are as wide as weights.
+# The template of a hidden Markov model with two states has one output for each state: a product of
+# its leaves and a sum over the inputs. The width of a line shows its weight.
 
 ax = plot_template(weather, top=True)
 
 # %%
-# Over three slices. Its value at a sequence is a probability, found in one pass from the bottom to
-# the root; a missing entry is a leaf at 1.
+# The network of three slices. Its value at a sequence is a probability, computed in one pass from
+# the bottom to the root. The leaf of a missing entry is 1.
 
 ax = plot_unrolled(weather, 3)
 
 # %%
-# A template that was learned by growth and search, the algorithms of the paper, from draws of the
+# A template learned by growth and search, the algorithms of the paper, from samples of the model
 # above.
 
 days = weather.sample(60, 20, rng=rng)

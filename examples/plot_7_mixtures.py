@@ -2,8 +2,8 @@
 Mixtures and their components
 =============================
 
-A model may be a mixture of several networks, as those of the automatic learner often are. It
-answers every question exactly, as one network does, and says which component a sequence belongs to.
+A model may be a mixture of several networks. The automatic learner often returns one. A mixture
+answers every query exactly, and gives the probability that a sequence belongs to each component.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def visit(reads, length):
 
 
 # %%
-# A model of each kind of visitor, mixed by how many there are of them.
+# One model for each kind of visitor, mixed by their frequencies.
 
 readers = [visit(True, int(length)) for length in rng.integers(5, 25, size=40)]
 others = [visit(False, int(length)) for length in rng.integers(5, 25, size=60)]
@@ -35,7 +35,7 @@ model = dspn.Model(mixture)
 print(model)
 
 # %%
-# New visitors: P(reads) after each page, from the posterior of the components.
+# P(reads) of new visitors after each page, from the posterior of the components.
 
 figure = Figure(figsize=(10, 3.4), dpi=120, layout="constrained")
 ax = figure.subplots()
@@ -48,7 +48,8 @@ ax.set(xlabel="pages seen", ylabel="P(reads | pages seen)", ylim=(-0.02, 1.02))
 ax.set_title("Readers in orange, others in blue", loc="left")
 
 # %%
-# The interface nodes of the likelier component over one visit, and the template of the heavier one.
+# The interface nodes of the more probable component over one visit, then the template of the
+# component with the larger weight.
 
 ax = plot_interface(model, readers[:1])
 
@@ -57,7 +58,7 @@ ax = plot_interface(model, readers[:1])
 ax = plot_template(model)
 
 # %%
-# The automatic learner mixes by itself. It says what it tried, what that brought, and its choice.
+# The automatic learner creates mixtures. It explains what it tried, the gains, and its choice.
 
 found = dspn.DSPN(dspn.Auto(effort=0.05), schema=schema, random_state=0).fit(readers + others)
 print(found.explanation_)

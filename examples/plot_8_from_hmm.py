@@ -2,9 +2,9 @@
 From an HMM to a DSPN
 =====================
 
-A hidden Markov model is a DSPN of a plain kind: one group of interface nodes, one for each state.
-Where parts of a system go their own ways, its states have to be all combinations; groups of
-interface nodes keep the parts apart.
+A hidden Markov model is a simple DSPN: one group of interface nodes, one node for each state. If
+parts of a system are independent, it needs a state for every combination. A DSPN with one group of
+interface nodes for each part does not.
 """
 
 import numpy as np
@@ -38,13 +38,13 @@ plant = dspn.Model(apart)
 print(plant)
 
 # %%
-# Three pumps that know nothing of each other: three groups with three interface nodes each, where a
-# hidden Markov model needs 27 states.
+# Three independent pumps: three groups with three interface nodes each. A hidden Markov model needs
+# 27 states.
 
 ax = plot_template(plant, top=True)
 
 # %%
-# Learned from few sequences with gaps, the difference shows on new ones. The learner is not told
+# Learn both from few sequences with gaps, and compare them on new ones. The learner is not told
 # that there are three pumps; the HMM may choose its number of states.
 
 drawn = plant.sample(60, 30, rng=rng)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from dspn._arrays import Floats
-from dspn.engine.warm import warm
+from dspn.engine.cpu.warm import warm
 from dspn.errors import DspnError
 from dspn.sequences import Sequences
 from dspn.sequences.joining import joined

@@ -210,12 +210,13 @@ def _cells(row: Row, models: Sequence[str]) -> list[str]:
 
 def _notes() -> list[str]:
     return [
-        "A gap is the mean over test sequences of the true model's log-likelihood less the "
-        "model's, with its standard error. The paper's are differences of the means it prints.",
-        "The paper's tables of Water and BAT are not known; each seed draws others, and with "
-        "uniform ones independent entries are near the truth already.",
-        "'of the way' is how much of the way from independent entries to the truth the DSPN "
-        "goes; times are the DSPN's.",
+        "A gap is the log-likelihood of the true model minus that of the learned model, as a mean "
+        "over test sequences with its standard error. The paper's gaps are differences of the "
+        "means it prints.",
+        "The paper does not give its tables of Water and BAT; each seed draws new ones. With "
+        "uniform tables a model of independent entries is close to the truth already.",
+        "'of the way' is the share of the gap between independent entries and the true model that "
+        "the DSPN closes; times are those of the DSPN.",
     ]
 
 

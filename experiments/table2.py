@@ -208,7 +208,7 @@ def _notes(names: Sequence[str], found: Sequence[Summary]) -> list[str]:
         if own.num_cut
     ]
     if cut:
-        notes.append(f"Folds that a limit has ended: {', '.join(cut)}.")
+        notes.append(f"Folds that were ended by the time limit: {', '.join(cut)}.")
     for own in found:
         if own.reason:
             title = CASES[own.data].title

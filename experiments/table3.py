@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from rich.console import Console
 
-from dspn.engine import compile_program, likelihood
+from dspn.engine import compile_program
 from dspn.sequences import Sequences
 from dspn.structure import initial_network
 from experiments import paper, table2
@@ -80,11 +80,11 @@ def _scaling(data: Sequences) -> Iterator[dict[str, float]]:
     for size in _SIZES:
         network = initial_network(data.schema, size, rng=np.random.default_rng(0))
         program = compile_program(network)
-        likelihood(program, seen)
+        program.log_likelihood(seen)
         least = np.inf
         for _ in range(_REPEATS):
             start = time.perf_counter()
-            likelihood(program, seen)
+            program.log_likelihood(seen)
             least = min(least, time.perf_counter() - start)
         edges = network.template.num_edges
         yield {

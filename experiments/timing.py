@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from dspn.engine.threads import one_thread_each
+from dspn.engine import one_thread_each
 from dspn.sequences import Sequences
 from experiments.baselines import FittedBaseline
 

@@ -11,7 +11,7 @@ import numpy as np
 import dspn
 from benchmarks.cases import Case
 from benchmarks.peers.base import Peer, Result, Task
-from dspn.engine import Program, best_choices, compile_program, likelihood
+from dspn.engine import Program, compile_program
 from dspn.learning import NO_PRIORS, em_step
 
 MODEL_FILE = "model.dspn"
@@ -38,7 +38,7 @@ def _em_step(program: Program, data: dspn.Sequences) -> Any:
 
     The layout of the structure is known, as in every iteration of a learner but the first.
     """
-    fresh = program.rebound(program.network)
+    fresh = program.rebind(program.network)
     return em_step(program.network, data, priors=NO_PRIORS, program=fresh)
 
 
@@ -87,11 +87,11 @@ class Dspn(Peer):
     def tasks(self) -> Mapping[str, Task]:
         model, data = self.model, self.data
         few = data[: min(_FEW, len(data))]
-        single = compile_program(model.network, single=True)
+        single = compile_program(model.network, precision="single")
         return {
             "log_likelihood": Task(lambda _: model.log_likelihood(data), _total),
             "one_shot": Task(lambda _: model.log_likelihood(self.arrays), _total),
-            "log_likelihood_single": Task(lambda _: likelihood(single, data), _total),
+            "log_likelihood_single": Task(lambda _: single.log_likelihood(data), _total),
             "em": Task(lambda _: _em_step(model.program, data), self._parameters),
             "em_single": Task(lambda _: _em_step(single, data), self._parameters),
             "em_few": Task(lambda _: _em_step(model.program, few), lambda _: {}),
@@ -99,7 +99,7 @@ class Dspn(Peer):
                 lambda _: model.complete(data), lambda found: self._states(found.interfaces)
             ),
             "viterbi_engine": Task(
-                lambda _: best_choices(model.program, data)[0],
+                lambda _: model.program.best(data),
                 lambda choices: self._states(choices.interfaces),
             ),
             "stream": Task(self._stream, lambda seconds: {"seconds": seconds}),

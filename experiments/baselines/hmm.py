@@ -9,7 +9,7 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
-from dspn.engine import Program, compile_program, likelihood
+from dspn.engine import Program, compile_program
 from dspn.errors import StructureError
 from dspn.inference import interface_posteriors
 from dspn.learning.fitting import EmFit, EmOptions, best_of, fit_em
@@ -41,7 +41,7 @@ class FittedNetwork(FittedBaseline):
 
     def log_likelihood(self, data: Sequences) -> Floats:
         """Log P(observed entries) of each sequence, (N,)."""
-        return likelihood(self._program, sequences_of(data, self.network.schema, "data"))
+        return self._program.log_likelihood(sequences_of(data, self.network.schema, "data"))
 
 
 def _checked_states(states: Any) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type, whole_number
-from dspn.engine import Program, compile_program, likelihood
+from dspn.engine import Program, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning.clock import Clock
 from dspn.learning.independence import checked_alpha, independent_subsets
@@ -191,7 +191,7 @@ class FittedSpn(FittedBaseline):
     def log_likelihood(self, data: Sequences) -> Floats:
         """Log P(observed entries) of each sequence, (N,); all of the length of training."""
         known = sequences_of(data, self.schema, "data")
-        return likelihood(self._program, flattened(known, self.length, "data"))
+        return self._program.log_likelihood(flattened(known, self.length, "data"))
 
 
 @final
@@ -231,7 +231,7 @@ class LearnSpnBaseline(Baseline[FittedSpn]):
                 break
             network = self._learned(task, flat, setting)
             count += 1
-            value = float(likelihood(compile_program(network), held).mean())
+            value = float(compile_program(network).log_likelihood(held).mean())
             if best is None or value > best[0]:
                 best = value, network, setting
         assert best is not None

@@ -7,109 +7,41 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dspn import DynamicNetwork, Model, Schema, Sequences, Variable
-from dspn.engine import (
-    arithmetic,
-    blocks,
-    chain,
-    compile_program,
-    flows,
-    likelihood,
-    passes,
-    surprises,
-    transitions,
-)
-from dspn.engine import job as jobs
-from dspn.engine.flows import expected_flows
+from dspn import DynamicNetwork, Model, Schema, Sequences, Variable, inference
+from dspn.engine import Engine, Program, compile_program
+from dspn.engine.cpu import CpuEngine, Paths
 from dspn.leaves import Categorical
 from dspn.structure import NetworkParameters, Parameters, initial_network
 from oracles import best_completion, interface_posteriors, log_likelihood, surprise_of_slice
 from strategies import random_case
 
-Patch = Callable[[pytest.MonkeyPatch], None]
-
-
-def _one_thread(patch: pytest.MonkeyPatch) -> None:
-    patch.setenv("DSPN_NUM_THREADS", "1")
-
-
-def _many_threads(patch: pytest.MonkeyPatch) -> None:
-    patch.setenv("DSPN_NUM_THREADS", "3")
-    _small_blocks(patch)
-
-
-def _small_blocks(patch: pytest.MonkeyPatch) -> None:
-    def cut(data: Sequences, root: object, lanes: int = 2) -> list[blocks.Block]:
-        return blocks.blocks(data, root, 2)  # type: ignore[arg-type]
-
-    patch.setattr(jobs, "blocks", cut)
-    patch.setattr(flows, "blocks", cut)
-
-
-def _short_segments(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(blocks, "_SEGMENT_BYTES", 1)
-    patch.setattr(blocks, "_CACHED_BYTES", 1)
-
-
-def _no_chains(patch: pytest.MonkeyPatch) -> None:
-    for module in (passes, flows, chain):
-        patch.setattr(module, "is_chain", lambda program: False)
-
-
-def _no_distinct_slices(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(jobs.Job, "_repeats", lambda self: False)
-
-
-def _always_doubtful(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(passes, "AGREEMENT", -np.inf)
-    patch.setattr(surprises, "AGREEMENT", -np.inf)
-    patch.setattr(flows, "LEAST_MASS", np.inf)
-    patch.setattr(passes, "LEAST_MASS", np.inf)
-    patch.setattr(arithmetic, "underflows", lambda kernel, *rest: kernel(*rest) or True)
-    patch.setattr(chain, "underflows", lambda kernel, *rest: kernel(*rest) or True)
-
-
-def _doubtful_threads(patch: pytest.MonkeyPatch) -> None:
-    _many_threads(patch)
-    _always_doubtful(patch)
-
-
-def _single_precision(patch: pytest.MonkeyPatch) -> None:
-    assert compile_program.__kwdefaults__ is not None
-    patch.setitem(compile_program.__kwdefaults__, "single", True)
-    patch.setattr(chain, "_FEWEST_SINGLE", 1)
-
-
-def _sparse_chains(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(transitions, "_FEWEST_SPARSE", 1)
-    patch.setattr(transitions, "_SPARSE_SHARE", 2.0)
-
-
-def _sparse_single(patch: pytest.MonkeyPatch) -> None:
-    _sparse_chains(patch)
-    _single_precision(patch)
-
-
-PATHS: dict[str, Patch] = {
-    "plain": _one_thread,
-    "threads": _many_threads,
-    "small blocks": _small_blocks,
-    "short segments": _short_segments,
-    "general kernels": _no_chains,
-    "no distinct slices": _no_distinct_slices,
-    "log space": _always_doubtful,
-    "log space in threads": _doubtful_threads,
-    "single precision": _single_precision,
-    "sparse chains": _sparse_chains,
-    "sparse chains in single precision": _sparse_single,
+ENGINES: dict[str, tuple[Engine | str, str]] = {
+    "plain": (CpuEngine(Paths(threads=1)), "double"),
+    "threads": (CpuEngine(Paths(threads=3, lanes=2)), "double"),
+    "small blocks": (CpuEngine(Paths(lanes=2)), "double"),
+    "short segments": (CpuEngine(Paths(segment_bytes=1, cached_bytes=1)), "double"),
+    "general kernels": (CpuEngine(Paths(chains=False)), "double"),
+    "no distinct slices": (CpuEngine(Paths(distinct_slices=False)), "double"),
+    "log space": (CpuEngine(Paths(doubt=True)), "double"),
+    "log space in threads": (CpuEngine(Paths(threads=3, lanes=2, doubt=True)), "double"),
+    "single precision": (CpuEngine(Paths(fewest_single=1)), "single"),
+    "sparse chains": (CpuEngine(Paths(fewest_sparse=1, sparse_share=2.0)), "double"),
+    "sparse chains in single precision": (
+        CpuEngine(Paths(fewest_single=1, fewest_sparse=1, sparse_share=2.0)),
+        "single",
+    ),
 }
 CASES = [*range(24), 61, 77, 102]
 
 
-@pytest.fixture(params=PATHS, ids=lambda name: name.replace(" ", "-"))
-def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    PATHS[request.param](monkeypatch)
+@pytest.fixture(params=ENGINES, ids=lambda name: name.replace(" ", "-"))
+def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+def _compile(network: DynamicNetwork, engine: str) -> Program:
+    own, precision = ENGINES[engine]
+    return compile_program(network, engine=own, precision=precision)
 
 
 def _repeated(seed: int) -> tuple[DynamicNetwork, list[np.ndarray], Sequences]:
@@ -136,31 +68,29 @@ def _cases() -> list[tuple[DynamicNetwork, list[np.ndarray], Sequences]]:
     return [_repeated(seed) for seed in CASES] + [_chain_case(seed) for seed in range(10)]
 
 
-def _tolerance(path: str) -> float:
-    return 2e-6 if path.endswith("single precision") else 1e-9
+def _tolerance(engine: str) -> float:
+    return 2e-6 if engine.endswith("single precision") else 1e-9
 
 
-def test_likelihood_agrees_with_enumeration(path: str) -> None:
-    least = _tolerance(path)
+def test_likelihood_agrees_with_enumeration(engine: str) -> None:
+    least = _tolerance(engine)
     for network, arrays, data in _cases():
         expected = [log_likelihood(network, values) for values in arrays]
-        found = Model(network).log_likelihood(data)
+        found = _compile(network, engine).log_likelihood(data)
         np.testing.assert_allclose(found, expected, rtol=least, atol=1e-3 * least)
 
 
-@pytest.mark.usefixtures("path")
-def test_interface_posteriors_agree_with_enumeration() -> None:
+def test_interface_posteriors_agree_with_enumeration(engine: str) -> None:
     for network, arrays, data in _cases():
         expected = np.concatenate([interface_posteriors(network, values) for values in arrays])
-        found = Model(network).interface_posteriors(data)
+        found = inference.interface_posteriors(_compile(network, engine), data)
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-13)
 
 
-@pytest.mark.usefixtures("path")
-def test_completion_agrees_with_enumeration() -> None:
+def test_completion_agrees_with_enumeration(engine: str) -> None:
     for network, arrays, data in _cases():
         expected = np.log([best_completion(network, values) for values in arrays])
-        found = Model(network).complete(data).log_prob
+        found = inference.complete(_compile(network, engine), data).log_prob
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -172,26 +102,25 @@ def _surprises() -> list[list[float]]:
     ]
 
 
-def test_surprises_agree_with_enumeration(path: str) -> None:
-    least = _tolerance(path)
+def test_surprises_agree_with_enumeration(engine: str) -> None:
+    least = _tolerance(engine)
     for (network, _, data), expected in zip(_cases(), _surprises(), strict=True):
-        found = Model(network).surprise(data).slices
+        found = inference.surprise(_compile(network, engine), data).slices
         np.testing.assert_allclose(found, expected, rtol=least, atol=1e-2 * least)
 
 
-def _all_flows(network: DynamicNetwork, data: Sequences) -> list[np.ndarray]:
-    found = expected_flows(compile_program(network), data).flows
+def _all_flows(program: Program, data: Sequences) -> list[np.ndarray]:
+    found = program.expected_flows(data).flows
     parts = [found.template, found.top, *([] if found.bottom is None else [found.bottom])]
     return [array for part in parts for array in (part.weights, *part.leaves)]
 
 
-def test_expected_flows_agree_on_every_path(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [_all_flows(network, data) for network, _, data in _cases()]
-    monkeypatch.undo()
-    expected = [_all_flows(network, data) for network, _, data in _cases()]
-    for own, other in zip(found, expected, strict=True):
-        for a, b in zip(own, other, strict=True):
-            np.testing.assert_allclose(a, b, rtol=_tolerance(path), atol=_tolerance(path) / 10)
+def test_expected_flows_agree_on_every_path(engine: str) -> None:
+    for network, _, data in _cases():
+        found = _all_flows(_compile(network, engine), data)
+        for own, other in zip(found, _all_flows(compile_program(network), data), strict=True):
+            least = _tolerance(engine)
+            np.testing.assert_allclose(own, other, rtol=least, atol=least / 10)
 
 
 def test_single_precision_is_left_where_its_range_does_not_suffice() -> None:
@@ -203,12 +132,12 @@ def test_single_precision_is_left_where_its_range_does_not_suffice() -> None:
     model = Model.from_hmm(np.full(states, 1 / states), transition, emissions, schema=schema)
     turning = np.repeat([[0.0], [1.0]], [700, 700], axis=0)
     data = Sequences.from_codes(np.tile(turning, (3, 1)), [0, 1400, 2800, 4200], schema)
-    single = compile_program(model.network, single=True)
+    single = compile_program(model.network, precision="single")
     expected = model.log_likelihood(data)
-    np.testing.assert_allclose(likelihood(single, data), expected, rtol=1e-12)
-    found = expected_flows(single, data)
+    np.testing.assert_allclose(single.log_likelihood(data), expected, rtol=1e-12)
+    found = single.expected_flows(data)
     np.testing.assert_allclose(found.log_likelihood, expected, rtol=1e-12)
-    other = expected_flows(single.double, data).flows.template
+    other = compile_program(model.network).expected_flows(data).flows.template
     np.testing.assert_allclose(found.flows.template.weights, other.weights, rtol=1e-12)
 
 
@@ -236,7 +165,7 @@ def _numeric(log_value: Callable[[np.ndarray], float], at: np.ndarray) -> np.nda
 def test_expected_flows_are_logarithmic_derivatives(seed: int) -> None:
     network, arrays, data = random_case(seed)
     own = network.parameters
-    found = expected_flows(compile_program(network), data).flows
+    found = compile_program(network).expected_flows(data).flows
 
     def total(parameters: Parameters) -> float:
         return sum(log_likelihood(_with(network, parameters), values) for values in arrays)
@@ -268,7 +197,7 @@ def test_expected_flows_are_logarithmic_derivatives(seed: int) -> None:
         np.testing.assert_allclose(statistics[:, 1:], counts, rtol=1e-5, atol=1e-6)
 
 
-def test_results_do_not_depend_on_blocks_threads_or_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_do_not_depend_on_blocks_threads_or_order() -> None:
     schema = Schema(tuple(Variable.binary(f"x{i}") for i in range(5)))
     model = Model(initial_network(schema, 11, rng=np.random.default_rng(0)))
     rng = np.random.default_rng(1)
@@ -276,20 +205,20 @@ def test_results_do_not_depend_on_blocks_threads_or_order(monkeypatch: pytest.Mo
     expected = model.log_likelihood(data)
     order = rng.permutation(300)
     np.testing.assert_array_equal(model.log_likelihood(data[order]), expected[order])
-    for patch in (_one_thread, _many_threads, _small_blocks):
-        with monkeypatch.context() as context:
-            patch(context)
-            np.testing.assert_array_equal(model.log_likelihood(data), expected)
+    for engine in ("plain", "threads", "small blocks"):
+        found = _compile(model.network, engine).log_likelihood(data)
+        np.testing.assert_array_equal(found, expected)
 
 
-def test_draws_do_not_depend_on_blocks_or_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_do_not_depend_on_blocks_or_threads() -> None:
     network, _, data = _repeated(5)
-    expected = Model(network).sample_given(data, rng=np.random.default_rng(0)).values
-    for patch in (_one_thread, _many_threads, _small_blocks, _short_segments):
-        with monkeypatch.context() as context:
-            patch(context)
-            found = Model(network).sample_given(data, rng=np.random.default_rng(0)).values
-            np.testing.assert_array_equal(found, expected)
+
+    def drawn(engine: str) -> np.ndarray:
+        rng = np.random.default_rng(0)
+        return inference.sample_given(_compile(network, engine), data, rng=rng).values
+
+    for engine in ("threads", "small blocks", "short segments"):
+        np.testing.assert_array_equal(drawn(engine), drawn("plain"))
 
 
 def test_expected_flows_of_shards_add_up() -> None:
@@ -297,8 +226,8 @@ def test_expected_flows_of_shards_add_up() -> None:
         network, _, data = _repeated(seed)
         program = compile_program(network)
         half = len(data) // 2
-        whole = expected_flows(program, data).flows
-        parts = [expected_flows(program, part).flows for part in (data[:half], data[half:])]
+        whole = program.expected_flows(data).flows
+        parts = [program.expected_flows(part).flows for part in (data[:half], data[half:])]
         both = parts[0] + parts[1]
         np.testing.assert_allclose(
             both.template.weights, whole.template.weights, rtol=1e-10, atol=1e-12
@@ -312,8 +241,8 @@ def test_expected_flows_count_a_sequence_with_its_weight() -> None:
     for seed in (0, 5, 11):
         network, _, data = _repeated(seed)
         program = compile_program(network)
-        once = expected_flows(program, data).flows
-        twice = expected_flows(program, data, np.full(len(data), 2.0)).flows
+        once = program.expected_flows(data).flows
+        twice = program.expected_flows(data, np.full(len(data), 2.0)).flows
         np.testing.assert_allclose(twice.template.weights, 2 * once.template.weights, rtol=1e-10)
         for a, b in zip(twice.template.leaves, once.template.leaves, strict=True):
             np.testing.assert_allclose(a, 2 * b, rtol=1e-10, atol=1e-12)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 import dspn
 from dspn import Model, Schema, Sequences, Variable
-from dspn.engine import Program, likelihood
+from dspn.engine import Program
 from dspn.errors import ModelFileError
 from dspn.learning import EmOptions, Score, clock, growth, search
 from dspn.learning.growth import GrowthOptions
@@ -52,7 +52,7 @@ class Shaped(Score):
         """Log-likelihood of each sequence and the bonus of the network."""
         template = program.network.template
         bonus = self.bonus[template.num_interfaces - 1] + 0.1 * len(template.nodes)
-        return likelihood(program, data) + bonus
+        return program.log_likelihood(data) + bonus
 
 
 # One size is tried in vain, then a better one is found, and then two in vain: growth is also

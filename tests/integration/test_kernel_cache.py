@@ -15,14 +15,14 @@ import pytest
 
 import dspn
 from dspn import _kernel_cache
-from dspn.engine.kernels._options import OPTIONS
-from dspn.engine.kernels.coding import has_missing
+from dspn.engine.cpu.kernels._options import OPTIONS
+from dspn.engine.cpu.kernels.coding import has_missing
 
 # Runs one small kernel; says what it answers and how often it was found on disk.
 RUN = """
 import numpy as np
-from dspn.engine.announce import announce_compilation
-from dspn.engine.kernels.coding import has_missing as kernel
+from dspn.engine.cpu.batch import announce_compilation
+from dspn.engine.cpu.kernels.coding import has_missing as kernel
 if {announced}: announce_compilation()
 print(kernel(np.array([[0.0, np.nan], [1.0, 2.0]])).tolist(), sum(kernel.stats.cache_hits.values()))
 """
@@ -39,7 +39,7 @@ class Installation:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.kernels = root / "tree/dspn/engine/kernels"
+        self.kernels = root / "tree/dspn/engine/cpu/kernels"
         source = Path(dspn.__file__).parent
         shutil.copytree(source, root / "tree/dspn", ignore=shutil.ignore_patterns("__pycache__"))
         (root / "home").mkdir()
@@ -166,10 +166,10 @@ def test_a_kernel_is_compiled_again_after_an_edit_of_a_kernel_in_another_file(
     callee = head + "@njit()\ndef callee(x):\n    return x + {}\n"
     (installation.kernels / "callee.py").write_text(callee.format(1))
     (installation.kernels / "caller.py").write_text(
-        f"{head}from dspn.engine.kernels.callee import callee\n"
+        f"{head}from dspn.engine.cpu.kernels.callee import callee\n"
         "@njit()\ndef caller(x):\n    return callee(x)\n"
     )
-    code = "from dspn.engine.kernels.caller import caller; print(caller(1))"
+    code = "from dspn.engine.cpu.kernels.caller import caller; print(caller(1))"
 
     assert installation.run(code)[0] == "2"
     (installation.kernels / "callee.py").write_text(callee.format(2))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dspn import DSPN, ConvergenceWarning, Em, EmOptions, Schema, Sequences, Variable
-from dspn.engine.threads import TimeUpError, until
+from dspn.engine import TimeUpError, until
 from dspn.learning import fit_em
 from dspn.learning.learner import Ending
 from dspn.learning.stopping import StopReason

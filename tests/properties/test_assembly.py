@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dspn.engine import compile_program
-from dspn.engine import likelihood as engine_likelihood
 from dspn.inference import interface_posteriors
 from dspn.sequences import Schema, Variable
 from dspn.structure import DynamicNetwork, Template, side_by_side, united, violations
@@ -79,7 +78,7 @@ def check_product(recipe: Recipe, seed: int) -> None:
     # With the engine, whose posteriors of one part do not depend on the other.
     data = as_sequences(found.schema, arrays)
     program = compile_program(found)
-    np.testing.assert_allclose(engine_likelihood(program, data), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(program.log_likelihood(data), expected, rtol=1e-9, atol=1e-9)
     posteriors = interface_posteriors(program, data)
     start = 0
     for part, own in zip(parts, columns, strict=True):
@@ -134,7 +133,7 @@ def check_union(recipe: Recipe, seed: int) -> None:
     )
     data = as_sequences(found.schema, arrays)
     np.testing.assert_allclose(
-        engine_likelihood(compile_program(found), data), expected, rtol=1e-9, atol=1e-9
+        compile_program(found).log_likelihood(data), expected, rtol=1e-9, atol=1e-9
     )
 
 

@@ -10,7 +10,6 @@ from hmmlearn import hmm
 
 from dspn import Model, Schema, Sequences, Variable
 from dspn.engine import compile_program
-from dspn.engine.flows import expected_flows
 from dspn.learning import (
     DEFAULT_PRIORS,
     NO_PRIORS,
@@ -121,7 +120,7 @@ def test_leaf_statistics_are_those_of_the_induced_trees(seed: int) -> None:
     network, arrays, _ = case(seed)
     arrays = [v[:3] for v in arrays]
     arrays = [v for v in arrays if num_induced_trees(network, len(v)) <= 2000] or [arrays[0][:1]]
-    flows = expected_flows(compile_program(network), as_sequences(network.schema, arrays)).flows
+    flows = compile_program(network).expected_flows(as_sequences(network.schema, arrays)).flows
     found: dict[tuple, float] = {}
     own = network.parameters
     for parameters, part in ((own.template, flows.template), (own.bottom, flows.bottom)):
@@ -140,7 +139,7 @@ def test_flows_of_a_bottom_network_are_logarithmic_derivatives(seed: int) -> Non
     network, arrays, data = random_case(seed, tied=False)
     own = network.parameters
     assert own.bottom is not None
-    found = expected_flows(compile_program(network), data).flows.bottom
+    found = compile_program(network).expected_flows(data).flows.bottom
     assert found is not None
 
     def total(edge: int, factor: float) -> float:

@@ -52,7 +52,7 @@ def by_engine(score: Score, data: Sequences, weights: Floats) -> Callable[[Dynam
     def total(network: DynamicNetwork) -> float:
         if not kept:
             kept.append(compile_program(network))
-        scores = score.sequence_scores(kept[0].rebound(network), data)
+        scores = score.sequence_scores(kept[0].rebind(network), data)
         return float(scores[weights > 0] @ weights[weights > 0])
 
     return total

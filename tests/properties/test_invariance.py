@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dspn import Mixture, Model, Sequences
-from dspn.inference.leaf_mixtures import Marginals
+from dspn.inference.marginals import Marginals
 from dspn.structure import DynamicNetwork, initial_network
 from strategies import as_sequences, draw_sequence, hide, random_network, random_recipe, schema_of
 

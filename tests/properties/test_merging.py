@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dspn.engine import compile_program, likelihood
-from dspn.engine.flows import expected_flows
+from dspn.engine import compile_program
 from dspn.learning.moves import merged_interfaces, similar_interfaces
 from dspn.learning.starts import interface_use, split_interfaces
 from dspn.structure import (
@@ -90,7 +89,7 @@ def test_merge_of_any_recipe_is_valid(case: tuple[DynamicNetwork, list[Floats]],
     check_merged(network, arrays, seed)
     merged = merged_interfaces(network, pairs_of(network, seed))
     nothing = as_sequences(network.schema, [np.full_like(values, np.nan) for values in arrays])
-    np.testing.assert_allclose(likelihood(compile_program(merged), nothing), 0.0, atol=1e-9)
+    np.testing.assert_allclose(compile_program(merged).log_likelihood(nothing), 0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(80))
@@ -106,8 +105,8 @@ def test_merging_the_halves_of_a_split_gives_the_distribution_back(seed: int) ->
     weights = rng.uniform(0.0, 2.0, split.num_interfaces)
     back = merged_interfaces(split, pairs, weights=weights)
     assert back.num_interfaces == size
-    expected = likelihood(compile_program(network), data)
-    found = likelihood(compile_program(back), data)
+    expected = compile_program(network).log_likelihood(data)
+    found = compile_program(back).log_likelihood(data)
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
     if seed < 20:
         exact = [log_likelihood(back, values) for values in arrays]
@@ -118,7 +117,7 @@ def test_merging_the_halves_of_a_split_gives_the_distribution_back(seed: int) ->
 def test_similar_interfaces_of_any_template_are_disjoint_pairs_of_one_group(seed: int) -> None:
     network, _, data = random_case(seed)
     program = compile_program(network)
-    found = similar_interfaces(network, expected_flows(program, data).flows, 3)
+    found = similar_interfaces(network, program.expected_flows(data).flows, 3)
     flat = [position for pair in found.pairs for position in pair]
     assert len(found.pairs) == len(found.losses) <= 3
     assert len(flat) == len(set(flat))

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dspn.engine import compile_program
-from dspn.engine import likelihood as engine_likelihood
 from dspn.learning.growth_strings import blocks, random_string
 from dspn.learning.neighbours import (
     Neighbour,
@@ -155,7 +154,7 @@ def test_two_thousand_neighbours_in_a_row_are_valid(start: int, tied: bool) -> N
         found = propose(posteriors, node, positions, options, rng)
         assert_is_neighbour(network, node, found.neighbour)
         network, positions = found.neighbour.network, found.positions
-    values = engine_likelihood(compile_program(network), data)
+    values = compile_program(network).log_likelihood(data)
     expected = [likelihood(network, own) for own in arrays[:3]]
     np.testing.assert_allclose(np.exp(values[:3]), expected, rtol=1e-9)
 
@@ -187,7 +186,7 @@ def test_engine_evaluates_neighbours_as_their_unrolled_networks(seed: int) -> No
         if product_nodes(network.template):
             network = random_neighbour(network, rng)[1].network
     arrays = random_evidence(network, rng)
-    found = engine_likelihood(compile_program(network), as_sequences(network.schema, arrays))
+    found = compile_program(network).log_likelihood(as_sequences(network.schema, arrays))
     expected = [likelihood(network, own) for own in arrays]
     np.testing.assert_allclose(np.exp(found), expected, rtol=1e-9)
 
@@ -206,7 +205,7 @@ def test_probabilities_of_all_sequences_of_a_neighbour_add_up_to_one(seed: int) 
         values = np.array(codes, dtype=np.float64).reshape(-1, len(widths))
         offsets = np.arange(0, len(values) + 1, num_slices)
         data = Sequences.from_codes(values, offsets, network.schema)
-        found = np.exp(engine_likelihood(compile_program(network), data))
+        found = np.exp(compile_program(network).log_likelihood(data))
         np.testing.assert_allclose(found.sum(), 1.0, rtol=1e-10)
         np.testing.assert_allclose(
             found, [likelihood(network, own) for own in data], rtol=1e-10, atol=1e-15

@@ -12,7 +12,6 @@ import pytest
 
 from dspn import Mixture, Model
 from dspn.engine import compile_program
-from dspn.engine.flows import expected_flows
 from dspn.learning.em import maximise
 from dspn.learning.priors import NO_PRIORS
 from dspn.structure import DynamicNetwork, Leaf, Product, Sum
@@ -211,11 +210,11 @@ def test_em_does_not_fall_on_huge_counts(size: float) -> None:
     data = as_sequences(schema, arrays)
     program, last = compile_program(network), -np.inf
     for _ in range(12):
-        found = expected_flows(program, data)
+        found = program.expected_flows(data)
         now = float(found.log_likelihood.sum())
         assert now >= last - 1e-12 * abs(now)
         last = now
-        program = program.rebound(maximise(program.network, found.flows, NO_PRIORS))
+        program = program.rebind(maximise(program.network, found.flows, NO_PRIORS))
 
 
 @pytest.mark.parametrize("seed", range(20))

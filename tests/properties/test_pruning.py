@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dspn.engine import compile_program, likelihood
-from dspn.engine.flows import ExpectedFlows, expected_flows
+from dspn.engine import ExpectedFlows, compile_program
 from dspn.learning.moves import pruned
 from dspn.structure import (
     DynamicNetwork,
@@ -91,7 +90,7 @@ def some_least(flows: ExpectedFlows, seed: int) -> float:
 
 def check_pruned(network: DynamicNetwork, arrays: list[Floats], least: float) -> None:
     data = as_sequences(network.schema, arrays)
-    flows = expected_flows(compile_program(network), data).flows
+    flows = compile_program(network).expected_flows(data).flows
     thin = pruned(network, flows, least)
     same = without_weights(network, flows, least)
     assert not violations(thin.template, thin.top)
@@ -109,7 +108,7 @@ def check_pruned(network: DynamicNetwork, arrays: list[Floats], least: float) ->
 @pytest.mark.parametrize("seed", range(80))
 def test_pruned_network_is_the_one_with_those_weights_at_zero(seed: int) -> None:
     network, arrays, data = random_case(seed)
-    flows = expected_flows(compile_program(network), data).flows
+    flows = compile_program(network).expected_flows(data).flows
     check_pruned(network, arrays, some_least(flows, seed))
 
 
@@ -124,7 +123,7 @@ def test_pruning_of_any_recipe_is_valid(
 @pytest.mark.parametrize("seed", range(60))
 def test_nothing_is_pruned_at_zero(seed: int) -> None:
     network, arrays, data = random_case(seed)
-    flows = expected_flows(compile_program(network), data).flows
+    flows = compile_program(network).expected_flows(data).flows
     whole = pruned(network, flows, 0)
     used = reachable(network.template.nodes, network.template.outputs)
     if len(used | set(network.template.inputs)) == len(network.template.nodes):
@@ -132,7 +131,7 @@ def test_nothing_is_pruned_at_zero(seed: int) -> None:
     if len(reachable(network.top.nodes, [network.top.root])) == len(network.top.nodes):
         assert whole.top == network.top
     np.testing.assert_array_equal(
-        likelihood(compile_program(whole), data), likelihood(compile_program(network), data)
+        compile_program(whole).log_likelihood(data), compile_program(network).log_likelihood(data)
     )
     for values in arrays:
         assert log_likelihood(whole, values) == log_likelihood(network, values)
@@ -141,8 +140,8 @@ def test_nothing_is_pruned_at_zero(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_pruning_what_is_not_there_keeps_every_parameter(seed: int) -> None:
     network, _, data = random_case(seed, tied=seed % 2 == 0)
-    once = pruned(network, expected_flows(compile_program(network), data).flows, 0.3)
-    flows = expected_flows(compile_program(once), data).flows
+    once = pruned(network, compile_program(network).expected_flows(data).flows, 0.3)
+    flows = compile_program(once).expected_flows(data).flows
     twice = pruned(once, flows, 0.0)
     assert twice.template == once.template
     assert twice.top == once.top

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dspn.engine import compile_program, likelihood
+from dspn.engine import compile_program
 from dspn.learning.starts import informed_split, interface_use, split_interface, split_interfaces
 from dspn.learning.starts._doubling import doubled_template
 from dspn.structure import DynamicNetwork, Leaf, NetworkParameters, Sum, violations
@@ -29,8 +29,8 @@ def test_split_without_noise_is_the_same_distribution(seed: int) -> None:
     network, arrays, data = random_case(seed)
     positions = some_positions(network, seed)
     split = split_interfaces(network, positions, np.random.default_rng(seed), noise=0.0)
-    before = likelihood(compile_program(network), data)
-    after = likelihood(compile_program(split), data)
+    before = compile_program(network).log_likelihood(data)
+    after = compile_program(split).log_likelihood(data)
     np.testing.assert_allclose(after, before, rtol=1e-12, atol=1e-12)
     if seed < 40:
         expected = [log_likelihood(split, values) for values in arrays]
@@ -44,9 +44,9 @@ def test_split_of_any_recipe_is_the_same_distribution(case, seed: int) -> None: 
     data = as_sequences(network.schema, arrays)
     position = seed % network.num_interfaces
     split = split_interface(network, position, np.random.default_rng(seed), noise=0.0)
-    before = likelihood(compile_program(network), data)
+    before = compile_program(network).log_likelihood(data)
     np.testing.assert_allclose(
-        likelihood(compile_program(split), data), before, rtol=1e-12, atol=1e-12
+        compile_program(split).log_likelihood(data), before, rtol=1e-12, atol=1e-12
     )
 
 
@@ -65,7 +65,7 @@ def test_split_with_noise_is_valid_and_normalised(seed: int) -> None:
         assert size + number in group_of(split, position)
     assert len(split.groups) == len(network.groups)
     nothing = data.with_values(np.full_like(data.values, np.nan))
-    np.testing.assert_allclose(likelihood(compile_program(split), nothing), 0.0, atol=1e-9)
+    np.testing.assert_allclose(compile_program(split).log_likelihood(nothing), 0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -107,11 +107,11 @@ def test_old_half_of_a_shared_weight_and_its_twin_add_up(seed: int) -> None:
 def test_repeated_splits_keep_the_distribution() -> None:
     network, _, data = random_case(5, kinds=("binary", "ternary", "count"), num_groups=2)
     rng = np.random.default_rng(0)
-    before = likelihood(compile_program(network), data)
+    before = compile_program(network).log_likelihood(data)
     for _ in range(6):
         position = int(rng.integers(network.num_interfaces))
         network = split_interface(network, position, rng, noise=0.0)
-    np.testing.assert_allclose(likelihood(compile_program(network), data), before, rtol=1e-12)
+    np.testing.assert_allclose(compile_program(network).log_likelihood(data), before, rtol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -145,4 +145,4 @@ def test_informed_split_is_valid_for_any_template(seed: int) -> None:
     for own in parts(split):
         assert sum(len(rows) for rows in own.leaves) == leaves
     # Priors are positive, so nothing that was possible is ruled out.
-    assert np.isfinite(likelihood(compile_program(split), data)).all()
+    assert np.isfinite(compile_program(split).log_likelihood(data)).all()

@@ -1,24 +1,61 @@
-"""Runs a DSPN: its template as arrays, evaluated by compiled kernels over blocks of sequences."""
+"""Runs DSPNs. `base` says what an engine offers; `cpu` and `reference` are two of them."""
 
-from dspn.engine.passes import (
-    SegmentFlows,
-    best_choices,
-    drawn_choices,
-    likelihood,
-    likelihood_totals,
-    posterior_flows,
+from importlib import import_module
+
+from dspn.engine.base import (
+    Choices,
+    Engine,
+    Expectation,
+    ExpectedFlows,
+    NetworkFlows,
+    Posteriors,
+    Program,
+    TimeUpError,
+    Want,
+    check_time,
+    one_thread_each,
+    until,
 )
-from dspn.engine.program import Program, compile_program
-from dspn.engine.records import Choices
+from dspn.errors import StructureError
+from dspn.structure.mixture import Mixture
+from dspn.structure.network import DynamicNetwork
 
 __all__ = [
     "Choices",
+    "Engine",
+    "Expectation",
+    "ExpectedFlows",
+    "NetworkFlows",
+    "Posteriors",
     "Program",
-    "SegmentFlows",
-    "best_choices",
+    "TimeUpError",
+    "Want",
+    "check_time",
     "compile_program",
-    "drawn_choices",
-    "likelihood",
-    "likelihood_totals",
-    "posterior_flows",
+    "one_thread_each",
+    "until",
 ]
+
+
+def compile_program(
+    model: Mixture | DynamicNetwork, *, precision: str = "double", engine: Engine | str = "cpu"
+) -> Program:
+    """The model, compiled by an engine for every query and every pass of learning.
+
+    Args:
+        model: A mixture, or a network, which is a mixture of one.
+        precision: "double"; with "single" passes compute in single precision where its range
+            suffices.
+        engine: "cpu" (compiled kernels, which need Numba), "reference" (plain NumPy in log space,
+            slow and simple), or an engine with options, such as `dspn.engine.cpu.CpuEngine(...)`.
+    """
+    if precision not in ("double", "single"):
+        raise StructureError(f"`precision` must be 'double' or 'single', not {precision!r}.")
+    if isinstance(engine, str):
+        if engine not in ("cpu", "reference"):
+            raise StructureError(f"`engine` must be 'cpu' or 'reference', not {engine!r}.")
+        found: Engine = import_module(f"dspn.engine.{engine}").ENGINE
+        engine = found
+    mixture = model if isinstance(model, Mixture) else Mixture.of(model)
+    components = (engine.compile(network, precision=precision) for network in mixture)
+    return Program(mixture, tuple(components))

@@ -1,16 +1,17 @@
 """Most probable completion: the best choice of all latent branches and missing entries together."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
 from dspn._arrays import Floats, Ints
-from dspn.engine import Choices, Program, best_choices
-from dspn.inference.likelihood import possible_likelihood, require_possible
-from dspn.inference.mixed import AnyProgram, MixedProgram, rows_of
+from dspn.engine.base import Program, bottom_rows
+from dspn.inference.likelihood import require_possible
+from dspn.leaves import Family
 from dspn.sequences import Sequences
-from dspn.structure.network import Root
+from dspn.structure.network import DynamicNetwork
 
 
 @final
@@ -41,84 +42,46 @@ class Completion:
         )
 
 
-def bottom_rows(data: Sequences, root: Root) -> Ints:
-    """The slice of each sequence that the bottom network stands on."""
-    return data.offsets[1:] - 1 if root == Root.FIRST else data.offsets[:-1]
+def fill_in(
+    network: DynamicNetwork,
+    data: Sequences,
+    leaves: Ints,
+    value_of: Callable[[Family, Floats], Floats],
+) -> Floats:
+    """The values of the data, with value_of(family, parameters of its leaf) at missing entries.
 
-
-def chosen_parameters(
-    program: Program, data: Sequences, choices: Choices, variable: int
-) -> tuple[Ints, Floats]:
-    """Slices at which a variable is missing, and the parameters of the leaf chosen there."""
-    slices = np.flatnonzero(np.isnan(data.values[:, variable]))
-    members = program.template.load_member[choices.loads[slices, variable]]
-    rows = program.leaf_parameters(False)[variable][members]
-    if program.untied:
-        at_bottom = np.isin(slices, bottom_rows(data, program.network.root))
-        rows = rows.copy()
-        rows[at_bottom] = program.leaf_parameters(True)[variable][members[at_bottom]]
-    return slices, rows
-
-
-def interface_positions(program: Program, choices: Choices) -> Ints:
-    """Chosen input rows as interface positions, -1 kept."""
-    order = np.append(program.template.input_order, -1)
-    if np.array_equal(order[:-1], np.arange(order.size - 1)):
-        return choices.interfaces
-    return order[choices.interfaces]
-
-
-def complete(program: AnyProgram, data: Sequences) -> Completion:
-    """Argmax over missing entries and latent choices of their joint density with the evidence."""
-    if isinstance(program, MixedProgram):
-        return _complete_mixture(program, data)
-    choices, log_values = best_choices(program, data)
-    if np.any(log_values == -np.inf):
-        possible_likelihood(program, data)
-    return Completion(
-        data.with_values(_filled(program, data, choices)) if _is_open(data, choices) else data,
-        log_values,
-        interface_positions(program, choices),
-        np.zeros(len(data), dtype=np.int64),
-    )
-
-
-def _is_open(data: Sequences, choices: Choices) -> bool:
-    """Whether there is an entry to fill in; where there is none, leaves may not be named."""
-    return bool(len(choices.loads)) and bool(np.isnan(data.values).any())
-
-
-def _filled(program: Program, data: Sequences, choices: Choices) -> Floats:
-    """The values with every missing entry at the mode of its chosen leaf."""
-    values = data.values.copy()
-    if _is_open(data, choices):
-        for variable, bank in enumerate(program.network.template.banks):
-            slices, rows = chosen_parameters(program, data, choices, variable)
-            if slices.size:
-                values[slices, variable] = bank.family.mode(rows)
+    Args:
+        network: The network that the leaves belong to.
+        data: The evidence.
+        leaves: The chosen leaf of each entry in its bank, as in `Choices`.
+        value_of: Such as the mode of each leaf, or a draw.
+    """
+    values, bottom = data.values.copy(), network.parameters.bottom
+    for variable, bank in enumerate(network.template.banks):
+        slices = np.flatnonzero(np.isnan(data.values[:, variable]))
+        if not slices.size:
+            continue
+        members = leaves[slices, variable]
+        rows = network.parameters.template.leaves[variable][members]
+        if bottom is not None:
+            at_bottom = np.isin(slices, bottom_rows(data, network.root))
+            rows[at_bottom] = bottom.leaves[variable][members[at_bottom]]
+        values[slices, variable] = value_of(bank.family, rows)
     return values
 
 
-def _complete_mixture(program: MixedProgram, data: Sequences) -> Completion:
-    """The best completion of any component; the first where several are as good."""
-    best = np.full(len(data), -np.inf)
-    component = np.zeros(len(data), dtype=np.int64)
-    values = data.values.copy()
-    widest = max(own.num_groups for own in program.programs)
-    interfaces = np.full((data.total_slices, widest), -1, dtype=np.int64)
-    offsets = program.mixture.interface_offsets
-    for c, log_weight, own in program.parts:
-        choices, found = best_choices(own, data)
-        better = log_weight + found > best
-        if not better.any():
-            continue
-        best[better], component[better] = log_weight + found[better], c
-        rows = rows_of(data, better)
-        loads = choices.loads[rows] if len(choices.loads) else choices.loads
-        chosen = Choices(choices.interfaces[rows], loads)
-        positions = interface_positions(own, chosen)
-        interfaces[rows] = -1
-        interfaces[rows, : own.num_groups] = np.where(positions < 0, -1, positions + offsets[c])
-        values[rows] = _filled(own, data if better.all() else data[better], chosen)
-    require_possible(program, data, best)
-    return Completion(data.with_values(values), best, interfaces, component)
+def complete(program: Program, data: Sequences) -> Completion:
+    """Argmax over missing entries and latent choices of their joint density with the evidence."""
+    found = program.best(data)
+    require_possible(program, data, found.log_values)
+    filled = data
+    if len(found.leaves) and np.isnan(data.values).any():
+        values = data.values.copy()
+        for c in np.unique(found.component).tolist():
+            own = found.component == c
+            rows = np.repeat(own, data.lengths)
+            part, leaves = (data, found.leaves) if own.all() else (data[own], found.leaves[rows])
+            network = program.mixture.components[c]
+            values[rows] = fill_in(network, part, leaves, lambda leaf, row: leaf.mode(row))
+        filled = data.with_values(values)
+    return Completion(filled, found.log_values, found.interfaces, found.component)

@@ -1,20 +1,14 @@
 """Likelihood of evidence, and of a query given evidence."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from dspn._arrays import Floats, Ints
-from dspn.engine.totals import difference, log_shares, rounded
+from dspn.engine.base import Program, difference, log_shares, rounded
 from dspn.errors import EvidenceError, ImpossibleEvidenceWarning, warn
-from dspn.inference.mixed import (
-    AnyProgram,
-    MixedProgram,
-    evidence_likelihood,
-    evidence_totals,
-    log_joint,
-)
-from dspn.sequences import Kind, Sequences, Variable
+from dspn.sequences import Kind, Sequences
 
 _MOST_NAMED: Final = 5
 
@@ -24,7 +18,7 @@ def _sequence_name(data: Sequences, index: int) -> str:
     return f"sequence {index}" if data.ids is None else f"sequence {index} (id {data.ids[index]!r})"
 
 
-def _first_impossible_slices(program: AnyProgram, data: Sequences) -> Ints:
+def _first_impossible_slices(program: Program, data: Sequences) -> Ints:
     """The first slice of each impossible sequence that is so together with those before it.
 
     Found by halving: less evidence is never less probable, so as many slices as possible are taken
@@ -36,41 +30,41 @@ def _first_impossible_slices(program: AnyProgram, data: Sequences) -> Ints:
         middle = (possible + impossible) // 2
         seen = position < np.repeat(middle, data.lengths)
         part = data.with_values(np.where(seen[:, None], data.values, np.nan))
-        dead = evidence_likelihood(program, part) == -np.inf
+        dead = program.log_likelihood(part) == -np.inf
         possible, impossible = np.where(dead, possible, middle), np.where(dead, middle, impossible)
     return impossible - 1
 
 
-def _where(program: AnyProgram, data: Sequences, impossible: Ints) -> str:
+def _where(program: Program, data: Sequences, impossible: Ints) -> str:
     """Names the impossible sequences, and the slice that makes each of the first few so."""
     named = impossible[:_MOST_NAMED]
     slices = _first_impossible_slices(program, data[named])
-    said = [
+    found = [
         f"{_sequence_name(data, index)} at slice {at}"
         for index, at in zip(named.tolist(), slices.tolist(), strict=True)
     ]
     more = impossible.size - named.size
-    return ", ".join(said) + (f" and {more} more" if more else "")
+    return ", ".join(found) + (f" and {more} more" if more else "")
 
 
-def log_likelihood(program: AnyProgram, data: Sequences) -> Floats:
+def log_likelihood(program: Program, data: Sequences) -> Floats:
     """Log P(observed entries) of each sequence; -inf, with a warning, where that is impossible.
 
     The slice named is the first that, together with those before it, has probability zero.
     """
-    found = evidence_likelihood(program, data)
+    found = program.log_likelihood(data)
     impossible = np.flatnonzero(found == -np.inf)
     if impossible.size:
         warn(f"probability zero: {_where(program, data, impossible)}.", ImpossibleEvidenceWarning)
     return found
 
 
-def possible_likelihood(program: AnyProgram, data: Sequences) -> Floats:
+def possible_likelihood(program: Program, data: Sequences) -> Floats:
     """Log P(observed entries); raises where it is zero, as nothing can be conditioned on that."""
-    return require_possible(program, data, evidence_likelihood(program, data))
+    return require_possible(program, data, program.log_likelihood(data))
 
 
-def require_possible(program: AnyProgram, data: Sequences, found: Floats) -> Floats:
+def require_possible(program: Program, data: Sequences, found: Floats) -> Floats:
     """The log-likelihoods `found`; raises where one is zero and names the slice."""
     impossible = np.flatnonzero(found == -np.inf)
     if impossible.size:
@@ -80,11 +74,6 @@ def require_possible(program: AnyProgram, data: Sequences, found: Floats) -> Flo
             "a model with smoothed parameters."
         )
     return found
-
-
-def _said(value: float, variable: Variable) -> str:
-    """A coded value as it was given."""
-    return repr(variable.categories[int(value)]) if variable.categories else f"{value:g}"
 
 
 def _joined(query: Sequences, evidence: Sequences) -> Sequences:
@@ -99,22 +88,25 @@ def _joined(query: Sequences, evidence: Sequences) -> Sequences:
         row, column = (int(found[0]) for found in np.nonzero(clash))
         index = int(np.searchsorted(evidence.offsets, row, side="right")) - 1
         variable = evidence.schema[column]
+        given = [
+            repr(variable.categories[int(value)]) if variable.categories else f"{value:g}"
+            for value in (query.values[row, column], evidence.values[row, column])
+        ]
         raise EvidenceError(
             f"`query` and `evidence` contradict each other: {_sequence_name(evidence, index)}, "
             f"slice {row - evidence.offsets[index]}, variable {variable.name!r} is "
-            f"{_said(query.values[row, column], variable)} in the query and "
-            f"{_said(evidence.values[row, column], variable)} in the evidence. Leave the entry out "
-            "of one of them."
+            f"{given[0]} in the query and {given[1]} in the evidence. Leave the entry out of one "
+            "of them."
         )
     return evidence.with_values(np.where(np.isnan(query.values), evidence.values, query.values))
 
 
-def log_prob(program: AnyProgram, query: Sequences, evidence: Sequences) -> Floats:
+def log_prob(program: Program, query: Sequences, evidence: Sequences) -> Floats:
     """Log Pr(query | evidence), the difference of two upward passes."""
     joint = _joined(query, evidence)
-    given = evidence_totals(program, evidence)
+    given = program.log_totals(evidence)
     require_possible(program, evidence, given[0])
-    found = difference(evidence_totals(program, joint), given)
+    found = difference(program.log_totals(joint), given)
     # Of categories and counts alone it is a probability, which rounding must not raise above 1.
     is_density = np.array([variable.kind == Kind.CONTINUOUS for variable in query.schema])
     asked = ~np.isnan(query.values) & np.isnan(evidence.values)
@@ -122,16 +114,18 @@ def log_prob(program: AnyProgram, query: Sequences, evidence: Sequences) -> Floa
     return np.where(has_density, found, np.minimum(found, 0.0))
 
 
-def log_posteriors(program: MixedProgram, data: Sequences) -> Floats:
-    """Log P(c | observed entries), (N, C); raises where the evidence is impossible."""
-    shares, total = log_shares(log_joint(program, data))
-    require_possible(program, data, rounded(total))
-    return shares
-
-
-def component_posteriors(program: AnyProgram, data: Sequences) -> Floats:
+def component_posteriors(program: Program, data: Sequences) -> Floats:
     """P(component | observed entries) of each sequence, (N, C)."""
-    if isinstance(program, MixedProgram):
-        return np.exp(log_posteriors(program, data))
-    possible_likelihood(program, data)
-    return np.ones((len(data), 1))
+    shares, total = log_shares(program.log_joint(data))
+    require_possible(program, data, rounded(total))
+    return np.exp(shares)
+
+
+def bounded_runs(costs: Ints, most: int) -> Iterator[slice]:
+    """Runs of neighbours whose costs add up to at most `most`, or single ones that cost more."""
+    ends = np.cumsum(costs)
+    start, before = 0, 0
+    while start < costs.size:
+        stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
+        yield slice(start, stop)
+        start, before = stop, int(ends[stop - 1])

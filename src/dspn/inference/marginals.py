@@ -1,118 +1,259 @@
 """Conditional distributions of all missing entries at once, from one pass up and one down."""
 
-from collections.abc import Sequence
-from typing import final
+import reprlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, final
 
 import numpy as np
 
-from dspn._arrays import Bools, Floats
-from dspn.engine import Program, SegmentFlows, posterior_flows
-from dspn.inference._mixed_marginals import mixed_marginals_at
-from dspn.inference.leaf_mixtures import Marginals, Mixer, checked_levels
-from dspn.inference.leaf_mixtures import leaf_rows as leaf_rows
-from dspn.inference.likelihood import log_posteriors, possible_likelihood
-from dspn.inference.mixed import AnyProgram, MixedProgram, for_each_component, rows_of
-from dspn.sequences import Sequences
+from dspn._arrays import Bools, Floats, Ints
+from dspn._checks import float_array
+from dspn.engine.base import Program, Want, bottom_rows, rounded
+from dspn.errors import EvidenceError
+from dspn.inference.likelihood import bounded_runs, require_possible
+from dspn.leaves import Family
+from dspn.sequences import Kind, Schema, Sequences, Variable
+
+# Weights of leaves that are held at a time: 128 MiB.
+_MOST_WEIGHTS: Final = 1 << 24
 
 
 @final
-class _MarginalCollector:
-    """Consumes flows and fills the marginals of the wanted entries."""
+@dataclass(frozen=True, eq=False, repr=False)
+class VariableMarginals:
+    """P(entry | evidence) of one variable's missing entries, each the exact mixture of its leaves.
 
-    def __init__(self, program: Program, wanted: Bools, levels: tuple[float, ...]) -> None:
-        self.program = program
-        self.wanted = wanted
-        self.slices = [np.flatnonzero(column) for column in wanted.T]
-        self.entry_of = np.cumsum(wanted, axis=0) - 1
-        banks = program.network.template.banks
-        self.mixers = [
-            Mixer(variable, bank.family, levels, slices.size)
-            for variable, bank, slices in zip(
-                program.network.schema, banks, self.slices, strict=True
+    `slices[e]` is the row of entry e in the data's `values`. A categorical variable has
+    `probabilities` (entries, categories); others have `mean`, `variance` and `quantiles` (entries,
+    levels). What does not apply is NaN or None.
+    """
+
+    variable: Variable
+    slices: Ints
+    probabilities: Floats | None
+    mean: Floats
+    variance: Floats
+    levels: tuple[float, ...]
+    quantiles: Floats
+
+    def __repr__(self) -> str:
+        return f"VariableMarginals({self.described()})"
+
+    def described(self) -> str:
+        """Name, kind, number of entries and levels, in one line."""
+        count = f"{self.slices.size} {'entry' if self.slices.size == 1 else 'entries'}"
+        levels = f", quantiles {', '.join(map(str, self.levels))}" if self.levels else ""
+        return f"{self.variable.name}: {self.variable.kind}, {count}{levels}"
+
+    def point(self) -> Floats:
+        """The most probable category, the median of a count, the mean of a continuous variable."""
+        if self.probabilities is not None:
+            best: Floats = np.argmax(self.probabilities, axis=1).astype(np.float64)
+            return best
+        if self.variable.kind != Kind.COUNT:
+            return self.mean
+        if 0.5 not in self.levels:
+            raise EvidenceError(
+                f"the point of the count {self.variable.name!r} is its median, but the levels "
+                f"asked for are {list(self.levels)}; put 0.5 among the `quantiles`."
             )
-        ]
-        self.leaves = [leaf_rows(program, variable) for variable in range(len(banks))]
+        median: Floats = self.quantiles[:, self.levels.index(0.5)]
+        return median
 
-    def __call__(self, segment: SegmentFlows) -> None:
-        parameters = self.program.leaf_parameters(segment.bottom)
-        wanted = segment.active & self.wanted[segment.rows].any(axis=2)
-        if not wanted.any():
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Marginals:
+    """Marginals of every variable, by name or number, and the log-likelihood of the evidence."""
+
+    schema: Schema
+    log_likelihood: Floats
+    variables: tuple[VariableMarginals, ...]
+
+    def __getitem__(self, variable: int | str) -> VariableMarginals:
+        index = self.schema.index(variable) if isinstance(variable, str) else variable
+        return self.variables[index]
+
+    def __repr__(self) -> str:
+        head = f"Marginals(num_sequences={self.log_likelihood.size})"
+        return "\n  ".join([head, *(own.described() for own in self.variables)])
+
+
+@final
+class Mixer:
+    """Turns posteriors over a variable's leaves into moments, probabilities and quantiles."""
+
+    def __init__(
+        self, variable: Variable, family: Family, levels: tuple[float, ...], count: int
+    ) -> None:
+        self.variable = variable
+        self.family = family
+        self.levels = () if variable.kind == Kind.CATEGORICAL else levels
+        self.probabilities = np.full((count, variable.num_categories), np.nan)
+        self.mean = np.full(count, np.nan)
+        self.variance = np.full(count, np.nan)
+        self.quantiles = np.full((count, len(self.levels)), np.nan)
+
+    def put(self, entries: Ints, weights: Floats, parameters: Floats) -> None:
+        """Entry e is the mixture of the leaves `parameters` with weights `weights[e]`.
+
+        Weights that are no mixture are passed over: a linear pass that lost them is repeated. Sums
+        run row by row in the order of the leaves, so that an entry's numbers do not depend on the
+        others; a matrix product takes another order for another number of rows.
+        """
+        weights = np.ascontiguousarray(weights)
+        totals = weights.sum(axis=1)
+        whole = (totals > 0) & np.isfinite(totals)
+        entries, weights = entries[whole], weights[whole] / totals[whole, None]
+        if self.variable.kind == Kind.CATEGORICAL:
+            for category, own in enumerate(parameters.T):
+                self.probabilities[entries, category] = (weights * own).sum(axis=1)
             return
-        found = segment.leaves(*np.nonzero(wanted))
-        place = np.cumsum(wanted).reshape(wanted.shape) - 1
-        for variable, mixer in enumerate(self.mixers):
-            at, lane = np.nonzero(segment.active & self.wanted[segment.rows, variable])
-            if not at.size:
-                continue
-            loads, members = self.leaves[variable]
-            weights = found.posterior[loads][:, place[at, lane]].T
-            entries = self.entry_of[segment.rows[at, lane], variable]
-            mixer.put(entries, weights, parameters[variable][members])
+        means = self.family.mean(parameters)
+        mean = (weights * means).sum(axis=1)
+        # The root of the weight comes first, so that a leaf without weight far away adds nothing;
+        # a variance beyond the largest number is infinite.
+        with np.errstate(over="ignore"):
+            spread = (np.sqrt(weights) * (means - mean[:, None])) ** 2
+        self.mean[entries] = mean
+        own = (weights * self.family.variance(parameters)).sum(axis=1)
+        self.variance[entries] = spread.sum(axis=1) + own
+        if self.levels:
+            self.quantiles[entries] = self.family.mixture_quantiles(
+                parameters, weights, np.array(self.levels)
+            )
+
+    def result(self, slices: Ints) -> VariableMarginals:
+        """What has been put, as a value."""
+        categorical = self.variable.kind == Kind.CATEGORICAL
+        return VariableMarginals(
+            self.variable,
+            slices,
+            self.probabilities if categorical else None,
+            self.mean,
+            self.variance,
+            self.levels,
+            self.quantiles,
+        )
+
+
+def checked_levels(quantiles: Sequence[float]) -> tuple[float, ...]:
+    """The levels as a tuple; raises unless all lie strictly between 0 and 1."""
+    remedy = "give for example (0.05, 0.5, 0.95)"
+    levels = float_array(quantiles, "quantiles", EvidenceError, remedy=remedy)
+    if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
+        raise EvidenceError(
+            "`quantiles` must be a list of levels strictly between 0 and 1, but is "
+            f"{reprlib.repr(quantiles)}; {remedy}."
+        )
+    return tuple(levels.tolist())
+
+
+class LeafMixtures(NamedTuple):
+    """Entries of one variable, each a mixture of its leaves.
+
+    Entry e of the wanted ones has the weights `weights[e]` over leaves with the rows `parameters`.
+    """
+
+    variable: int
+    entries: Ints
+    weights: Floats
+    parameters: Floats
+
+
+def leaf_parameters(program: Program, variable: int, bottom: bool) -> Floats:
+    """Parameters of a variable's leaves in all components, of the bottom networks or templates."""
+    found = []
+    for network in program.mixture:
+        own = network.parameters.bottom if bottom else None
+        found.append((own or network.parameters.template).leaves[variable])
+    return np.concatenate(found)
+
+
+def leaf_mixtures(
+    program: Program, data: Sequences, wanted: Bools, log_likelihood: Floats
+) -> Iterator[LeafMixtures]:
+    """The conditional distributions of the wanted entries as mixtures of leaves.
+
+    Sequences are taken as many at a time as memory allows.
+
+    Args:
+        program: The compiled model.
+        data: The evidence; all wanted entries are missing from it.
+        wanted: Which entries, (slices, variables).
+        log_likelihood: Receives that of every sequence. Mixtures of impossible ones are undefined.
+    """
+    banks = [[len(bank.nodes) for bank in network.template.banks] for network in program.mixture]
+    bottom = np.zeros(data.total_slices, dtype=np.bool_)
+    if not all(network.parameters.tied for network in program.mixture):
+        bottom[bottom_rows(data, program.root)] = True
+    costs = np.add.reduceat(wanted @ np.sum(banks, axis=0), data.offsets[:-1])
+    first = np.zeros(len(data.schema), dtype=np.int64)
+    for run in bounded_runs(costs, _MOST_WEIGHTS):
+        rows = slice(data.offsets[run.start], data.offsets[run.stop])
+        part = data if run.stop - run.start == len(data) else data[run]
+        found = program.posteriors(part, Want(leaves=wanted[rows]))
+        log_likelihood[run] = rounded(found.log_values)
+        for variable, weights in enumerate(found.leaves):
+            at_bottom = bottom[rows][wanted[rows, variable]]
+            for own in (False, True):
+                places = np.flatnonzero(at_bottom == own)
+                if places.size:
+                    entries = first[variable] + places
+                    parameters = leaf_parameters(program, variable, own)
+                    chosen = weights if places.size == len(weights) else weights[places]
+                    yield LeafMixtures(variable, entries, chosen, parameters)
+            first[variable] += len(weights)
+
+
+def _mix(
+    program: Program, data: Sequences, wanted: Bools, levels: Sequence[tuple[float, ...]]
+) -> Marginals:
+    """P(entry | evidence) of the wanted entries, with the levels of each variable."""
+    banks = program.mixture.components[0].template.banks
+    slices = [np.flatnonzero(column) for column in wanted.T]
+    mixers = [
+        Mixer(variable, bank.family, own, rows.size)
+        for variable, bank, own, rows in zip(data.schema, banks, levels, slices, strict=True)
+    ]
+    log_likelihood = np.empty(len(data))
+    for variable, entries, weights, parameters in leaf_mixtures(
+        program, data, wanted, log_likelihood
+    ):
+        mixers[variable].put(entries, weights, parameters)
+    require_possible(program, data, log_likelihood)
+    results = (mixer.result(rows) for mixer, rows in zip(mixers, slices, strict=True))
+    return Marginals(data.schema, log_likelihood, tuple(results))
 
 
 def marginals_at(
-    program: AnyProgram, data: Sequences, wanted: Bools, levels: tuple[float, ...]
+    program: Program, data: Sequences, wanted: Bools, levels: tuple[float, ...]
 ) -> Marginals:
     """P(entry | evidence) of the wanted entries, all of them missing from `data`."""
-    if isinstance(program, MixedProgram):
-        return mixed_marginals_at(program, data, wanted, levels)
-    possible_likelihood(program, data)
-    collector = _MarginalCollector(program, wanted, levels)
-    log_values = posterior_flows(program, data, collector)
-    return Marginals(
-        data.schema,
-        log_values,
-        tuple(
-            mixer.result(slices)
-            for mixer, slices in zip(collector.mixers, collector.slices, strict=True)
-        ),
-    )
+    return _mix(program, data, wanted, [levels] * len(data.schema))
 
 
-def marginals(
-    program: AnyProgram, data: Sequences, *, quantiles: Sequence[float] = ()
-) -> Marginals:
+def marginals(program: Program, data: Sequences, *, quantiles: Sequence[float] = ()) -> Marginals:
     """P(entry | evidence) of every missing entry, in one pass up and one down."""
     return marginals_at(program, data, np.isnan(data.values), checked_levels(quantiles))
 
 
-def interface_posteriors(program: AnyProgram, data: Sequences) -> Floats:
+def interface_posteriors(program: Program, data: Sequences) -> Floats:
     """P(interface node i is on the induced tree at a slice | evidence), (slices, interfaces).
 
     Sums to 1 over the nodes of each group. For a mixture it is P(component, node | evidence),
     component after component, and sums to the posterior of the component over each of its groups.
     """
-    if isinstance(program, Program):
-        possible_likelihood(program, data)
-        return _interface_posteriors(program, data)
-    shares = np.exp(log_posteriors(program, data))
-    out = np.zeros((data.total_slices, program.mixture.num_interfaces))
-    offsets = program.mixture.interface_offsets
-
-    def collect(c: int, own: Program, part: Sequences, mask: Bools) -> None:
-        share = np.repeat(shares[mask, c], part.lengths)[:, None]
-        columns = offsets[c] + np.arange(own.num_interfaces)
-        out[rows_of(data, mask)[:, None], columns] = share * _interface_posteriors(own, part)
-
-    for_each_component(program, data, shares > 0, collect)
-    return out
+    found = program.posteriors(data, Want(interfaces=True))
+    require_possible(program, data, rounded(found.log_values))
+    return found.interfaces
 
 
-def _interface_posteriors(program: Program, data: Sequences) -> Floats:
-    out = np.zeros((data.values.shape[0], program.num_interfaces))
-    order = program.template.input_order
-
-    def collect(segment: SegmentFlows) -> None:
-        at, lane = np.nonzero(segment.active)
-        out[segment.rows[at, lane][:, None], order[None, :]] = segment.flows.interface[at, :, lane]
-
-    posterior_flows(program, data, collect, leaves=False)
-    return out
-
-
-def impute(program: AnyProgram, data: Sequences) -> Sequences:
+def impute(program: Program, data: Sequences) -> Sequences:
     """Missing entries replaced by the mode of a category, the median of a count, or the mean."""
-    found = marginals(program, data, quantiles=(0.5,))
+    levels = [(0.5,) if variable.kind == Kind.COUNT else () for variable in data.schema]
+    found = _mix(program, data, np.isnan(data.values), levels)
     values = data.values.copy()
     for variable, own in enumerate(found.variables):
         values[own.slices, variable] = own.point()

@@ -8,8 +8,7 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import sequence_weights
-from dspn.engine import Program, likelihood
-from dspn.engine.flows import ExpectedFlows, FlowsAndLikelihood, NetworkFlows, expected_flows
+from dspn.engine import Expectation, ExpectedFlows, NetworkFlows, Program
 from dspn.errors import DataError, EvidenceError
 from dspn.learning.em import maximise
 from dspn.learning.priors import Priors
@@ -33,12 +32,12 @@ class Part:
         """Weighted mean of a number for each sequence."""
         return float(np.average(values, weights=self.weights))
 
-    def flows(self, program: Program) -> FlowsAndLikelihood:
+    def flows(self, program: Program) -> Expectation:
         """Expected flows; a sequence of probability zero is named by its place and id."""
         try:
-            return expected_flows(program, self.data, self.weights)
+            return program.expected_flows(self.data, self.weights)
         except EvidenceError:
-            impossible = np.flatnonzero(likelihood(program, self.data) == -np.inf)
+            impossible = np.flatnonzero(program.log_likelihood(self.data) == -np.inf)
             if not impossible.size:
                 raise
         first = int(impossible[np.argmin(self.places[impossible])])
@@ -85,7 +84,7 @@ class Maximiser:
     def __call__(self, program: Program, statistics: ExpectedFlows) -> Program:
         """The program with the parameters that fit the statistics best."""
         network = maximise(program.network, statistics, self.priors, self.learnable)
-        return program.rebound(network)
+        return program.rebind(network)
 
 
 def full_batch(
@@ -101,7 +100,7 @@ def full_batch(
             found = train.flows(program)
             values = found.log_likelihood
         else:
-            values = likelihood(program, train.data)
+            values = program.log_likelihood(train.data)
         yield Stage(program, statistics, train.mean(values))
 
 

@@ -116,11 +116,11 @@ def ascend(
         score,
         priors,
     )
-    start = compile_program(network) if program is None else program.rebound(network)
+    start = compile_program(network) if program is None else program.rebind(network)
     slope = Slope(
         coordinates.vector,
         coordinates.bounds(priors),
-        lambda vector: task.point(start.rebound(coordinates.at(vector))),
+        lambda vector: task.point(start.rebind(coordinates.at(vector))),
         task.record,
         on_step,
         deadline,

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final, final
 
 from dspn._checks import is_number
-from dspn.engine.threads import until
+from dspn.engine import until
 from dspn.errors import StructureError
 from dspn.sequences import Sequences
 

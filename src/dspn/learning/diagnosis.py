@@ -8,7 +8,7 @@ from typing import Final, Literal, final
 import numpy as np
 
 from dspn._arrays import Floats
-from dspn.engine.flows import ExpectedFlows, NetworkFlows
+from dspn.engine import ExpectedFlows, NetworkFlows
 from dspn.errors import NumericalError
 from dspn.structure import DynamicNetwork, Node, Parameters, Product, Sum, Template, Top
 from dspn.structure.nodes import children_of

@@ -17,10 +17,8 @@ from scipy.special import log_softmax
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type
 from dspn.engine import Program, compile_program
-from dspn.engine.flows import expected_flows
-from dspn.engine.totals import log_shares, plus
+from dspn.engine.base import log_shares, plus
 from dspn.errors import DataError, StructureError
-from dspn.inference.mixed import AnyProgram, evidence_totals
 from dspn.learning.climbing import DEFAULT_ASCENT, AscentOptions, AscentRecord, Slope, climb
 from dspn.learning.gradient import FreeCoordinates, coordinates_of
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
@@ -48,9 +46,9 @@ class LabelledSequences:
         return float(np.average(own, weights=self.weights))
 
 
-def class_likelihoods(programs: Sequence[AnyProgram], data: Sequences) -> Floats:
+def class_likelihoods(programs: Sequence[Program], data: Sequences) -> Floats:
     """Log P(sequence | class), as totals (TERMS, sequences, classes); -inf where impossible."""
-    return np.stack([evidence_totals(program, data) for program in programs], axis=2)
+    return np.stack([program.log_totals(data) for program in programs], axis=2)
 
 
 def class_posteriors(log_likelihoods: Floats, logits: Floats) -> Floats:
@@ -126,7 +124,7 @@ class _Task:
         sizes = [self.logits.size, *(own.vector.size for own in self.coordinates)]
         logits, *parts = np.split(vector, np.cumsum(sizes)[:-1])
         programs = tuple(
-            program.rebound(own.at(part))
+            program.rebind(own.at(part))
             for program, own, part in zip(self.start, self.coordinates, parts, strict=True)
         )
         return self.point(programs, logits)
@@ -157,7 +155,7 @@ class _Task:
         for sign in (1.0, -1.0):
             chosen = np.flatnonzero(sign * pull > _LEAST_WEIGHT)
             if chosen.size:
-                flows = expected_flows(program, self.train.data[chosen], np.abs(pull[chosen]))
+                flows = program.expected_flows(self.train.data[chosen], np.abs(pull[chosen]))
                 total += sign * own.gradient(program.network, flows.flows)
         return total
 

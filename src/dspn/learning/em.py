@@ -7,8 +7,7 @@ from typing import final
 import numpy as np
 
 from dspn._arrays import Floats
-from dspn.engine import Program, compile_program
-from dspn.engine.flows import ExpectedFlows, NetworkFlows, expected_flows
+from dspn.engine import ExpectedFlows, NetworkFlows, Program, compile_program
 from dspn.learning._learnable import checked_learnable, learnable_edges, learnable_leaves
 from dspn.learning.diagnosis import check_finite
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
@@ -107,5 +106,5 @@ def em_step(
     learnable: Collection[int] | None = None,
 ) -> EmStep:
     """One full-batch step of expectation maximisation."""
-    found = expected_flows(program or compile_program(network), data, weights)
+    found = (program or compile_program(network)).expected_flows(data, weights)
     return EmStep(maximise(network, found.flows, priors, learnable), found.log_likelihood)

@@ -8,8 +8,7 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import checked_rng, require_type
-from dspn.engine import Program, compile_program
-from dspn.engine.threads import TimeUpError
+from dspn.engine import Program, TimeUpError, compile_program
 from dspn.errors import StructureError
 from dspn.learning._learnable import checked_learnable
 from dspn.learning._stages import (
@@ -185,8 +184,10 @@ def fit_em(
         deadline,
     )
     if program is None:
-        program = compile_program(network, single=options.single_precision)
-    return _run(program.rebound(network), task)
+        program = compile_program(
+            network, precision="single" if options.single_precision else "double"
+        )
+    return _run(program.rebind(network), task)
 
 
 def _run(program: Program, task: _Task) -> EmFit:
@@ -263,8 +264,8 @@ def _program(network: DynamicNetwork, known: Program | None, *, single: bool) ->
         and known.network.top is network.top
         and known.network.root == network.root
     ):
-        return known.rebound(network)
-    return compile_program(network, single=single)
+        return known.rebind(network)
+    return compile_program(network, precision="single" if single else "double")
 
 
 def best_of(fits: Iterable[EmFit]) -> EmFit:

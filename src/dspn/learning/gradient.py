@@ -16,8 +16,7 @@ from scipy.special import xlogy
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import float_array, require_type
-from dspn.engine import Program, compile_program
-from dspn.engine.flows import ExpectedFlows, NetworkFlows
+from dspn.engine import ExpectedFlows, NetworkFlows, Program, compile_program
 from dspn.errors import StructureError
 from dspn.learning._learnable import checked_learnable, learnable_edges, learnable_leaves
 from dspn.learning._stages import Part, weighted_part

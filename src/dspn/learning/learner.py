@@ -10,7 +10,7 @@ from typing import Final, final
 import numpy as np
 
 from dspn._checks import require_type, whole_number
-from dspn.engine.threads import TimeUpError
+from dspn.engine import TimeUpError
 from dspn.errors import DataError, StructureError
 from dspn.learning.checkpoints import Checkpoint, CheckpointFile
 from dspn.learning.clock import Clock, is_large, limited

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from dspn._arrays import Floats
-from dspn.engine import Program, likelihood
+from dspn.engine import Program
 from dspn.errors import DataError
 from dspn.sequences import Kind, Schema, Sequences
 
@@ -59,7 +59,7 @@ class Likelihood(Score):
 
     def sequence_scores(self, program: Program, data: Sequences) -> Floats:
         """Log-likelihood of each sequence."""
-        return likelihood(program, data)
+        return program.log_likelihood(data)
 
 
 LIKELIHOOD: Final = Likelihood()
@@ -122,7 +122,7 @@ class ConditionalLikelihood(Score):
 
     def sequence_scores(self, program: Program, data: Sequences) -> Floats:
         """Log P(all entries) - log P(all entries but those of the class variables)."""
-        joint = likelihood(program, data)
-        given = likelihood(program, self.evidence(data))
+        joint = program.log_likelihood(data)
+        given = program.log_likelihood(self.evidence(data))
         possible = joint > -np.inf
         return np.where(possible, joint - np.where(possible, given, 0.0), -np.inf)

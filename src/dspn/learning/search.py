@@ -13,8 +13,7 @@ from typing import Final, final
 
 import numpy as np
 
-from dspn.engine import compile_program
-from dspn.engine.threads import one_thread_each
+from dspn.engine import compile_program, one_thread_each
 from dspn.learning.clock import Clock, limited
 from dspn.learning.fitting import EmFit, EmOptions, fit_em
 from dspn.learning.neighbours import Neighbour, product_nodes, propose

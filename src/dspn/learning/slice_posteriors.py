@@ -9,10 +9,9 @@ import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import require_type
-from dspn.engine import Program, SegmentFlows, posterior_flows
+from dspn.engine import Program, Want
 from dspn.errors import DataError, StructureError
 from dspn.inference import interface_posteriors
-from dspn.inference.marginals import leaf_rows
 from dspn.learning.independence import Column
 from dspn.sequences import Kind, Sequences
 from dspn.structure import DynamicNetwork, Input, Leaf, Root
@@ -86,18 +85,11 @@ class SlicePosteriors:
 
     def _leaves(self, variable: int, members: Sequence[int]) -> Floats:
         """P(one of a variable's leaves on the induced tree at a slice | evidence), (slices,)."""
-        loads, rows = leaf_rows(self.program, variable)
         bank = self.network.template.banks[variable]
-        wanted = loads[np.isin(np.array(bank.nodes)[rows], members)]
-        found = np.zeros(len(self.data.values))
-
-        def collect(segment: SegmentFlows) -> None:
-            at, lane = np.nonzero(segment.active)
-            posterior = segment.leaves(at, lane).posterior
-            found[segment.rows[at, lane]] = posterior[wanted].sum(axis=0)
-
-        posterior_flows(self.program, self.data, collect)
-        return found
+        wanted = np.zeros(self.data.values.shape, dtype=np.bool_)
+        wanted[:, variable] = True
+        found = self.program.posteriors(self.data, Want(leaves=wanted)).leaves[variable]
+        return np.asarray(found[:, np.isin(bank.nodes, members)].sum(axis=1))
 
     def column(self, number: int, weights: Floats) -> Column:
         """The rows of one item of a scope, numbered as in `partitions`."""

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from dspn._checks import require_type, whole_number
-from dspn.engine.threads import TimeUpError
+from dspn.engine import TimeUpError
 from dspn.errors import DataError, StructureError
 from dspn.learning.auto import Auto, learn_auto
 from dspn.learning.clock import Clock, limited

@@ -18,10 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import require_type, sequence_weights, whole_number
 from dspn._version import __version__
-from dspn.engine.flows import expected_flows
-from dspn.engine.threads import TimeUpError
+from dspn.engine import Program, TimeUpError
 from dspn.errors import ConvergenceWarning, DataError, EvidenceError, ModelFileError, warn
-from dspn.inference.mixed import AnyProgram
 from dspn.io import JSON, LoadedMixture, load_mixture, path_text, save_mixture
 from dspn.learning import ConditionalLikelihood, Ending, Likelihood
 from dspn.learning.clock import Clock, limited
@@ -413,7 +411,7 @@ class SequenceEstimator(Queries, BaseEstimator):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             return getattr(self.model_, name)
 
-    def _compiled(self) -> AnyProgram:
+    def _compiled(self) -> Program:
         check_is_fitted(self, "model_")
         return self.model_.compiled
 
@@ -624,7 +622,7 @@ def dead_nodes_of(model: Model, data: TrainingData) -> tuple[DeadNode, ...]:
         return ()
     try:
         with limited(data.clock.grace(_GRACE, data.train), data.train):
-            flows = expected_flows(model.program, data.train).flows
+            flows = model.program.expected_flows(data.train).flows
     except (EvidenceError, TimeUpError):  # every query says what is impossible
         return ()
     dead = dead_nodes(model.network, flows)

@@ -13,10 +13,9 @@ from numpy.typing import ArrayLike
 from dspn import inference
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type
-from dspn.engine import Program
+from dspn.engine import Program, compile_program
 from dspn.errors import StructureError
 from dspn.inference import Completion, Filter, FilterState, Forecast, Marginals, Surprise
-from dspn.inference.mixed import AnyProgram, compile_mixture
 from dspn.io import JSON, LoadedClassifier, load_any, load_mixture, save_mixture
 from dspn.leaves import Families
 from dspn.sequences import Schema, Sequences
@@ -49,7 +48,7 @@ class Queries(ABC):
     """
 
     @abstractmethod
-    def _compiled(self) -> AnyProgram:
+    def _compiled(self) -> Program:
         """The components, compiled for the engine."""
 
     @abstractmethod
@@ -188,19 +187,18 @@ class Model(Queries):
         return self.mixture.only
 
     @cached_property
-    def compiled(self) -> AnyProgram:
+    def compiled(self) -> Program:
         """All components compiled for the engine."""
-        return compile_mixture(self.mixture)
+        return compile_program(self.mixture)
 
     @property
     def program(self) -> Program:
         """The only component compiled for the engine; raises where there are several."""
-        compiled = self.compiled
-        if isinstance(compiled, Program):
-            return compiled
+        if len(self.components) == 1:
+            return self.compiled
         raise StructureError(
             f"the model is a mixture of {len(self.components)} components and has no single "
-            "program; take model.compiled.programs[i]."
+            "program; take model.compiled.component(i)."
         )
 
     def __repr__(self) -> str:
@@ -213,7 +211,7 @@ class Model(Queries):
         )
         return f"{variables}, {len(self.components)} components, {root}{listed}"
 
-    def _compiled(self) -> AnyProgram:
+    def _compiled(self) -> Program:
         return self.compiled
 
     def _read(self, X: Any, lengths: Any = None, argument: str = "X") -> Sequences:

@@ -5,7 +5,6 @@ from matplotlib.axes import Axes
 
 from dspn import inference
 from dspn._arrays import Floats
-from dspn.inference.mixed import MixedProgram
 from dspn.models import Model
 from dspn.models.model import Data
 from dspn.plotting import _style
@@ -62,6 +61,4 @@ def _likeliest(model: Model, data: Sequences, component: int | None) -> tuple[Co
 
 def _posterior(model: Model, data: Sequences, number: int) -> Floats:
     """P(node | evidence) under one component alone, however unlikely it is."""
-    compiled = model.compiled
-    program = compiled.programs[number] if isinstance(compiled, MixedProgram) else compiled
-    return inference.interface_posteriors(program, data)
+    return inference.interface_posteriors(model.compiled.component(number), data)

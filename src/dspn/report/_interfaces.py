@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from dspn import inference
 from dspn._arrays import Floats, Ints
-from dspn.inference.mixed import MixedProgram
 from dspn.models import Model
 from dspn.report._packing import shares as in_steps
 from dspn.sequences import Sequences
@@ -49,9 +48,7 @@ def interface_rows(model: Model, data: Sequences, shares: Floats) -> list[Interf
 
 
 def _of_component(model: Model, data: Sequences, component: int) -> Iterator[InterfaceRows]:
-    compiled = model.compiled
-    program = compiled.programs[component] if isinstance(compiled, MixedProgram) else compiled
-    posteriors = inference.interface_posteriors(program, data)
+    posteriors = inference.interface_posteriors(model.compiled.component(component), data)
     groups = [np.array(group) for group in model.components[component].groups]
     for start, end in zip(data.offsets[:-1], data.offsets[1:], strict=True):
         yield _rows(component, posteriors[start:end], groups)

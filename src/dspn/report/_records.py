@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Floats
-from dspn.inference.mixed import bounded_runs
+from dspn.inference.likelihood import bounded_runs
 from dspn.models import Model
 from dspn.report._entries import LEVELS, EntryTable, entry_tables
 from dspn.report._interfaces import InterfaceRows, interface_rows

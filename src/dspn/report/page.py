@@ -9,7 +9,6 @@ import numpy as np
 from dspn import __version__
 from dspn._checks import require_type, whole_number
 from dspn.errors import DataError, StructureError
-from dspn.inference.mixed import evidence_likelihood
 from dspn.io import write_atomically
 from dspn.io.atomic import path_text
 from dspn.models import Model
@@ -52,7 +51,7 @@ def report_html(
 
 
 def _page(model: Model, data: Sequences, title: str, most: int | None, steps: int) -> str:
-    choice = chosen(evidence_likelihood(model.compiled, data), data, steps, most)
+    choice = chosen(model.compiled.log_likelihood(data), data, steps, most)
     possible = np.isfinite(choice.per_slice[choice.shown])
     found = records(model, data[choice.shown], possible, steps)
     style, script = asset("style.css"), joined_script()

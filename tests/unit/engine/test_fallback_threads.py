@@ -5,12 +5,11 @@ import threading
 import time
 
 import numpy as np
-import pytest
 
 import dspn
-from dspn.engine import arithmetic, chain, compile_program, likelihood
-from dspn.engine.chain import ChainRun
-from dspn.engine.memo import Memo
+from dspn.engine import compile_program
+from dspn.engine.cpu import CpuEngine, Paths
+from dspn.engine.cpu.program import Memo
 from dspn.structure import initial_network
 
 SCHEMA = dspn.Schema((dspn.Variable.binary("a"), dspn.Variable.count("n")))
@@ -22,23 +21,12 @@ def _data() -> dspn.Sequences:
     return dspn.Sequences.from_arrays(arrays, schema=SCHEMA)
 
 
-def test_threads_that_fall_back_together_share_one_finished_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_threads_that_fall_back_together_share_one_finished_run() -> None:
     data = _data()
-    program = compile_program(initial_network(SCHEMA, 6, rng=np.random.default_rng(1)))
-    expected = likelihood(program, data)
-    prepare = ChainRun.prepare
-
-    def slowly(self: ChainRun, *, transposed: bool = False) -> None:
-        time.sleep(0.05)  # long enough for every other thread to come by
-        prepare(self, transposed=transposed)
-
-    monkeypatch.setattr(ChainRun, "prepare", slowly)
-    monkeypatch.setattr(chain, "underflows", lambda kernel, *rest: kernel(*rest) or True)
-    monkeypatch.setattr(arithmetic, "underflows", lambda kernel, *rest: kernel(*rest) or True)
-    monkeypatch.setenv("DSPN_NUM_THREADS", "4")
-    np.testing.assert_array_equal(likelihood(compile_program(program.network), data), expected)
+    network = initial_network(SCHEMA, 6, rng=np.random.default_rng(1))
+    expected = compile_program(network).log_likelihood(data)
+    doubtful = compile_program(network, engine=CpuEngine(Paths(threads=4, doubt=True)))
+    np.testing.assert_allclose(doubtful.log_likelihood(data), expected, rtol=1e-12)
 
 
 def test_a_memo_makes_each_value_once_whatever_the_threads() -> None:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from dspn import Schema, Sequences, Variable
-from dspn.engine import compile_program, likelihood
-from dspn.engine.flows import expected_flows
+from dspn.engine import compile_program
 from dspn.learning.starts.random import randomised
 from dspn.structure import from_hmm, initial_network
 
@@ -18,8 +17,8 @@ def test_a_shard_in_double_precision_adds_up_with_others_in_single() -> None:
     usual[3] = rng.normal(scale=60.0, size=(4, 3))
     data = Sequences.from_padded(usual, np.full(600, 4), schema=schema)
     network = randomised(initial_network(schema, 20, rng=rng), data, rng)
-    single = expected_flows(compile_program(network, single=True), data)
-    double = expected_flows(compile_program(network), data)
+    single = compile_program(network, precision="single").expected_flows(data)
+    double = compile_program(network).expected_flows(data)
     np.testing.assert_allclose(single.log_likelihood, double.log_likelihood, rtol=1e-5)
     np.testing.assert_allclose(
         single.flows.template.weights, double.flows.template.weights, rtol=2e-3, atol=1e-3
@@ -41,8 +40,8 @@ def test_a_transition_below_the_range_of_single_precision_is_not_lost(weight: fl
     data = Sequences.from_arrays([values], schema=schema)
     # Four steps before the bridge, each into one of eight states; nothing is uncertain after it.
     expected = np.log(weight / half)
-    for single in (False, True):
-        found = likelihood(compile_program(network, single=single), data)
+    for precision in ("double", "single"):
+        found = compile_program(network, precision=precision).log_likelihood(data)
         np.testing.assert_allclose(found, expected, rtol=1e-6)
-    flows = expected_flows(compile_program(network, single=True), data)
+    flows = compile_program(network, precision="single").expected_flows(data)
     np.testing.assert_allclose(flows.log_likelihood, expected, rtol=1e-6)

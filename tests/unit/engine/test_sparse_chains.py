@@ -1,18 +1,14 @@
 """Chains with sparse transitions: the same answers as dense ones and as the general kernels."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dspn import DynamicNetwork, Model, Schema, Sequences, Variable
-from dspn.engine import blocks, chain, compile_program, flows, likelihood, passes, transitions
-from dspn.engine import job as jobs
-from dspn.engine.flows import expected_flows
-from dspn.engine.program import Program
+from dspn.engine import Program, compile_program
+from dspn.engine.cpu import CpuEngine, CpuProgram, Paths
+from dspn.engine.cpu.layout import Transitions
 from dspn.structure import (
     Input,
     NetworkParameters,
@@ -30,22 +26,21 @@ from strategies import Floats, as_sequences, hide, schema_of
 Pair = tuple[DynamicNetwork, DynamicNetwork]
 
 
-@contextmanager
-def _sparse(fewest: int = 1, share: float = 2.0) -> Iterator[None]:
-    """Every matrix of at least `fewest` nodes and at most a share of edges is sparse."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transitions, "_FEWEST_SPARSE", fewest)
-        patch.setattr(transitions, "_SPARSE_SHARE", share)
-        yield
+GENERAL = CpuEngine(Paths(chains=False))
+DENSE = CpuEngine(Paths(fewest_sparse=10_000))
 
 
-@contextmanager
-def _general() -> Iterator[None]:
-    """No template is taken for a chain."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (passes, flows, chain):
-            patch.setattr(module, "is_chain", lambda program: False)
-        yield
+def _sparse(fewest: int) -> CpuEngine:
+    """Every matrix of at least `fewest` nodes is sparse."""
+    return CpuEngine(Paths(fewest_sparse=fewest, sparse_share=2.0))
+
+
+def _transitions(program: Program) -> Transitions:
+    (own,) = program.components
+    assert isinstance(own, CpuProgram)
+    found = own.compiled.template.transitions
+    assert found is not None
+    return found
 
 
 def _thinned(network: DynamicNetwork, share: float, rng: np.random.Generator) -> Pair:
@@ -102,7 +97,7 @@ def _case(
 
 def _parts(program: Program, data: Sequences) -> list[Floats]:
     """Everything that expected flows are made of, weights of edges first."""
-    found = expected_flows(program, data)
+    found = program.expected_flows(data)
     own = found.flows
     return [own.template.weights, own.top.weights, found.log_likelihood, *own.template.leaves]
 
@@ -135,22 +130,17 @@ def test_sparse_chains_equal_dense_ones_with_zeros(
     case: tuple[int, tuple[int, ...], float, tuple[str, ...]],
 ) -> None:
     thin, dense, _, data = _case(*case)
-    sparse, full = compile_program(thin), compile_program(dense)
-    assert sparse.template.transitions is not None and full.template.transitions is not None
-    large = [size >= 32 for size in case[1]]
-    assert sparse.template.transitions.is_sparse.tolist() == large
-    with _sparse(fewest=10_000):
-        full = compile_program(dense)
-    assert full.template.transitions is not None
-    assert not full.template.transitions.is_sparse.any()
-    np.testing.assert_allclose(likelihood(sparse, data), likelihood(full, data), rtol=1e-12)
+    sparse, full = compile_program(thin), compile_program(dense, engine=DENSE)
+    assert _transitions(sparse).is_sparse.tolist() == [size >= 32 for size in case[1]]
+    assert not _transitions(full).is_sparse.any()
+    np.testing.assert_allclose(sparse.log_likelihood(data), full.log_likelihood(data), rtol=1e-12)
     found, expected = _parts(sparse, data), _parts(full, data)
     expected[0] = _only_edges(thin, expected[0])
     for own, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-12, atol=1e-13)
-    best, same = passes.best_choices(sparse, data), passes.best_choices(full, data)
-    np.testing.assert_allclose(best[1], same[1], rtol=1e-12)
-    np.testing.assert_array_equal(best[0].interfaces, same[0].interfaces)
+    best, same = sparse.best(data), full.best(data)
+    np.testing.assert_allclose(best.log_values, same.log_values, rtol=1e-12)
+    np.testing.assert_array_equal(best.interfaces, same.interfaces)
 
 
 @settings(max_examples=40, deadline=None)
@@ -165,16 +155,14 @@ def test_sparse_chains_agree_with_enumeration_and_general_kernels(
 ) -> None:
     kinds = ("binary", "ternary", "single" if mixed else "binary")
     thin, _, arrays, data = _case(seed, sizes, share, kinds, longest=4)
-    with _sparse(fewest=3 if mixed else 1):
-        program = compile_program(thin)
-    assert program.template.transitions is not None
+    program = compile_program(thin, engine=_sparse(3 if mixed else 1))
+    assert _transitions(program).target.size
     expected = [log_likelihood(thin, values) for values in arrays]
-    np.testing.assert_allclose(likelihood(program, data), expected, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(program.log_likelihood(data), expected, rtol=1e-10, atol=1e-13)
     completed = [best_completion(thin, values) for values in arrays]
-    np.testing.assert_allclose(passes.best_choices(program, data)[1], np.log(completed), rtol=1e-9)
+    np.testing.assert_allclose(program.best(data).log_values, np.log(completed), rtol=1e-9)
     found = _parts(program, data)
-    with _general():
-        general = _parts(program, data)
+    general = _parts(compile_program(thin, engine=GENERAL), data)
     for own, other in zip(found, general, strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-10, atol=1e-12)
 
@@ -192,11 +180,10 @@ def test_sums_that_outputs_share_add_up_their_flows() -> None:
     shared = Template(template.schema, tuple(nodes), template.outputs)
     network = DynamicNetwork(shared, thin.top, thin.parameters, thin.root)
     program = compile_program(network)
-    assert program.template.transitions is not None
-    found = _parts(program, data)
-    with _general():
-        for own, other in zip(found, _parts(program, data), strict=True):
-            np.testing.assert_allclose(own, other, rtol=1e-10, atol=1e-12)
+    assert _transitions(program).is_sparse.all()
+    general = compile_program(network, engine=GENERAL)
+    for own, other in zip(_parts(program, data), _parts(general, data), strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-10, atol=1e-12)
 
 
 def _two_chains(schema: Schema, one: Floats, other: Floats, states: int = 32) -> DynamicNetwork:
@@ -217,36 +204,34 @@ def _codes(*runs: tuple[int, int]) -> Floats:
     return np.concatenate([np.full((count, 1), float(code)) for code, count in runs])
 
 
-def _assert_made_good(network: DynamicNetwork, data: Sequences, single: bool) -> None:
-    program = compile_program(network, single=single)
-    assert program.template.transitions is not None
-    assert program.template.transitions.is_sparse.all()
-    with _general():
-        expected = _parts(compile_program(network), data)
-    np.testing.assert_allclose(likelihood(program, data), expected[2], rtol=1e-10)
+def _assert_made_good(network: DynamicNetwork, data: Sequences, precision: str) -> None:
+    program = compile_program(network, precision=precision)
+    assert _transitions(program).is_sparse.all()
+    expected = _parts(compile_program(network, engine=GENERAL), data)
+    np.testing.assert_allclose(program.log_likelihood(data), expected[2], rtol=1e-10)
     for own, other in zip(_parts(program, data), expected, strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("single", [False, True])
-def test_what_underflows_in_a_sparse_chain_is_made_good(single: bool) -> None:
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_what_underflows_in_a_sparse_chain_is_made_good(precision: str) -> None:
     schema = schema_of(("binary",))
     network = _two_chains(schema, np.array([0.999, 0.001]), np.array([0.001, 0.999]))
     turning, plain = _codes((0, 300), (1, 400)), _codes((0, 3), (1, 2))
     data = as_sequences(schema, [turning, plain, turning, plain])
-    _assert_made_good(network, data, single)
+    _assert_made_good(network, data, precision)
 
 
-@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("precision", ["double", "single"])
 @pytest.mark.parametrize("length", [60, 400])
-def test_a_chain_that_is_lost_going_up_and_going_down_is_found(single: bool, length: int) -> None:
+def test_a_chain_that_is_lost_going_up_and_going_down_is_found(precision: str, length: int) -> None:
     categories = 50
     schema = Schema((Variable.categorical("x", tuple(range(categories))),))
     sure = np.full(categories, 0.05 / (categories - 1))
     sure[0] = 0.95
     network = _two_chains(schema, np.full(categories, 1 / categories), sure)
     data = as_sequences(schema, [_codes((1, length), (0, 4 * length), (2, length))] * 3)
-    _assert_made_good(network, data, single)
+    _assert_made_good(network, data, precision)
 
 
 @pytest.mark.parametrize("num_variables", [40, 400])
@@ -255,8 +240,8 @@ def test_coefficients_beyond_single_precision_are_made_good(num_variables: int) 
     thin, _, _, _ = _case(8, (40,), 0.1, kinds, longest=1)
     rng = np.random.default_rng(0)
     data = Model(thin).sample(6, 12, rng=rng)
-    single = compile_program(thin, single=True)
-    for own, other in zip(_parts(single, data), _parts(single.double, data), strict=True):
+    single = compile_program(thin, precision="single")
+    for own, other in zip(_parts(single, data), _parts(compile_program(thin), data), strict=True):
         np.testing.assert_allclose(own, other, rtol=2e-5, atol=2e-6)
 
 
@@ -265,49 +250,44 @@ def test_single_precision_of_sparse_chains_is_near_double(seed: int) -> None:
     sizes = ((40,), (33, 50), (64, 5))[seed % 3]
     kinds = ("binary", "ternary", "binary")
     thin, _, _, data = _case(seed, sizes, 0.1, kinds, longest=30)
-    single = compile_program(thin, single=True)
-    found, expected = _parts(single, data), _parts(single.double, data)
+    single = compile_program(thin, precision="single")
+    found, expected = _parts(single, data), _parts(compile_program(thin), data)
     for own, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(own, other, rtol=2e-5, atol=2e-7)
     assert not np.array_equal(found[0], expected[0])
-    np.testing.assert_allclose(likelihood(single, data), expected[2], rtol=2e-6, atol=1e-7)
+    np.testing.assert_allclose(single.log_likelihood(data), expected[2], rtol=2e-6, atol=1e-7)
 
 
-def test_values_far_apart_do_not_end_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_far_apart_do_not_end_single_precision() -> None:
     thin, _, _, data = _case(1, (70,), 0.03, ("binary",) * 6, longest=40)
     leaves = tuple(np.where(rows < 0.5, 1e-5, 1 - 1e-5) for rows in thin.parameters.template.leaves)
     part = NetworkParameters(thin.parameters.template.weights, leaves)
     network = thin.with_parameters(Parameters(part, thin.parameters.top, None))
     data = Model(network).sample(20, 40, rng=np.random.default_rng(0))
     expected = _parts(compile_program(network), data)
-
-    def never(self: object) -> None:
-        raise AssertionError("the flows were found in double precision")
-
-    monkeypatch.setattr(flows._Worker, "_double", property(never))
-    found = _parts(compile_program(network, single=True), data)
+    found = _parts(compile_program(network, precision="single"), data)
     for own, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(own, other, rtol=2e-5, atol=2e-6)
+    assert not np.array_equal(found[0], expected[0])  # as they would be in double precision
 
 
-@pytest.mark.parametrize("single", [False, True])
-def test_results_of_sparse_chains_do_not_depend_on_threads_or_blocks(
-    single: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_results_of_sparse_chains_do_not_depend_on_threads_or_blocks(precision: str) -> None:
     thin, _, _, _ = _case(2, (33, 50), 0.1, ("binary", "ternary", "binary"))
     rng = np.random.default_rng(3)
     data = Model(thin).sample(300, rng.integers(1, 20, 300).tolist(), rng=rng)
-    program = compile_program(thin, single=single)
-    monkeypatch.setenv("DSPN_NUM_THREADS", "1")
-    values, one = likelihood(program, data), _parts(program, data)
+
+    def program(paths: Paths) -> Program:
+        return compile_program(thin, precision=precision, engine=CpuEngine(paths))
+
+    one, two = program(Paths(threads=1)), program(Paths(threads=2))
+    values = one.log_likelihood(data)
     order = rng.permutation(300)
-    np.testing.assert_array_equal(likelihood(program, data[order]), values[order])
-    monkeypatch.setenv("DSPN_NUM_THREADS", "2")
-    np.testing.assert_array_equal(likelihood(program, data), values)
-    for own, other in zip(_parts(program, data), one, strict=True):
+    np.testing.assert_array_equal(one.log_likelihood(data[order]), values[order])
+    np.testing.assert_array_equal(two.log_likelihood(data), values)
+    for own, other in zip(_parts(two, data), _parts(one, data), strict=True):
         np.testing.assert_array_equal(own, other)
-    monkeypatch.setattr(jobs, "blocks", lambda data, root, lanes=2: blocks.blocks(data, root, 5))
-    np.testing.assert_array_equal(likelihood(program, data), values)
+    np.testing.assert_array_equal(program(Paths(lanes=5)).log_likelihood(data), values)
 
 
 def test_a_bottom_network_of_its_own_is_run_with_its_own_weights() -> None:
@@ -319,8 +299,7 @@ def test_a_bottom_network_of_its_own_is_run_with_its_own_weights() -> None:
     network = thin.with_parameters(parameters)
     program = compile_program(network)
     expected = [log_likelihood(network, values) for values in data.to_arrays()]
-    np.testing.assert_allclose(likelihood(program, data), expected, rtol=1e-10, atol=1e-13)
-    found = _parts(program, data)
-    with _general():
-        for mine, theirs in zip(found, _parts(program, data), strict=True):
-            np.testing.assert_allclose(mine, theirs, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(program.log_likelihood(data), expected, rtol=1e-10, atol=1e-13)
+    general = compile_program(network, engine=GENERAL)
+    for mine, theirs in zip(_parts(program, data), _parts(general, data), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-10, atol=1e-12)

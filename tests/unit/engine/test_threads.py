@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from dspn.engine.threads import in_threads
+from dspn.engine.cpu.batch import in_threads
 
 SECONDS = 30
 

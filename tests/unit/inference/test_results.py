@@ -3,7 +3,7 @@
 import numpy as np
 
 from dspn import Model, Schema, Sequences, Variable
-from dspn.inference.leaf_mixtures import Mixer
+from dspn.inference.marginals import Mixer
 from dspn.leaves import Gaussian
 
 NAN = float("nan")

@@ -7,7 +7,6 @@ import pytest
 
 from dspn import Schema, Variable
 from dspn.engine import compile_program
-from dspn.engine.flows import expected_flows
 from dspn.errors import NumericalError
 from dspn.learning import DeadNode, check_finite, dead_nodes
 from dspn.structure import (
@@ -28,7 +27,7 @@ SCHEMA = Schema((Variable.binary("a"), Variable.binary("b")))
 
 def dead_of(network: DynamicNetwork, arrays: list[np.ndarray]) -> tuple[DeadNode, ...]:
     data = as_sequences(network.schema, arrays)
-    return dead_nodes(network, expected_flows(compile_program(network), data).flows)
+    return dead_nodes(network, compile_program(network).expected_flows(data).flows)
 
 
 def three_states(start: list[float], transition: list[list[float]]) -> DynamicNetwork:
@@ -70,7 +69,7 @@ def test_variable_that_is_always_missing_leaves_its_leaves_dead() -> None:
 
 
 def test_least_flow_that_counts_can_be_chosen() -> None:
-    flows = expected_flows(compile_program(ALIVE), as_sequences(SCHEMA, [np.zeros((4, 2))])).flows
+    flows = compile_program(ALIVE).expected_flows(as_sequences(SCHEMA, [np.zeros((4, 2))])).flows
     assert dead_nodes(ALIVE, flows, least=0.0) == ()
     assert len(dead_nodes(ALIVE, flows, least=100.0)) == 3 + 3 + 6 + 1  # the top has one sum
 
@@ -89,7 +88,7 @@ def test_interface_below_a_product_is_alive_through_it() -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_dead_nodes_of_random_templates_are_those_without_flow(seed: int) -> None:
     network, _, data = random_case(seed)
-    flows = expected_flows(compile_program(network), data).flows
+    flows = compile_program(network).expected_flows(data).flows
     found = dead_nodes(network, flows)
     kept = has_leaf_below(network.template)
     for part, own, name in (
@@ -116,7 +115,7 @@ def test_dead_interfaces_of_random_templates_are_those_never_chosen(seed: int) -
     program = compile_program(network)
     if not program.every_group_is_read:
         return  # then a posterior does not say how often the interface is used
-    found = dead_nodes(network, expected_flows(program, data).flows)
+    found = dead_nodes(network, program.expected_flows(data).flows)
     used = sum(interface_posteriors(network, values).sum(axis=0) for values in arrays)
     expected = {
         DeadNode("template", network.template.outputs[position], f"interface {position}")

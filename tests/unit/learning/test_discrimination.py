@@ -3,7 +3,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dspn.engine import compile_program
-from dspn.engine.totals import total_of
+from dspn.engine.base import total_of
 from dspn.errors import DataError, StructureError
 from dspn.learning.ascent import AscentOptions
 from dspn.learning.discrimination import (

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dspn import Model, Schema, Sequences, Variable
-from dspn.engine import compile_program
-from dspn.engine.flows import NetworkFlows, expected_flows
+from dspn.engine import NetworkFlows, compile_program
 from dspn.errors import NumericalError, StructureError
 from dspn.learning import NO_PRIORS, Priors, em_step, maximise
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Product, initial_network
@@ -31,7 +30,7 @@ def assert_identical(one: Parameters, other: Parameters) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_weights_are_flows_and_pseudo_counts_shared_out_at_each_sum(seed: int) -> None:
     network, _, data = random_case(seed)
-    flows = expected_flows(compile_program(network), data).flows
+    flows = compile_program(network).expected_flows(data).flows
     found = maximise(network, flows, Priors(0.3)).parameters
     parts = [
         (network.template, flows.template, found.template),
@@ -87,7 +86,7 @@ def test_step_uses_the_program_and_the_weights_given() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_only_learnable_nodes_change(seed: int) -> None:
     network, _, data = random_case(seed)
-    flows = expected_flows(compile_program(network), data).flows
+    flows = compile_program(network).expected_flows(data).flows
     everything = maximise(network, flows).parameters
     rng = np.random.default_rng(seed)
     nodes = range(len(network.template.nodes))
@@ -146,7 +145,7 @@ def _planted(flows: NetworkFlows, weight: float) -> NetworkFlows:
 def test_flows_that_are_not_finite_are_found_out(bad: float) -> None:
     model = Model(initial_network(BINARY, 2, rng=np.random.default_rng(0)))
     data = model.sample(3, 4, rng=np.random.default_rng(1))
-    flows = expected_flows(model.program, data).flows
+    flows = model.program.expected_flows(data).flows
     with pytest.raises(NumericalError, match=r"sum \d+ of the template network.*not finite"):
         maximise(model.network, replace(flows, template=_planted(flows.template, bad)))
     with pytest.raises(NumericalError, match=r"sum \d+ of the top network.*not finite"):
@@ -157,7 +156,7 @@ def test_leaf_statistics_that_are_not_finite_name_leaf_and_variable() -> None:
     schema = Schema((Variable.binary("a"), Variable.continuous("level")))
     network = initial_network(schema, 2, rng=np.random.default_rng(0))
     data = Sequences.from_codes([[0.0, 1.0], [1.0, 2.0]], [0, 2], schema)
-    flows = expected_flows(compile_program(network), data).flows
+    flows = compile_program(network).expected_flows(data).flows
     wrong = flows.template.leaves[1].copy()
     wrong[1, 2] = np.inf
     own = NetworkFlows(flows.template.weights, (flows.template.leaves[0], wrong))

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dspn import Model
-from dspn.engine import Program, compile_program, likelihood
+from dspn.engine import Program, compile_program
 from dspn.errors import StructureError
 from dspn.learning import DEFAULT_PRIORS, LIKELIHOOD, EmOptions, Score, growth
 from dspn.learning.growth import (
@@ -350,7 +350,7 @@ def test_every_network_is_valid_and_has_the_score_it_says(
             assert violations(network.template, network.top) == ()
             assert len(network.groups) == 1
             assert network.root == root and network.parameters.tied == tied
-            assert np.isfinite(likelihood(compile_program(network), task.train)).all()
+            assert np.isfinite(compile_program(network).log_likelihood(task.train)).all()
     real = replace(task, score=LIKELIHOOD)
     for state in grown(real, root=root, tied=tied):
         expected = Model(state.network).log_likelihood(task.validation).mean()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import dspn
 from dspn import Model, Schema, Sequences, Variable
-from dspn.engine import Program, likelihood
+from dspn.engine import Program
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.learning import (
     ConditionalLikelihood,
@@ -57,7 +57,7 @@ class Shaped(Score):
         """Log-likelihood of each sequence and the bonus of the network."""
         template = program.network.template
         bonus = self.bonus[template.num_interfaces - 1] + 0.1 * len(template.nodes)
-        return likelihood(program, data) + bonus
+        return program.log_likelihood(data) + bonus
 
 
 # Three nodes are the best, and the fourth is tried in vain.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dspn.engine import compile_program, likelihood
+from dspn.engine import compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning.slice_spn import SliceLearner, SliceSpnOptions, spn_emissions
 from dspn.leaves import family_for
@@ -63,7 +63,7 @@ def test_distribution_is_that_of_the_slices() -> None:
     network = learned(data)
     every = np.array(list(itertools.product([0.0, 1.0], repeat=4)))
     single = Sequences.from_codes(every, np.arange(17), BITS)
-    found = np.exp(likelihood(compile_program(network), single))
+    found = np.exp(compile_program(network).log_likelihood(single))
     assert_allclose(found.sum(), 1.0, rtol=1e-10)
     equal = (every[:, 0] == every[:, 1]) * 0.8 + 0.1
     same = (every[:, 2] == every[:, 3]) * 0.8 + 0.1
@@ -76,7 +76,7 @@ def test_weights_choose_the_slices_that_count() -> None:
     network = learned(data, zeros.astype(float))
     blank = np.array([[1.0, np.nan, np.nan, np.nan]])
     one = Sequences.from_codes(blank, [0, 1], BITS)
-    assert np.exp(likelihood(compile_program(network), one)[0]) < 0.01
+    assert np.exp(compile_program(network).log_likelihood(one)[0]) < 0.01
 
 
 @pytest.mark.parametrize("scale", [0.0, 0.01])
@@ -122,7 +122,9 @@ def test_all_kinds_with_gaps_are_taken_apart_into_a_valid_network() -> None:
     data = Sequences.from_codes(values, [0, 700, 1500], schema)
     network = learned(data, num_clusters=3, min_slices=200)
     factored = learned(data, min_slices=1e9)
-    gain = likelihood(compile_program(network), data) - likelihood(compile_program(factored), data)
+    gain = compile_program(network).log_likelihood(data) - compile_program(factored).log_likelihood(
+        data
+    )
     assert np.all(gain > 500)
 
 

@@ -5,7 +5,7 @@ from typing import Final, final
 
 import numpy as np
 
-from dspn.engine.threads import TimeUpError
+from dspn.engine import TimeUpError
 from dspn.learning.auto.candidates import BlockModel, Candidate
 from dspn.learning.auto.choice import Choice
 from dspn.learning.auto.task import AutoTask

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, final
 
 from dspn._version import __version__
-from dspn.engine import compile_program, likelihood
+from dspn.engine import compile_program
 from dspn.errors import ModelFileError
 from dspn.io import JSON, load_network
 from dspn.io.atomic import exclusive, is_temporary, path_text, write_atomically
@@ -105,7 +105,7 @@ class Journal:
             attempt.block,
             known,
             attempt.recipe,
-            likelihood(compile_program(known), data.validation),
+            compile_program(known).log_likelihood(data.validation),
             steps,
             work,
         )

@@ -7,7 +7,7 @@ from math import inf
 from typing import Final, final
 
 from dspn._arrays import Floats
-from dspn.engine.threads import one_thread_each
+from dspn.engine import one_thread_each
 from dspn.learning.auto.bandit import Bandit
 from dspn.learning.auto.candidates import Block, Candidate, Pool
 from dspn.learning.auto.choice import Chooser

@@ -5,9 +5,7 @@ from typing import Final, final
 
 import numpy as np
 
-from dspn.engine import compile_program, likelihood
-from dspn.engine.flows import expected_flows
-from dspn.engine.threads import TimeUpError, until
+from dspn.engine import TimeUpError, compile_program, until
 from dspn.learning.auto.candidates import Block, Candidate
 from dspn.learning.auto.recipes import Move, Recipe
 from dspn.learning.auto.task import FEW_SLICES, AutoTask, BlockData, work_of
@@ -61,8 +59,10 @@ def _started(
         case Move.TREE:
             return hidden_tree(network, data.train, recipe.amount, priors=priors, rng=rng)
         case Move.MERGE:
-            program = compile_program(network, single=task.options.em.single_precision)
-            flows = expected_flows(program, data.train).flows
+            program = compile_program(
+                network, precision="single" if task.options.em.single_precision else "double"
+            )
+            flows = program.expected_flows(data.train).flows
             pairs = similar_interfaces(network, flows, recipe.amount).pairs
             return merged_interfaces(network, pairs) if pairs else network
         case Move.REGROW:
@@ -96,8 +96,10 @@ class _Trainer:
         """The network without edges that are hardly used, where there are many."""
         if network.num_interfaces < _MANY:
             return network
-        program = compile_program(network, single=self.task.options.em.single_precision)
-        flows = expected_flows(program, self.data.train).flows
+        program = compile_program(
+            network, precision="single" if self.task.options.em.single_precision else "double"
+        )
+        flows = program.expected_flows(self.data.train).flows
         smaller = pruned(network, flows, least)
         few = _WORTH_PRUNING * network.template.num_edges
         return smaller if smaller.template.num_edges <= few else network
@@ -144,7 +146,7 @@ def _trained(attempt: Try, task: AutoTask) -> Candidate | None:
         return _cut_short(attempt, fit, task, work) if steps else None
     try:
         found = trainer.thinned(fit.network, _LEAST_FLOW)
-        values = likelihood(compile_program(found), data.validation)
+        values = compile_program(found).log_likelihood(data.validation)
     except TimeUpError:
         return _cut_short(attempt, fit, task, work)
     return Candidate(attempt.number, attempt.block, found, recipe, values, steps, work)
@@ -154,7 +156,7 @@ def _cut_short(attempt: Try, fit: EmFit, task: AutoTask, work: float) -> Candida
     """What was trained when time was up, scored on a few sequences."""
     data = task.sampled(FEW_SLICES, Clock()).data(attempt.block)
     with until(lambda: False):
-        values = likelihood(compile_program(fit.network), data.validation)
+        values = compile_program(fit.network).log_likelihood(data.validation)
     steps = len(fit.history) - 1
     return Candidate(
         attempt.number, attempt.block, fit.network, attempt.recipe, values, steps, work, False

@@ -9,7 +9,7 @@ import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import require_type
-from dspn.engine.flow_sums import ExpectedFlows
+from dspn.engine import ExpectedFlows
 from dspn.errors import StructureError
 from dspn.structure import (
     DynamicNetwork,

@@ -8,7 +8,7 @@ import numpy as np
 
 from dspn._arrays import Bools, Floats
 from dspn._checks import require_type
-from dspn.engine.flow_sums import ExpectedFlows
+from dspn.engine import ExpectedFlows
 from dspn.errors import StructureError
 from dspn.learning.moves._rewiring import SumEdges, checked_flows, thinned
 from dspn.options import require_number

@@ -7,7 +7,7 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type, whole_number
-from dspn.engine.flow_sums import ExpectedFlows, NetworkFlows
+from dspn.engine import ExpectedFlows, NetworkFlows
 from dspn.errors import StructureError
 from dspn.learning.moves._losses import count_losses, leaf_losses
 from dspn.learning.moves._rewiring import SumEdges, checked_flows

@@ -8,7 +8,6 @@ import numpy as np
 
 from dspn._arrays import Floats, Ints
 from dspn.engine import compile_program
-from dspn.engine.flows import expected_flows
 from dspn.errors import StructureError
 from dspn.leaves import Categorical, Family
 from dspn.sequences import Schema, Sequences, Variable
@@ -167,7 +166,7 @@ def expected_labels(
     labelled = DynamicNetwork(template, network.top, parameters, network.root)
     values = np.concatenate([data.values, np.stack(labels, axis=1)], axis=1)
     seen = Sequences.from_codes(values, data.offsets, template.schema)
-    flows = expected_flows(compile_program(labelled), seen, None).flows
+    flows = compile_program(labelled).expected_flows(seen, None).flows
     found = [own[:, 1:] for own in flows.template.leaves[-len(widths) :]]
     if flows.bottom is not None:
         ends = flows.bottom.leaves[-len(widths) :]

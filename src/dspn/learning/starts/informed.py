@@ -15,7 +15,6 @@ import numpy as np
 from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import checked_rng, require_type, whole_number
 from dspn.engine import compile_program
-from dspn.engine.flows import expected_flows
 from dspn.errors import DataError, StructureError
 from dspn.inference import interface_posteriors
 from dspn.learning.em import maximise
@@ -219,7 +218,7 @@ def _labelled_step(
     labelled = DynamicNetwork(template, network.top, parameters, network.root)
     values = np.concatenate([data.values, labels], axis=1)
     seen = Sequences.from_codes(values, data.offsets, template.schema)
-    flows = expected_flows(compile_program(labelled), seen, None).flows
+    flows = compile_program(labelled).expected_flows(seen, None).flows
     new = maximise(labelled, flows, priors).parameters
     bottom = None if new.bottom is None else without(new.bottom)
     return network.with_parameters(Parameters(without(new.template), new.top, bottom))

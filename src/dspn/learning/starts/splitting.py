@@ -13,7 +13,6 @@ import numpy as np
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, indices, require_type
 from dspn.engine import Program
-from dspn.engine.flows import expected_flows
 from dspn.errors import StructureError
 from dspn.inference import interface_posteriors
 from dspn.learning.starts._doubling import (
@@ -69,7 +68,7 @@ def interface_use(
     network = program.network
     top = network.top
     if _below_sums_only(network.template) and _below_sums_only(top) and top.root not in top.inputs:
-        flows = expected_flows(program, data, sample_weights).flows
+        flows = program.expected_flows(data, sample_weights).flows
         return _input_flows(network.template, flows.template.weights) + _input_flows(
             top, flows.top.weights
         )

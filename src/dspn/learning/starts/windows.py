@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dspn._arrays import Ints
 from dspn._checks import checked_rng, indices, require_type, whole_number
-from dspn.engine.threads import check_time
+from dspn.engine import check_time
 from dspn.errors import DataError, StructureError
 from dspn.leaves import Gaussian
 from dspn.sequences import Kind, Sequences

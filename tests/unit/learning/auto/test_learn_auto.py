@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dspn import Model, Schema, Sequences, Variable
-from dspn.engine import compile_program, likelihood
+from dspn.engine import compile_program
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.learning import EmOptions, Priors
 from dspn.learning.auto import Auto, AutoLearned, Move, learn_auto
@@ -221,5 +221,5 @@ def test_components_are_products_of_mixtures_of_their_blocks() -> None:
     for network, layout in zip(found.mixture.components, found.choice.layouts, strict=True):
         expected = sum(found.choice.models[block].validation for block in layout)
         np.testing.assert_allclose(
-            likelihood(compile_program(network), validation), expected, rtol=1e-9
+            compile_program(network).log_likelihood(validation), expected, rtol=1e-9
         )

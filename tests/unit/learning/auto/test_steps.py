@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dspn import EmOptions, Model, Schema, Sequences, Variable
-from dspn.engine import compile_program, likelihood
+from dspn.engine import compile_program
 from dspn.learning.auto import Auto, AutoLearned, Move, learn_auto
 from dspn.learning.auto.candidates import Pool
 from dspn.learning.auto.recipes import Recipe
@@ -140,7 +140,7 @@ def test_the_score_never_falls_and_gains_add_up_to_it(states: list[AutoState]) -
 def test_candidates_say_the_likelihood_of_their_networks(states: list[AutoState]) -> None:
     for item in states[-1].trail:
         own = item.candidate
-        expected = likelihood(compile_program(own.network), restricted(VALIDATION, own.block))
+        expected = compile_program(own.network).log_likelihood(restricted(VALIDATION, own.block))
         np.testing.assert_allclose(own.validation, expected, rtol=1e-12)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dspn import EmOptions, Schema, Sequences, Variable
-from dspn.engine import compile_program, likelihood
+from dspn.engine import compile_program
 from dspn.learning import Priors
 from dspn.learning.auto import Auto, Move, tries
 from dspn.learning.auto.candidates import Candidate
@@ -77,7 +77,7 @@ def check(found: Candidate, own: AutoTask) -> None:
     ]
     np.testing.assert_allclose(found.validation, values, rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(
-        found.validation, likelihood(compile_program(network), validation)
+        found.validation, compile_program(network).log_likelihood(validation)
     )
     assert found.steps >= 0 and found.work > 0
 

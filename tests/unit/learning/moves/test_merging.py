@@ -5,7 +5,6 @@ import pytest
 
 from dspn import Schema, Variable
 from dspn.engine import compile_program
-from dspn.engine.flows import expected_flows
 from dspn.errors import StructureError
 from dspn.learning import em_step
 from dspn.learning.moves import merged_interfaces, pruned, similar_interfaces
@@ -96,7 +95,7 @@ def test_pruned_transitions_have_the_inputs_of_either() -> None:
     network = initial_network(SCHEMA, 6, rng=np.random.default_rng(1))
     rng = np.random.default_rng(2)
     data = as_sequences(SCHEMA, [arbitrary_sequence(SCHEMA, 20, rng)])
-    thin = pruned(network, expected_flows(compile_program(network), data).flows, 0.4)
+    thin = pruned(network, compile_program(network).expected_flows(data).flows, 0.4)
     merged = merged_interfaces(thin, [(0, 3), (1, 4)])
 
     def inputs(own: DynamicNetwork, position: int) -> set[int]:
@@ -161,7 +160,7 @@ def flows_of(network: DynamicNetwork, seed: int = 0):  # type: ignore[no-untyped
     rng = np.random.default_rng(seed)
     arrays = [arbitrary_sequence(network.schema, 30, rng) for _ in range(5)]
     data = as_sequences(network.schema, arrays)
-    return expected_flows(compile_program(network), data).flows
+    return compile_program(network).expected_flows(data).flows
 
 
 # Which nodes are similar.
@@ -216,7 +215,7 @@ def test_merge_of_similar_nodes_loses_no_more_than_was_estimated() -> None:
     for _ in range(5):
         network = em_step(network, data).network
     program = compile_program(network)
-    found = expected_flows(program, data)
+    found = program.expected_flows(data)
     similar = similar_interfaces(network, found.flows, 3)
     merged = merged_interfaces(network, similar.pairs, weights=interface_use(program, data))
     for _ in range(3):

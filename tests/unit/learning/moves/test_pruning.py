@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dspn import Schema, Variable
-from dspn.engine import compile_program
-from dspn.engine.flows import ExpectedFlows, NetworkFlows, expected_flows
+from dspn.engine import ExpectedFlows, NetworkFlows, compile_program
 from dspn.errors import StructureError
 from dspn.learning.moves import pruned
 from dspn.structure import DynamicNetwork, NetworkBuilder, assemble, from_hmm, initial_network
@@ -92,7 +91,7 @@ def test_flow_that_rounding_left_below_zero_is_no_reason_to_prune_at_zero() -> N
 
 def test_sequences_of_one_slice_leave_every_transition_one_edge_at_least() -> None:
     data = as_sequences(SCHEMA, [np.zeros((1, 1)), np.full((1, 1), np.nan)])
-    thin = pruned(THREE, expected_flows(compile_program(THREE), data).flows, 0.5)
+    thin = pruned(THREE, compile_program(THREE).expected_flows(data).flows, 0.5)
     assert thin.num_interfaces == 3
     assert thin.template.num_weights <= 5
 

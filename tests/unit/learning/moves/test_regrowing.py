@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dspn import Schema, Variable
-from dspn.engine import compile_program, likelihood
-from dspn.engine.flows import ExpectedFlows, NetworkFlows, expected_flows
+from dspn.engine import ExpectedFlows, NetworkFlows, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning import em_step
 from dspn.learning.moves import pruned, regrown
@@ -39,7 +38,7 @@ def thin_network(seed: int = 0, root: str = "first", groups: int = 1) -> Dynamic
     rng = np.random.default_rng(seed)
     network = grouped_network(SCHEMA, layout, 4, num_products=2, rng=rng, root=root)
     data = as_sequences(SCHEMA, some_data())
-    return pruned(network, expected_flows(compile_program(network), data).flows, 0.7)
+    return pruned(network, compile_program(network).expected_flows(data).flows, 0.7)
 
 
 def edges(network: DynamicNetwork) -> dict[tuple[int, int], float]:
@@ -98,7 +97,7 @@ def test_transition_that_was_taken_away_by_mistake_comes_back() -> None:
     emissions = {"a": np.full((3, 3), 0.05) + 0.85 * np.eye(3)}
     network = from_hmm([0.4, 0.3, 0.3], cycle, emissions, schema=schema)
     data = as_sequences(schema, [np.tile([[0.0], [1.0], [2.0]], (5, 1)) for _ in range(4)])
-    flows = expected_flows(compile_program(network), data).flows
+    flows = compile_program(network).expected_flows(data).flows
     given = np.ones(9)
     given[1] = 0.0  # that of the edge from output 0 to input 1
     own = NetworkFlows(given, flows.template.leaves)
@@ -109,7 +108,7 @@ def test_transition_that_was_taken_away_by_mistake_comes_back() -> None:
     for _ in range(4):
         grown, thin = em_step(grown, data).network, em_step(thin, data).network
     assert edges(grown)[0, 1] > 0.9
-    totals = [likelihood(compile_program(own), data).sum() for own in (thin, grown)]
+    totals = [compile_program(own).log_likelihood(data).sum() for own in (thin, grown)]
     assert totals[1] > totals[0] + 10
 
 
@@ -129,7 +128,7 @@ def test_regrowing_random_templates_is_valid(seed: int) -> None:
     assert not violations(grown.template, grown.top)
     assert grown.template.num_weights <= network.template.num_weights + 3
     nothing = data.with_values(np.full_like(data.values, np.nan))
-    np.testing.assert_allclose(likelihood(compile_program(grown), nothing), 0.0, atol=1e-9)
+    np.testing.assert_allclose(compile_program(grown).log_likelihood(nothing), 0.0, atol=1e-9)
 
 
 def test_runs_of_sequences_add_up(monkeypatch: pytest.MonkeyPatch) -> None:

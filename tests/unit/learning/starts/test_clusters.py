@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dspn import Model
-from dspn.engine import compile_program, likelihood
+from dspn.engine import compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning import NO_PRIORS, EmOptions, Priors, fit_em
 from dspn.learning.starts import clustered_network, clusters
@@ -70,10 +70,10 @@ def test_start_from_clusters_is_far_better_than_a_random_one() -> None:
     data = model.sample(60, 20, rng=rng(1))
     drawn = grouped_network(data.schema, [range(6)], 3, rng=rng())
     truth = model.log_likelihood(data).mean()
-    assert likelihood(compile_program(drawn), data).mean() < truth - 50
+    assert compile_program(drawn).log_likelihood(data).mean() < truth - 50
     for width, loss in ((0, 1.0), (2, 25.0)):
         start = clustered_network(data, 3, width=width, rng=rng())
-        assert likelihood(compile_program(start), data).mean() > truth - loss
+        assert compile_program(start).log_likelihood(data).mean() > truth - loss
 
 
 def planted() -> Model:
@@ -90,7 +90,7 @@ def test_trained_start_comes_to_the_true_likelihood() -> None:
     model = planted()
     train, test = (model.sample(200, 20, rng=rng(seed)) for seed in (1, 2))
     fit = fit_em(clustered_network(train, 3, rng=rng()), train, options=EmOptions(max_steps=30))
-    gap = model.log_likelihood(test) - likelihood(compile_program(fit.network), test)
+    gap = model.log_likelihood(test) - compile_program(fit.network).log_likelihood(test)
     assert abs(gap.mean()) < 0.1
 
 
@@ -103,9 +103,9 @@ def test_groups_start_from_their_own_variables(root: str, num_products: int) -> 
     )
     assert network.groups == ((0, 1, 2), (3, 4))
     assert [len(rows) for rows in network.parameters.template.leaves] == [2, 3, 2, 3, 2]
-    assert np.isfinite(likelihood(compile_program(network), data)).all()
+    assert np.isfinite(compile_program(network).log_likelihood(data)).all()
     nothing = data.with_values(np.full_like(data.values, np.nan))
-    np.testing.assert_allclose(likelihood(compile_program(network), nothing), 0.0, atol=1e-12)
+    np.testing.assert_allclose(compile_program(network).log_likelihood(nothing), 0.0, atol=1e-12)
 
 
 def test_products_of_the_top_start_from_clusters_of_root_slices() -> None:
@@ -117,9 +117,9 @@ def test_products_of_the_top_start_from_clusters_of_root_slices() -> None:
         for products in (1, 2)
     )
     # Both variables are always equal, which a single product of groups cannot say.
-    together = likelihood(compile_program(two), data).mean()
+    together = compile_program(two).log_likelihood(data).mean()
     assert together > np.log(0.5) - 0.2
-    assert likelihood(compile_program(one), data).mean() < 2 * np.log(0.5) + 0.01
+    assert compile_program(one).log_likelihood(data).mean() < 2 * np.log(0.5) + 0.01
 
 
 @pytest.mark.parametrize("num_interfaces", [1, 5, 40, 60])
@@ -152,7 +152,7 @@ def test_data_of_single_slices_have_no_transitions() -> None:
 def test_nothing_observed_at_all_gives_a_network() -> None:
     data = as_sequences(MIXED, [np.full((3, 5), np.nan)])
     network = clustered_network(data, 3, rng=rng())
-    np.testing.assert_allclose(likelihood(compile_program(network), data), 0.0, atol=1e-12)
+    np.testing.assert_allclose(compile_program(network).log_likelihood(data), 0.0, atol=1e-12)
 
 
 def test_families_are_scaled_to_the_data() -> None:

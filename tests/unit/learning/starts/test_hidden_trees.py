@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import oracles
-from dspn.engine import compile_program, likelihood
+from dspn.engine import compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning import EmOptions, Priors, fit_em, scaled_families
 from dspn.learning.starts import (
@@ -230,9 +230,9 @@ def test_result_is_valid_for_sparse_templates_with_groups(
     assert found.parameters.tied == is_tied
     program = compile_program(found)
     nothing = data.with_values(np.full_like(data.values, np.nan))
-    np.testing.assert_allclose(likelihood(program, nothing), 0.0, atol=1e-9)
+    np.testing.assert_allclose(program.log_likelihood(nothing), 0.0, atol=1e-9)
     expected = [oracles.log_likelihood(found, own) for own in data]
-    np.testing.assert_allclose(likelihood(program, data), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(program.log_likelihood(data), expected, rtol=1e-9, atol=1e-9)
 
 
 @BOTH
@@ -345,7 +345,7 @@ def test_data_that_are_all_missing_or_of_one_slice_will_do(start: Start) -> None
     for arrays in ([np.full((3, 5), np.nan)], [arbitrary_sequence(MIXED, 1, rng())]):
         data = as_sequences(MIXED, arrays)
         found = start(network, data, 4, rng=rng())
-        assert np.isfinite(likelihood(compile_program(found), data)).all()
+        assert np.isfinite(compile_program(found).log_likelihood(data)).all()
         fit_em(found, data, options=EmOptions(max_steps=2))
 
 

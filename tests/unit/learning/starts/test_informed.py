@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dspn import Model
-from dspn.engine import compile_program, likelihood
+from dspn.engine import compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning import EmOptions, fit_em
 from dspn.learning.starts import informed, informed_split, randomised, split_interface
@@ -25,7 +25,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def score(network: DynamicNetwork, data: Sequences) -> float:
-    return float(likelihood(compile_program(network), data).mean())
+    return float(compile_program(network).log_likelihood(data).mean())
 
 
 def fitted(network: DynamicNetwork, data: Sequences, steps: int) -> DynamicNetwork:

@@ -1,0 +1,311 @@
+"""The number systems of the passes: linear with exponents, and logarithmic."""
+
+import ctypes
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, final
+
+import numpy as np
+
+from dspn._arrays import Floats, Ints
+from dspn.engine.base import TERMS, plus
+from dspn.engine.cpu.kernels import downward, logarithmic, slices, upward
+from dspn.engine.cpu.program import Compiled, TemplateWeights
+from dspn.engine.cpu.records import (
+    Batch,
+    Codes,
+    Coefficients,
+    EdgeFlows,
+    Flows,
+    LeafFlows,
+    LeafTables,
+    Segment,
+    State,
+)
+
+_NONE: Final = np.empty(0)
+_NO_ROWS: Final = np.empty((0, 0))
+NO_EDGES: Final = EdgeFlows(_NONE, _NONE, _NO_ROWS)
+# log 2 = _HIGH + _LOW. The first has 26 bits, so that its products with whole numbers are exact.
+_HIGH: Final = 46516319 / 2**26
+_LOW: Final = 1.2996506893889889e-08
+_COARSE: Final = 2.0**26
+_ROOT_OF_HALF: Final = 0.5**0.5
+
+# The processor's underflow flag, raised by any operation whose tiny result was not exact.
+_FLAG: Final = {"x86_64": 0x10, "amd64": 0x10, "aarch64": 0x08, "arm64": 0x08}.get(
+    platform.machine().lower(), 0
+)
+
+
+def _flag_functions() -> tuple[Callable[[int], int], Callable[[int], int]] | None:
+    if platform.system() not in ("Linux", "Darwin") or not _FLAG:
+        return None
+    try:
+        library = ctypes.PyDLL(None)
+        return library.feclearexcept, library.fetestexcept
+    except (OSError, AttributeError):
+        return None
+
+
+_FLAG_FUNCTIONS: Final = _flag_functions()
+
+
+def underflows(kernel: Callable[..., None], *arguments: Any) -> bool:
+    """Runs a compiled kernel and says whether it may have underflowed.
+
+    Where the flag cannot be read the answer is always yes. The flag belongs to the thread and
+    NumPy's own operations clear it, so it is read as soon as the kernel returns.
+    """
+    if _FLAG_FUNCTIONS is None:
+        kernel(*arguments)
+        return True
+    clear, test = _FLAG_FUNCTIONS
+    clear(_FLAG)
+    kernel(*arguments)
+    return bool(test(_FLAG))
+
+
+def scaled_logs(values: Floats, exponents: Ints) -> list[Floats]:
+    """Terms that add up to log(values) + exponents * log 2; all are 0 where that is log 1."""
+    mantissas, own = np.frexp(values)
+    small = mantissas < _ROOT_OF_HALF
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.where(small, 2.0 * mantissas, mantissas))
+    *exact, low = powers_of_two(exponents + own - small)
+    return [*exact, low + logs]
+
+
+def powers_of_two(exponents: Ints) -> list[Floats]:
+    """Terms that add up to exponents * log 2; all but the last are exact below 2^53."""
+    whole = exponents.astype(np.float64)
+    coarse = np.trunc(whole / _COARSE) * _COARSE
+    exact = [(whole - coarse) * _HIGH]
+    if coarse.any():
+        exact.insert(0, coarse * _HIGH)
+    return [*exact, whole * _LOW]
+
+
+class TopValues(NamedTuple):
+    """Values of the top network for each lane.
+
+    The root is value * 2^powers * exp(scale), of which `scale` is a total. `rows`: all rows of the
+    network, in log space as pairs (2, rows, lanes). `lossy`: whether a value underflowed.
+    """
+
+    value: Floats
+    powers: Ints
+    scale: Floats
+    rows: Floats
+    lossy: bool
+
+    @property
+    def total(self) -> Floats:
+        """Log root, as a total."""
+        return plus(self.scale, *scaled_logs(self.value, self.powers))
+
+
+@final
+@dataclass(frozen=True)
+class Arithmetic:
+    """Runs the slice part, the mix part slice after slice, and the top network, up and down.
+
+    Linear values are scaled densities times powers of two; a `floor` is added to every value, so
+    that the results are an upper bound and tell what was lost. Otherwise values are logarithms, and
+    with `maximise` sums take their largest term. Methods that return a bool say whether a value may
+    have been lost to the range of numbers.
+    """
+
+    is_linear: bool = True
+    floor: float = 0.0
+    maximise: bool = False
+
+    def _run(self, linear: Callable[..., None], log: Callable[..., None], *arguments: Any) -> bool:
+        """Runs a kernel of either system, whose last argument is the floor or `maximise`."""
+        if self.is_linear:
+            return underflows(linear, *arguments, self.floor)
+        log(*arguments, self.maximise)
+        return False
+
+    def exponents(self, values: Floats) -> Ints | Floats:
+        """Numbers as the exponents of a state: whole ones in linear space."""
+        return values.astype(np.int64) if self.is_linear else values
+
+    def num_rows(self, program: Compiled) -> int:
+        """Rows of an interface vector as a state has it."""
+        return program.num_interfaces * (1 if self.is_linear else 2)
+
+    def start(self, program: Compiled, width: int, value: float = 1.0) -> State:
+        """A state with every entry of the interface vector at a value; 1 below position 0."""
+        v = np.zeros((self.num_rows(program), width))
+        with np.errstate(divide="ignore"):
+            v[: program.num_interfaces] = value if self.is_linear else np.log(value)
+        exponents = self.exponents(np.zeros((2 * program.num_groups, width)))
+        return State(v, exponents, np.zeros((TERMS, width)))
+
+    def new_flows(
+        self,
+        program: Compiled,
+        num_positions: int,
+        width: int,
+        *,
+        interface: bool = False,
+        derivative: bool = False,
+        seed: bool = False,
+    ) -> Flows:
+        """Arrays for the flows of one segment; those that are not asked for are empty."""
+        groups, inputs = program.num_groups, program.num_interfaces
+
+        def room(rows: int, asked: bool) -> Floats:
+            return np.zeros((num_positions, rows, width) if asked else (0, 0, 0))
+
+        return Flows(
+            room(groups, True),
+            room(inputs, interface),
+            room(self.num_rows(program), derivative),
+            self.exponents(room(2 * groups, derivative)),
+            room(TERMS, derivative),
+            room(program.num_coefficients, seed),
+        )
+
+    def weights(self, program: Compiled, bottom: bool) -> TemplateWeights:
+        """Weights of the bottom network or of the template, or their logarithms."""
+        own = program.weights(bottom)
+        return own if self.is_linear else own.logarithms
+
+    def slice_values(
+        self,
+        program: Compiled,
+        bottom: bool,
+        tables: LeafTables,
+        codes: Codes,
+        rows: Ints,
+        out: Coefficients,
+    ) -> bool:
+        """Coefficients of the slices `rows` of the data."""
+        layout, weights = program.template, self.weights(program, bottom).slice_part.op
+        given = (layout.slice_part.operations, weights, tables, codes, rows)
+        if not self.is_linear:
+            logarithmic.log_slice_values(*given, out, self.maximise)
+            return False
+        groups = layout.mix_part.operations.load_group
+        return underflows(slices.slice_values, *given, groups, layout.scalable, out, self.floor)
+
+    def slice_flows(
+        self,
+        program: Compiled,
+        bottom: bool,
+        tables: LeafTables,
+        codes: Codes,
+        rows: Ints,
+        shift: Ints,
+        seeds: Floats,
+        edges: EdgeFlows = NO_EDGES,
+        weight: Floats | None = None,
+        counted: bool = False,
+    ) -> LeafFlows:
+        """Posteriors of the leaves of the slices `rows`, from the seeds of their coefficients.
+
+        Adds the flows of the slice part's sums to `edges`; logarithmic seeds count with the slice's
+        `weight` there. `leave_out` comes back as a logarithm in either arithmetic. With `counted`
+        posteriors are summed by code instead; only where every variable is tabulated.
+        """
+        layout, count = program.template, rows.size
+        operations = layout.slice_part.operations
+        found = LeafFlows(_NO_ROWS, _NO_ROWS, np.zeros(tables.values.size))
+        if not counted:
+            left_out = np.empty((len(program.network.schema), count))
+            found = LeafFlows(np.empty((operations.num_loads, count)), left_out, _NONE)
+        own = (operations, self.weights(program, bottom).slice_part.op, tables, codes, rows)
+        if self.is_linear:
+            groups = layout.mix_part.operations.load_group
+            slices.slice_flows(*own, groups, shift, seeds, program.widest, found, edges)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return found._replace(leave_out=np.log(found.leave_out))
+        lane_weights = np.ones(count) if weight is None else weight
+        logarithmic.log_slice_flows(*own, seeds, program.widest, lane_weights, found, edges)
+        return found
+
+    def upward(
+        self,
+        program: Compiled,
+        given: Coefficients,
+        batch: Batch,
+        segment: Segment,
+        state: State,
+        store: Floats,
+    ) -> bool:
+        """Moves the state up through a segment; a non-empty store receives every input vector."""
+        weights = self.weights(program, segment.bottom).mix_part
+        return self._run(
+            upward.upward,
+            logarithmic.log_upward,
+            program.template.mix_part.operations,
+            *(weights.op, weights.mix, given, batch, segment.p0, segment.p1, state, store),
+        )
+
+    def downward(
+        self,
+        program: Compiled,
+        given: Coefficients,
+        batch: Batch,
+        segment: Segment,
+        state: State,
+        store: Floats,
+        flows: Flows,
+        weight: Floats | None = None,
+        edges: EdgeFlows = NO_EDGES,
+    ) -> bool:
+        """Moves derivatives down through a segment; writes its flows, adds those of the edges."""
+        weights = self.weights(program, segment.bottom).mix_part
+        lane_weights = np.ones(batch.lengths.size) if weight is None else weight
+        own = (weights.op, weights.mix, given, batch, segment.p0, segment.p1, state, store)
+        rest = (program.template.mix_part.operations, *own, program.widest, lane_weights, flows)
+        if self.is_linear:
+            return underflows(downward.downward, *rest, edges, self.floor)
+        logarithmic.log_downward(*rest, edges)
+        return False
+
+    def top(self, program: Compiled, state: State) -> TopValues:
+        """The root's value for each lane.
+
+        In linear space log root = log(top value) + exponents of the groups it reads + scale.
+        """
+        operations, width = program.top.part.operations, state.v.shape[1]
+        root, groups = program.top.root_row, list(program.top_groups)
+        if self.is_linear:
+            rows, value = np.empty((operations.num_rows, width)), np.empty(width)
+            own = (operations, program.top_weights.op, state.v, rows, root, self.floor, value)
+            lossy = underflows(upward.top_upward, *own)
+            powers = state.exponents[groups].sum(axis=0).astype(np.int64)
+            return TopValues(value, powers, state.scale, rows, lossy)
+        rows = np.empty((2, operations.num_rows, width))
+        weights = program.top_weights.logarithms
+        logarithmic.log_top_upward(operations, weights.op, state.v, rows, self.maximise)
+        terms = state.exponents[groups + [program.num_groups + group for group in groups]]
+        scale = plus(state.scale, *terms, rows[1, root], rows[0, root])
+        return TopValues(np.ones(width), np.zeros(width, dtype=np.int64), scale, rows, False)
+
+    def top_row_derivatives(self, program: Compiled, values: Floats) -> Floats:
+        """Derivatives of the root at every row of the top network, given the rows' values."""
+        derivatives = np.zeros(values.shape)
+        weights = program.top_weights if self.is_linear else program.top_weights.logarithms
+        kernel = downward.top_downward if self.is_linear else logarithmic.log_top_downward
+        root, operations = program.top.root_row, program.top.part.operations
+        kernel(operations, weights.op, values, root, program.widest, derivatives)
+        return derivatives
+
+    def top_derivatives(self, program: Compiled, values: Floats) -> State:
+        """Derivatives of the root at the outputs of the topmost slice, to begin a downward pass."""
+        state = self.start(program, values.shape[-1], 0.0)
+        rows = self.top_row_derivatives(program, values)[..., : program.num_interfaces, :]
+        state.v[...] = rows.reshape(state.v.shape)
+        return state
+
+
+LINEAR: Final = Arithmetic()
+LOGARITHMIC: Final = Arithmetic(is_linear=False)
+BEST: Final = Arithmetic(is_linear=False, maximise=True)
+# Results with this floor under every value are an upper bound; see `passes`.
+BOUND: Final = Arithmetic(floor=1e-300)

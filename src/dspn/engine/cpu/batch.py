@@ -1,0 +1,335 @@
+"""A batch under a program: sequences in blocks of lanes, positions in segments, shared tables."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Final, NamedTuple, TypeVar, final
+
+import numpy as np
+
+from dspn import _kernel_cache as kernel_cache
+from dspn._arrays import Bools, Floats, Ints
+from dspn.engine.base import check_time, is_one_thread, time_limit, until
+from dspn.engine.cpu.arithmetic import Arithmetic
+from dspn.engine.cpu.program import Compiled, Memo
+from dspn.engine.cpu.records import (
+    LARGE_SCALE,
+    LONG_SEQUENCE,
+    Batch,
+    Codes,
+    Coefficients,
+    LeafTables,
+    Segment,
+)
+from dspn.engine.cpu.tables import Coding, DenseTables, coding_of, encode, tabulate, with_dense
+from dspn.errors import DspnError
+from dspn.sequences import Sequences
+from dspn.structure.network import Root
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+LANES: Final = 64
+_VARIABLE: Final = "DSPN_NUM_THREADS"
+_MOST_TABLE_BYTES: Final = 64 << 20
+_NO_NUMBERS: Final = np.empty(0, dtype=np.int32)
+
+
+@cache
+def announce_compilation() -> None:
+    """Prints one line when the first evaluation of this process has to compile its kernels."""
+    if kernel_cache.is_on_disk("dspn.engine.cpu.kernels.upward.upward"):
+        return
+    sentence = "compiling kernels for this machine, once; this takes a minute or two."
+    if kernel_cache.folder() is None:
+        sentence = (
+            "compiling kernels for this process alone, because no folder to keep them can be "
+            "written; set NUMBA_CACHE_DIR to one that can."
+        )
+    print(f"dspn: {sentence}", file=sys.stderr, flush=True)
+
+
+def num_threads() -> int:
+    """The environment variable DSPN_NUM_THREADS, else the processors this process may run on."""
+    given = os.environ.get(_VARIABLE)
+    if given is None:
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
+    if not (given.isascii() and given.isdigit()) or int(given) < 1:
+        raise DspnError(
+            f"the environment variable {_VARIABLE} must be a whole number of at least 1, but is "
+            f"{given!r}."
+        )
+    return int(given)
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads that stay, because starting them costs as much as a small pass."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="dspn")
+
+
+if hasattr(os, "register_at_fork"):
+    # A forked process has the pool but none of its threads, and would wait for them for ever.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def in_threads(
+    work: Callable[[Item], Result], items: Sequence[Item], threads: int | None = None
+) -> list[Result]:
+    """work(item) for every item, in their order; kernels release the interpreter's lock."""
+    threads = min(threads or num_threads(), len(items))
+    if threads <= 1 or is_one_thread():
+        return [work(item) for item in items]
+    is_due = time_limit()
+    if is_due is None:
+        return list(_pool(threads).map(work, items))
+
+    def limited(item: Item) -> Result:
+        with until(is_due):
+            check_time()
+            return work(item)
+
+    return list(_pool(threads).map(limited, items))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LaneBlock:
+    """Sequences that are evaluated together, one lane each, in order of falling length."""
+
+    members: Ints
+    lengths: Ints
+    base: Ints
+    stride: int
+
+    @property
+    def width(self) -> int:
+        """Number of lanes."""
+        return self.members.size
+
+    @property
+    def num_positions(self) -> int:
+        """Length of the longest sequence."""
+        return int(self.lengths[0])
+
+    def batch(self, numbers: Codes) -> Batch:
+        """The block with the numbers of its data's distinct slices (empty: numbered by place)."""
+        return Batch(numbers, self.base, self.stride, self.lengths)
+
+    def only(self, lanes: Bools) -> "LaneBlock":
+        """The block with some of its lanes."""
+        return LaneBlock(self.members[lanes], self.lengths[lanes], self.base[lanes], self.stride)
+
+    def rows(self, segment: Segment) -> tuple[Ints, Bools]:
+        """Slice index of every (position, lane) of a segment, and where the lane takes part."""
+        positions = np.arange(segment.p0, segment.p1)[:, None]
+        active = positions < self.lengths
+        return np.where(active, self.base + self.stride * positions, self.base), active
+
+    def segments(self, floats_per_slice: int, most: int, *, untied: bool) -> list[Segment]:
+        """The positions in segments of at most `most` bytes.
+
+        A slice counts as `floats_per_slice` numbers. Where the bottom network is untied, position 0
+        is a segment by itself.
+        """
+        found = [Segment(0, 1, True)] if untied else []
+        step = self.num_positions
+        if floats_per_slice:
+            step = max(1, most // (8 * self.width * floats_per_slice))
+        for p0 in range(len(found), self.num_positions, step):
+            found.append(Segment(p0, min(p0 + step, self.num_positions), False))
+        return found
+
+
+def slices_as_lanes(rows: Ints) -> LaneBlock:
+    """One lane of one slice for each row of the data."""
+    return LaneBlock(rows, np.ones(rows.size, dtype=np.int64), rows, 1)
+
+
+class Given(NamedTuple):
+    """Coefficients for the slices of a segment, and whether the range of numbers lost an entry."""
+
+    coefficients: Coefficients
+    lossy: bool
+
+
+@final
+class Job:
+    """What a pass works on: a program, a batch, and the tables and coefficients its blocks share.
+
+    With `best` a missing entry has the density of its leaf's mode. Where all variables are
+    tabulated and slices repeat, coefficients are computed once for every distinct slice, and
+    `numbers` gives the distinct slice at each row.
+    """
+
+    def __init__(
+        self,
+        program: Compiled,
+        data: Sequences,
+        *,
+        best: bool = False,
+        coding: Coding | None = None,
+    ) -> None:
+        announce_compilation()
+        self.program = program
+        self.data = data
+        self.best = best
+        self.coding = coding_of(data) if coding is None else coding
+        self._tables = Memo()
+        self._coefficients = Memo()
+        self.numbers: Codes = _NO_NUMBERS
+        if coding is None and self._repeats():
+            self.numbers = self.coding.distinct.numbers
+
+    @classmethod
+    def for_stream(cls, program: Compiled, data: Sequences) -> "Job":
+        """A job whose tables do not depend on the data, so that `on` can take other slices."""
+        return cls(program, data, coding=encode(data, counts=False))
+
+    def on(self, data: Sequences) -> "Job":
+        """The same job of a stream on other slices, with the same tables."""
+        other = Job(self.program, data, best=self.best, coding=self.coding.of(data.values))
+        other._tables, other._coefficients = self._tables, self._coefficients
+        return other
+
+    def _repeats(self) -> bool:
+        """Whether slices repeat enough, and fit into a table that is not too large."""
+        total = len(self.data.values)
+        if not (self.program.paths.distinct_slices and self.coding.is_complete) or total < 2:
+            return False
+        count = self.coding.distinct.rows.size
+        width = self.program.num_coefficients + 8 * self.program.num_groups  # chains are padded
+        return 2 * count <= total and 8 * count * width <= _MOST_TABLE_BYTES
+
+    def prepare(self, arithmetic: Arithmetic) -> None:
+        """Makes what all blocks share, so that threads only read it."""
+        for bottom in {False, self.program.untied}:
+            self.shared_tables(arithmetic, bottom)
+            if self.numbers.size:
+                self.shared_given(arithmetic, bottom)
+
+    def shared_tables(self, arithmetic: Arithmetic, bottom: bool) -> tuple[LeafTables, bool]:
+        """Leaf tables of the tabulated variables, and whether one lost an entry."""
+        linear, best = arithmetic.is_linear, self.best
+
+        def make() -> tuple[LeafTables, bool]:
+            return tabulate(self.program, self.coding, bottom=bottom, linear=linear, best=best)
+
+        if self.coding.follows_schema:
+            return self.program.leaf_tables((self.coding.factor_of, best, linear, bottom), make)
+        return self._tables((linear, bottom), make)
+
+    def shared_given(self, arithmetic: Arithmetic, bottom: bool) -> Given:
+        """Coefficients of all distinct slices; only where `numbers` is not empty."""
+        rows = self.coding.distinct.rows
+        return self._coefficients(
+            (arithmetic, bottom), lambda: self._given(arithmetic, bottom, rows, by_slice=True)
+        )
+
+    def _given(self, arithmetic: Arithmetic, bottom: bool, rows: Ints, *, by_slice: bool) -> Given:
+        """Coefficients of the slices `rows`.
+
+        They lie slice after slice (`by_slice`) or coefficient after coefficient.
+        """
+        tables = self.leaf_tables(arithmetic, bottom, rows)
+        size, count = self.program.num_coefficients, rows.size
+        out = Coefficients(
+            np.empty(size * count),
+            np.empty(0 if arithmetic.is_linear else size * count),
+            1 if by_slice else count,
+            size if by_slice else 1,
+            int(not by_slice),
+            np.zeros((2, count)),
+            1,
+            np.zeros((self.program.num_groups, count), dtype=np.int64),
+        )
+        lost = arithmetic.slice_values(
+            self.program, bottom, tables.tables, self.coding.codes, rows, out
+        )
+        return Given(out._replace(large=self.is_large(out.scale)), tables.lossy or lost)
+
+    def leaf_tables(self, arithmetic: Arithmetic, bottom: bool, rows: Ints) -> DenseTables:
+        """Leaf densities for the slices `rows`, whose places are their order."""
+        shared, lossy = self.shared_tables(arithmetic, bottom)
+        if self.coding.is_complete:
+            return DenseTables(shared, lossy, {})
+        values, linear = self.data.values[rows].T, arithmetic.is_linear
+        dense = with_dense(
+            *(shared, self.program, self.coding, values),
+            bottom=bottom,
+            linear=linear,
+            best=self.best,
+        )
+        return dense._replace(lossy=dense.lossy or lossy)
+
+    def given(self, arithmetic: Arithmetic, block: LaneBlock, segment: Segment) -> Given:
+        """Coefficients for one segment of one block: of all distinct slices, or of its places."""
+        check_time()
+        if self.numbers.size:
+            return self.shared_given(arithmetic, segment.bottom)
+        rows = block.rows(segment)[0].ravel()
+        return self._given(arithmetic, segment.bottom, rows, by_slice=False)
+
+    def is_large(self, scale: Floats) -> int:
+        """Whether sums of some slices' log divisors may round something off; see `Coefficients`."""
+        return int(float(np.abs(scale[0]).max(initial=0.0)) >= LARGE_SCALE or self._is_long)
+
+    @cached_property
+    def _is_long(self) -> bool:
+        return int(self.data.lengths.max()) >= LONG_SEQUENCE
+
+    @property
+    def has_missing(self) -> Bools:
+        """Which slices have a missing entry."""
+        if self.coding.is_complete:
+            return self.coding.incomplete
+        return np.asarray(np.isnan(self.data.values).any(axis=1))
+
+    def log_divisors(self, tables: DenseTables, variable: int, rows: Ints) -> Floats:
+        """Logarithms by which a variable's densities were divided at the slices `rows`."""
+        factor = self.coding.factor_of[variable]
+        if factor < 0:
+            return tables.divisors.get(variable, np.zeros(rows.size))
+        start = tables.tables.divisor_start[factor]
+        known: Floats = tables.tables.divisors[start + self.coding.codes[rows, factor]]
+        return known
+
+    def segments(self, block: LaneBlock, *, keep_flows: bool) -> list[Segment]:
+        """Segments whose working arrays stay within a fixed size."""
+        program = self.program
+        floats = program.num_interfaces + program.num_coefficients if keep_flows else 0
+        if not self.numbers.size:
+            floats += program.num_coefficients
+            if not self.coding.is_complete:
+                floats += program.template.slice_part.operations.num_loads
+        most = program.paths.segment_bytes if keep_flows else program.paths.cached_bytes
+        return block.segments(floats, most, untied=program.untied)
+
+    def blocks(self, lanes: int = LANES) -> list[LaneBlock]:
+        """All sequences, longest first, in blocks of `lanes`, unless the paths say otherwise.
+
+        Position 0 is the slice farthest from the root.
+        """
+        lanes, offsets = self.program.paths.lanes or lanes, self.data.offsets
+        lengths = np.diff(offsets)
+        order = np.argsort(-lengths, kind="stable")
+        found = []
+        for start in range(0, order.size, lanes):
+            members = order[start : start + lanes]
+            own = lengths[members]
+            if self.program.network.root == Root.FIRST:
+                found.append(LaneBlock(members, own, offsets[members] + own - 1, -1))
+            else:
+                found.append(LaneBlock(members, own, offsets[members], 1))
+        return found
+
+    def over_blocks(
+        self, work: Callable[[LaneBlock], Result], *, lanes: int = LANES
+    ) -> list[Result]:
+        """work(block) for every block, in their order, however many threads there are."""
+        return in_threads(work, self.blocks(lanes), self.program.paths.threads)

@@ -1,0 +1,454 @@
+"""Chains (`structure.chain`): a slice is a coefficient for each output times a matrix product.
+
+The groups of a chain lie side by side in padded columns, which the kernels of chains read.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple, cast, final
+
+import numpy as np
+
+from dspn._arrays import Floats, Ints
+from dspn.engine.base import TERMS, check_time
+from dspn.engine.cpu.arithmetic import LINEAR, Arithmetic, TopValues, underflows
+from dspn.engine.cpu.batch import Given, Job, LaneBlock
+from dspn.engine.cpu.kernels import chain, chain_best, products
+from dspn.engine.cpu.kernels.chain_downward import LEAST_MASS
+from dspn.engine.cpu.kernels.sparse_tile import EDGES
+from dspn.engine.cpu.kernels.vectors import VECTOR, VECTOR_SINGLE
+from dspn.engine.cpu.layout import Transitions
+from dspn.engine.cpu.program import Compiled
+from dspn.engine.cpu.records import (
+    ChainMatrix,
+    ChainShape,
+    ChainState,
+    Codes,
+    LeafTables,
+    Segment,
+)
+
+# Coefficients that cannot get smaller than this need no rescaling of their own.
+_SMALL: Final = 1e-30
+_SMALL_SINGLE: Final = 1e-10
+# In single precision flows are found with this floor, and a mass below the second number may owe
+# too much to it; see `passes`.
+_FLOOR_SINGLE: Final = 1e-34
+_LEAST_MASS_SINGLE: Final = 1e-18
+
+Real = type[np.float64]
+DOUBLE: Final[Real] = np.float64
+SINGLE: Final = cast(Real, np.float32)  # kernels take either, and types cannot say so
+_NO_SHIFT: Final = np.empty((0, 0), dtype=np.int64)
+_NO_STORES: Final = {real: np.empty((0, 0, 0), real) for real in (DOUBLE, SINGLE)}
+
+
+def is_chain(program: Compiled) -> bool:
+    """Whether a program runs as a chain."""
+    return program.template.transitions is not None
+
+
+def _runs_single(program: Compiled) -> bool:
+    """Whether a chain is run in single precision, which small groups would only be padded for."""
+    sizes = np.diff(program.template.mix_part.operations.group_start)
+    return program.single and int(sizes.max()) >= program.paths.fewest_single
+
+
+def _full_vectors(counts: Any, is_single: bool) -> Any:
+    """Counts rounded up to full vectors of the kernels."""
+    vector = VECTOR_SINGLE if is_single else VECTOR
+    return -(-counts // vector) * vector
+
+
+def _is_lost(values: Floats, dtype: Real) -> bool:
+    """Whether the type is too narrow for one of some non-negative numbers."""
+    if dtype is DOUBLE:
+        return False
+    return bool(((values > 0) & (values < np.finfo(dtype).tiny)).any())
+
+
+class ChainGiven(NamedTuple):
+    """Coefficients in padded columns; `scale`, `large` and `shift` as in `Coefficients`.
+
+    `shift` may be empty. `lossy` says whether a coefficient was lost to the range of numbers.
+    """
+
+    values: Floats
+    scale: Floats
+    large: int
+    shift: Ints
+    lossy: bool
+
+
+class _ChunkTables(NamedTuple):
+    """Products of the leaves of a chunk for each of its joint codes.
+
+    `values[first[q] + code]` is the row of chunk q at a joint code. `divisors[0, first[q] + code]`
+    is the sum of its leaves' log divisors, and `divisors[1]` what that has rounded off. No product
+    of all chunks is less than `smallest`, unless it is 0.
+    """
+
+    values: Floats
+    first: Ints
+    divisors: Floats
+    smallest: float
+    lossy: bool
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """A program's mix part in padded columns; `columns[i]` is that of input i and output i."""
+
+    program: Compiled
+
+    @cached_property
+    def transitions(self) -> Transitions:
+        """The edges of the mix part."""
+        found = self.program.template.transitions
+        assert found is not None
+        return found
+
+    @cached_property
+    def shape(self) -> ChainShape:
+        """Columns and matrices of the groups."""
+        own = np.diff(self.program.template.mix_part.operations.group_start)
+        sizes = _full_vectors(own, _runs_single(self.program))
+        is_sparse = self.transitions.is_sparse
+        column = np.concatenate([[0], np.cumsum(sizes)])
+        start = np.concatenate([[0], np.cumsum(np.where(is_sparse, 0, sizes**2))])
+        return ChainShape(int(column[-1]), column, start, is_sparse.astype(np.int64))
+
+    @cached_property
+    def columns(self) -> Ints:
+        """Column of each input row, and of the output row of the same number."""
+        first = self.shape.column[:-1] - self.program.template.mix_part.operations.group_start[:-1]
+        found: Ints = first[self.program.input_group] + np.arange(self.program.num_interfaces)
+        return found
+
+    @cached_property
+    def _ranges(self) -> list[tuple[slice, slice]]:
+        """Input rows and columns of each group."""
+        starts = self.program.template.mix_part.operations.group_start.tolist()
+        firsts = self.shape.column.tolist()
+        return [
+            (slice(begin, end), slice(column, column + end - begin))
+            for begin, end, column in zip(starts[:-1], starts[1:], firsts[:-1], strict=True)
+        ]
+
+    @cached_property
+    def outputs_of(self) -> list[tuple[Ints, Ints]]:
+        """For each variable the outputs that have a leaf of it, and the leaves' places in its bank.
+
+        Only where coefficients are products of leaves.
+        """
+        layout = self.program.template
+        assert layout.factors is not None
+        loads = layout.factors[self.transitions.loads].T
+        outputs = [np.flatnonzero(own >= 0) for own in loads]
+        return [
+            (own, layout.load_member[row[own]]) for own, row in zip(outputs, loads, strict=True)
+        ]
+
+    def _dense_places(self, *, transposed: bool) -> tuple[Ints, Ints]:
+        """The edges of dense matrices and their places; rows are inputs or, transposed, outputs."""
+        own, shape = self.transitions, self.shape
+        group = np.repeat(np.arange(own.is_sparse.size), np.diff(own.group_start))
+        edges = np.flatnonzero(~own.is_sparse[group])
+        group = group[edges]
+        row, column = self.columns[own.source[edges]], self.columns[own.target[edges]]
+        if transposed:
+            row, column = column, row
+        first, size = shape.column[group], np.diff(shape.column)[group]
+        places: Ints = shape.start[group] + (row - first) * size + column - first
+        return edges, places
+
+    def _sparse_places(self, *, transposed: bool) -> tuple[Ints, Ints, Ints]:
+        """Where the row of each column begins and ends, and the place of each edge.
+
+        Rows are padded to full tiles; edges are in the order of `Transitions`.
+        """
+        own = self.transitions
+        if transposed:
+            row = self.columns[own.source[own.sparse_edges_by_input]]
+        else:
+            row = self.columns[own.target[own.sparse_edges]]
+        counts = np.bincount(row, minlength=self.shape.width)
+        start = np.concatenate([[0], np.cumsum(-(-counts // EDGES) * EDGES)])
+        # Edges lie row by row, whichever order the columns have.
+        first = np.flatnonzero(np.diff(row, prepend=-1))
+        within = np.arange(row.size) - np.repeat(first, np.diff(np.append(first, row.size)))
+        return start, start[:-1] + counts, start[row] + within
+
+    def matrix(
+        self, arithmetic: Arithmetic, bottom: bool, *, transposed: bool, dtype: Real
+    ) -> ChainMatrix:
+        """The weights of the edges, padded, of the bottom network or of the template.
+
+        A product with it leads from inputs to outputs or, transposed, from outputs to inputs.
+        """
+
+        def make() -> ChainMatrix:
+            own = self.transitions
+            weights = arithmetic.weights(self.program, bottom).mix_part
+            by_edge = np.concatenate([weights.op, weights.mix])[own.place]
+            edges, places = self._dense_places(transposed=transposed)
+            padding = 0.0 if arithmetic.is_linear else -np.inf
+            dense = np.full(int(self.shape.start[-1]), padding, dtype)
+            dense[places] = by_edge[edges]
+            edges = own.sparse_edges_by_input if transposed else own.sparse_edges
+            read = self.columns[(own.target if transposed else own.source)[edges]]
+            start, end, places = self._sparse_places(transposed=transposed)
+            source, weight = np.zeros(int(start[-1]), np.int32), np.zeros(int(start[-1]), dtype)
+            group = np.searchsorted(self.shape.column, read, side="right") - 1
+            source[places] = read - self.shape.column[group]
+            weight[places] = by_edge[edges]
+            return ChainMatrix(dense, start, end, source, weight)
+
+        return self.program.matrices((arithmetic.is_linear, bottom, transposed, dtype), make)
+
+    def use_by_place(self, dense: Floats, edge: Floats) -> tuple[Ints, Floats]:
+        """Places of weights and the use of their edges, from the sums of a downward pass.
+
+        `dense` is in the order of the transposed matrix's squares and `edge` in that of its edges.
+        """
+        edges, places = self._dense_places(transposed=True)
+        sparse = self._sparse_places(transposed=True)[2]
+        found = np.concatenate([dense[places].astype(np.float64), edge[sparse]])
+        every = np.concatenate([edges, self.transitions.sparse_edges_by_input])
+        return self.transitions.place[every], found
+
+    def expand(self, given: Given, padding: float, dtype: Real) -> ChainGiven:
+        """Coefficients of every slice in the padded columns of its outputs."""
+        own = given.coefficients
+        count = own.scale.shape[1]
+        by_slice = own.values.reshape(count, -1)
+        if own.row_step != 1:
+            by_slice = own.values.reshape(-1, count).T
+        out = np.full((count, self.shape.width), padding, dtype)
+        out[:, self.columns] = by_slice[:, self.transitions.loads]
+        lossy = given.lossy or _is_lost(by_slice, dtype)
+        return ChainGiven(out, own.scale, own.large, own.shift, lossy)
+
+    def products(
+        self,
+        job: Job,
+        arithmetic: Arithmetic,
+        bottom: bool,
+        numbers: Codes,
+        rows: Ints,
+        dtype: Real,
+    ) -> ChainGiven:
+        """Coefficients that are products of leaves, from the joint codes by chunk at some rows."""
+
+        def make() -> _ChunkTables:
+            found = self._chunk_tables(job, arithmetic, bottom)
+            lossy = found.lossy or _is_lost(found.values, dtype)
+            return found._replace(values=found.values.astype(dtype, copy=False), lossy=lossy)
+
+        if job.coding.follows_schema:
+            key = (arithmetic, bottom, job.best, dtype, *job.coding.widths.tolist())
+            tables = self.program.chunk_tables(key, make)
+        else:
+            tables = make()
+        out = np.empty((rows.size, self.shape.width), dtype)
+        scale = np.zeros((2, rows.size))
+        chunks = (self.shape, tables.values, tables.first, numbers, rows, tables.divisors)
+        if not arithmetic.is_linear:
+            products.add_chunks(*chunks, out, scale)
+            return ChainGiven(out, scale, job.is_large(scale), _NO_SHIFT, False)
+        rescale = tables.smallest < (_SMALL if dtype is DOUBLE else _SMALL_SINGLE)
+        shift = _NO_SHIFT
+        if rescale:
+            shift = np.zeros((self.program.num_groups, rows.size), dtype=np.int64)
+        lossy = underflows(
+            products.multiply_chunks, *chunks, out, scale, shift, arithmetic.floor, rescale
+        )
+        return ChainGiven(out, scale, job.is_large(scale), shift, lossy or tables.lossy)
+
+    def _chunk_tables(self, job: Job, arithmetic: Arithmetic, bottom: bool) -> _ChunkTables:
+        """Products of the leaves of each chunk for all its joint codes; padding has density 0."""
+        leaf, lossy = job.shared_tables(arithmetic, bottom)
+        coding, linear = job.coding, arithmetic.is_linear
+        values = np.empty((int(coding.chunk_first[-1]) + 1, self.shape.width))
+        values[-1] = 1.0 if linear else 0.0
+        divisors = np.empty((2, len(values) - 1))
+        lost = underflows(
+            products.join_leaves,
+            leaf.values,
+            self._leaf_places(job, leaf),
+            *(coding.widths, coding.chunk_of, coding.chunk_first),
+            *(leaf.divisor_start, leaf.divisors, linear, arithmetic.floor, values, divisors),
+        )
+        smallest = np.where(values[:-1] > 0, values[:-1], 1.0).min(axis=1, initial=1.0)
+        least = float(np.prod(np.minimum.reduceat(smallest, coding.chunk_first[:-1])))
+        padding = np.ones(self.shape.width, dtype=np.bool_)
+        padding[self.columns] = False
+        values[:, padding] = 0.0 if linear else -np.inf
+        return _ChunkTables(
+            values, coding.chunk_first[:-1], divisors, least, lossy or (linear and lost)
+        )
+
+    def _leaf_places(self, job: Job, leaf: LeafTables) -> Ints:
+        """Where the densities of each factor's leaf begin, (factors, columns).
+
+        -1 where the output of a column does not have the variable.
+        """
+        factors = self.program.template.factors
+        assert factors is not None
+        variables = np.flatnonzero(np.array(job.coding.factor_of) >= 0)
+        loads = factors[self.transitions.loads][:, variables].T
+        places = np.full((variables.size, self.shape.width), -1)
+        places[:, self.columns] = np.where(loads >= 0, leaf.start[loads], -1)
+        return places
+
+    def put_vectors(self, state: ChainState, v: Floats) -> None:
+        """Writes interface vectors (interfaces, lanes) into a state."""
+        for rows, columns in self._ranges:
+            state.v[: v.shape[1], columns] = v[rows].T
+
+    def vectors(self, state: ChainState, width: int) -> Floats:
+        """Interface vectors as (interfaces, lanes)."""
+        out = np.empty((self.program.num_interfaces, width))
+        for rows, columns in self._ranges:
+            out[rows] = state.v[:width, columns].T
+        return out
+
+
+@final
+class ChainRun:
+    """Upward passes over a job of a chain in one arithmetic (see `passes.Run`).
+
+    For flows in single precision, every value of an upward pass has a floor. With `transposed` it
+    has what downward passes need, too.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        arithmetic: Arithmetic,
+        *,
+        transposed: bool = False,
+        for_flows: bool = False,
+    ) -> None:
+        self.job = job
+        self.arithmetic = arithmetic
+        self.chain = job.program.matrices(Chain, lambda: Chain(job.program))
+        self.padding = 0.0 if arithmetic.is_linear else -np.inf
+        self.is_single = _runs_single(job.program) and arithmetic == LINEAR
+        self.dtype = SINGLE if self.is_single else DOUBLE
+        self.rescale_every = 2 if self.is_single else 8
+        self.least_mass = _LEAST_MASS_SINGLE if self.is_single else LEAST_MASS
+        self.has_floor = for_flows and self.is_single
+        self.no_store = _NO_STORES[self.dtype]
+        self.shared: dict[bool, ChainGiven] = {}
+        self._loses_weights: dict[bool, bool] = {}
+        for bottom in {False, job.program.untied}:
+            self._prepare(bottom, transposed)
+
+    def _prepare(self, bottom: bool, transposed: bool) -> None:
+        """Makes what all blocks share, so that threads only read it."""
+        job = self.job
+        for way in {False, transposed}:
+            self.matrix(bottom, transposed=way)
+        # A weight may be too small for single precision; under a floor that is no loss.
+        weights = self.arithmetic.weights(job.program, bottom).mix_part
+        lost = _is_lost(weights.op, self.dtype) or _is_lost(weights.mix, self.dtype)
+        self._loses_weights[bottom] = lost and not self.has_floor
+        if not job.numbers.size:
+            job.shared_tables(self.arithmetic, bottom)
+            if job.coding.is_complete:
+                _ = job.coding.row_chunks
+        elif job.program.template.factors is None:
+            given = job.shared_given(self.arithmetic, bottom)
+            self.shared[bottom] = self.chain.expand(given, self.padding, self.dtype)
+        else:
+            numbers = job.coding.distinct_chunks
+            self.shared[bottom] = self._products(bottom, numbers, np.arange(len(numbers)))
+
+    def _products(self, bottom: bool, numbers: Codes, rows: Ints) -> ChainGiven:
+        return self.chain.products(self.job, self.arithmetic, bottom, numbers, rows, self.dtype)
+
+    def matrix(self, bottom: bool, *, transposed: bool) -> ChainMatrix:
+        """Matrices of the bottom network or of the template."""
+        return self.chain.matrix(self.arithmetic, bottom, transposed=transposed, dtype=self.dtype)
+
+    def given(self, block: LaneBlock, segment: Segment) -> ChainGiven:
+        """Coefficients for one segment of one block: of all distinct slices, or of its places."""
+        check_time()
+        job = self.job
+        if job.numbers.size:
+            return self.shared[segment.bottom]
+        if job.coding.is_complete and job.program.template.factors is not None:
+            rows = block.rows(segment)[0].ravel()
+            return self._products(segment.bottom, job.coding.row_chunks, rows)
+        given = job.given(self.arithmetic, block, segment)
+        return self.chain.expand(given, self.padding, self.dtype)
+
+    def segments(self, block: LaneBlock, *, keep: bool) -> list[Segment]:
+        """Segments whose vectors, and coefficients and posteriors by place, stay within a size."""
+        job = self.job
+        if not keep:
+            return job.segments(block, keep_flows=False)
+        rows = 1 if job.numbers.size else 3
+        floats = rows * self.chain.shape.width // (2 if self.is_single else 1)
+        if not job.coding.is_complete:
+            floats += job.program.template.slice_part.operations.num_loads
+        return block.segments(
+            max(floats, 1), job.program.paths.segment_bytes, untied=job.program.untied
+        )
+
+    def start(self, width: int) -> ChainState:
+        """The state below position 0: every input at 1."""
+        own = self.arithmetic.start(self.job.program, width)
+        lanes = _full_vectors(width, self.is_single)
+        v = np.full((lanes, self.chain.shape.width), self.padding, self.dtype)
+        v[:width, self.chain.columns] = own.v[0, 0]
+        return ChainState(v, own.exponents, np.zeros((TERMS, width)))
+
+    def new_store(self, segment: Segment, width: int, room: Callable[..., Floats]) -> Floats:
+        """Room for the vectors around every position of a segment."""
+        lanes = _full_vectors(width, self.is_single)
+        return room((segment.length + 1, lanes, self.chain.shape.width), self.dtype)
+
+    def upward(
+        self,
+        block: LaneBlock,
+        segment: Segment,
+        given: ChainGiven,
+        state: ChainState,
+        store: Floats,
+    ) -> bool:
+        """Moves the state up through a segment; returns whether a coefficient lost an entry."""
+        own = (self.chain.shape, self.matrix(segment.bottom, transposed=False))
+        batch = block.batch(self.job.numbers)
+        rest = (batch, segment.p0, segment.p1, state, store)
+        common = (*own, given.values, given.scale, given.large)
+        if not self.arithmetic.is_linear:
+            chain_best.chain_best_upward(*common, *rest)
+            return given.lossy
+        floor = _FLOOR_SINGLE if self.has_floor else self.arithmetic.floor
+        lossy = underflows(
+            chain.chain_upward, *common, given.shift, *rest, floor, self.rescale_every
+        )
+        # What underflowed under a floor is less than the floor.
+        lossy = lossy and not self.has_floor
+        return given.lossy or lossy or self._loses_weights[segment.bottom]
+
+    def top(self, own: ChainState, width: int) -> TopValues:
+        """The root's value for each lane, from the vectors above the topmost slices."""
+        program = self.job.program
+        exponents = own.exponents.copy()
+        exponents[program.num_groups :] = 0
+        state = self.arithmetic.start(program, width)
+        state.v[: program.num_interfaces] = self.chain.vectors(own, width)
+        state = state._replace(exponents=exponents, scale=own.scale.copy())
+        return self.arithmetic.top(program, state)
+
+    def top_derivatives(self, top: TopValues, width: int) -> ChainState:
+        """Derivatives of the root at the outputs of the topmost slices."""
+        state = self.start(width)
+        found = self.arithmetic.top_derivatives(self.job.program, top.rows)
+        self.chain.put_vectors(state, found.v)
+        return state

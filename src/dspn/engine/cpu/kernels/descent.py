@@ -1,0 +1,306 @@
+"""Chosen from the root down: draws from the posterior over induced trees, or the best tree."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dspn._arrays import Floats, Ints
+from dspn._kernel_cache import njit
+from dspn.engine.cpu.kernels._options import OPTIONS
+from dspn.engine.cpu.kernels.linear import compute
+from dspn.engine.cpu.kernels.logarithmic import (
+    load_log_coefficients,
+    load_log_inputs,
+    log_compute,
+)
+from dspn.engine.cpu.kernels.slices import LANES, load_leaves
+from dspn.engine.cpu.kernels.upward import active_lanes, fill, number_slices, rounded_off
+from dspn.engine.cpu.records import Batch, Chosen, Coefficients, LeafTables, Operations
+
+LINEAR_DRAW = 0
+LOG_DRAW = 1
+LOG_BEST = 2
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_ONE = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_TWO = np.uint64(0x94D049BB133111EB)
+
+Seeds = NDArray[np.uint64]
+
+
+@njit(**OPTIONS)
+def _next(seeds: Seeds, lane: int) -> np.uint64:
+    """The lane's next 64 random bits: splitmix64, so draws do not depend on blocks or threads."""
+    seeds[lane] += _GOLDEN
+    z = seeds[lane]
+    z = (z ^ (z >> np.uint64(30))) * _MIX_ONE
+    z = (z ^ (z >> np.uint64(27))) * _MIX_TWO
+    bits: np.uint64 = z ^ (z >> np.uint64(31))
+    return bits
+
+
+@njit(**OPTIONS)
+def _term(
+    weight: float, V: Floats, row: int, lane: int, best: float, rest: float, mode: int
+) -> float:
+    """A weighted child of a sum; in log space relative to the best, which is best + rest."""
+    value = V[0, row, lane]
+    if mode == LINEAR_DRAW:
+        return float(weight * value)
+    if weight + value == -np.inf:
+        return 0.0
+    low = V[1, row, lane] + rounded_off(weight, value)
+    return float(np.exp((weight + value - best) + (low - rest)))
+
+
+@njit(**OPTIONS)
+def _choose(
+    weight: Floats,
+    start: int,
+    rows: Ints,
+    first: int,
+    count: int,
+    V: Floats,
+    lane: int,
+    mode: int,
+    seeds: Seeds,
+) -> int:
+    """Index of the drawn or best child of a sum; weights are logarithms unless mode is linear.
+
+    V[0] holds the values; in log space V[1] is to be added to them.
+    """
+    best, rest, place = -np.inf, 0.0, 0
+    if mode != LINEAR_DRAW:
+        for j in range(count):
+            row = rows[j] if rows.size else first + j
+            high = weight[start + j] + V[0, row, lane]
+            low = V[1, row, lane] + rounded_off(weight[start + j], V[0, row, lane])
+            if (high - best) + (low - rest) > 0.0:
+                best, rest, place = high, low, j
+        if mode == LOG_BEST:
+            return place
+    total = 0.0
+    for j in range(count):
+        row = rows[j] if rows.size else first + j
+        total += _term(weight[start + j], V, row, lane, best, rest, mode)
+    target = np.float64(_next(seeds, lane) >> np.uint64(11)) * (1.0 / 9007199254740992.0) * total
+    for j in range(count):
+        row = rows[j] if rows.size else first + j
+        term = _term(weight[start + j], V, row, lane, best, rest, mode)
+        if term > 0.0:
+            place = j
+            target -= term
+            if target < 0.0:
+                break
+    return place
+
+
+@njit(**OPTIONS)
+def _walk(
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
+    V: Floats,
+    lane: int,
+    mode: int,
+    seeds: Seeds,
+    stack: Ints,
+    depth: int,
+    input_group: Ints,
+    chosen: Ints,
+    visited: Ints,
+) -> int:
+    """Follows one induced tree from the rows on the stack down; returns how many loads it ends in.
+
+    `chosen[g]` receives the input row of group g, `visited` the loads.
+    """
+    count = 0
+    while depth > 0:
+        depth -= 1
+        row = stack[depth]
+        if row < ops.num_inputs:
+            chosen[input_group[row]] = row
+        elif row < ops.num_inputs + ops.num_loads:
+            visited[count] = row - ops.num_inputs
+            count += 1
+        elif ops.row_op[row] <= -2:
+            number = -2 - ops.row_op[row]
+            first = ops.group_start[ops.mix_group[number]]
+            width = ops.group_start[ops.mix_group[number] + 1] - first
+            start = ops.mix_start[number] + (row - ops.mix_row[number]) * width
+            none = ops.op_child[:0]
+            place = _choose(mix_weight, start, none, first, width, V, lane, mode, seeds)
+            stack[depth] = first + place
+            depth += 1
+        else:
+            op = ops.row_op[row]
+            low, high = ops.op_start[op], ops.op_start[op + 1]
+            children = ops.op_child[low:high]
+            if ops.op_kind[op] == 0:
+                for child in children:
+                    stack[depth] = child
+                    depth += 1
+            else:
+                place = _choose(op_weight, low, children, 0, children.size, V, lane, mode, seeds)
+                stack[depth] = children[place]
+                depth += 1
+    return count
+
+
+@njit(**OPTIONS)
+def top_descend(
+    ops: Operations,
+    op_weight: Floats,
+    V: Floats,
+    root_row: int,
+    mode: int,
+    seeds: Seeds,
+    input_group: Ints,
+    chosen: Ints,
+) -> None:
+    """For every lane, the input row of each group that the chosen tree ends in (-1: none)."""
+    stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)
+    own = np.empty(chosen.shape[0], dtype=np.int64)
+    for lane in range(chosen.shape[1]):
+        own[:] = -1
+        stack[0] = root_row
+        _walk(
+            ops,
+            op_weight,
+            op_weight,
+            V,
+            lane,
+            mode,
+            seeds,
+            stack,
+            1,
+            input_group,
+            own,
+            stack[:0],
+        )
+        for group in range(own.size):
+            chosen[group, lane] = own[group]
+
+
+@njit(**OPTIONS)
+def descend(
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
+    given: Coefficients,
+    batch: Batch,
+    p0: int,
+    p1: int,
+    store: Floats,
+    mode: int,
+    seeds: Seeds,
+    input_group: Ints,
+    chosen: Ints,
+    out: Chosen,
+    marks: NDArray[np.bool_],
+    slice_seeds: Seeds,
+) -> None:
+    """Follows the chosen tree of every lane down through the mix part at positions p1 - 1 .. p0.
+
+    `chosen[g, lane]` is the output (as an input row) that group g's tree goes through;
+    `marks[place, c]` receives which coefficients the tree ends in at each place, and
+    `slice_seeds[place]` a seed for the choices below them.
+    """
+    width = batch.lengths.size
+    num_groups = ops.group_start.size - 1
+    V = np.zeros((2, ops.num_rows, width))
+    work = np.empty((3, width))
+    numbers = np.empty(width, dtype=np.int64)
+    stack = np.empty(ops.num_rows + ops.op_child.size + num_groups, dtype=np.int64)
+    visited = np.empty(ops.num_loads + 1, dtype=np.int64)
+    own = np.empty(num_groups, dtype=np.int64)
+    for position in range(p1 - 1, p0 - 1, -1):
+        n = active_lanes(batch.lengths, position)
+        number_slices(batch, position, p0, numbers, n)
+        if mode == LINEAR_DRAW:
+            for i in range(ops.num_inputs):
+                for lane in range(n):
+                    V[0, i, lane] = store[position - p0, i, lane]
+            fill(ops, op_weight, mix_weight, given, numbers, V[0], n, 0.0)
+        else:
+            load_log_inputs(ops, store[position - p0], V, n)
+            load_log_coefficients(ops, given, numbers, V, n)
+            log_compute(ops, op_weight, mix_weight, V, work, n, mode == LOG_BEST, position == 0)
+        for lane in range(n):
+            place = (position - p0) * width + lane
+            depth = 0
+            own[:] = -1
+            for group in range(num_groups):
+                i = chosen[group, lane]
+                out.interfaces[batch.base[lane] + batch.stride * position, group] = i
+                if i >= 0:
+                    stack[depth] = ops.output_row[i]
+                    depth += 1
+            count = _walk(
+                ops,
+                op_weight,
+                mix_weight,
+                V,
+                lane,
+                mode,
+                seeds,
+                stack,
+                depth,
+                input_group,
+                own,
+                visited,
+            )
+            for number in range(count):
+                marks[place, visited[number]] = True
+            slice_seeds[place] = _next(seeds, lane)
+            for group in range(num_groups):
+                chosen[group, lane] = own[group]
+
+
+@njit(**OPTIONS)
+def slice_descend(
+    ops: Operations,
+    op_weight: Floats,
+    tables: LeafTables,
+    codes: Ints,
+    rows: Ints,
+    marks: NDArray[np.bool_],
+    mode: int,
+    seeds: Seeds,
+    out: Chosen,
+) -> None:
+    """For every slice of `rows`, the chosen leaf of each variable under its marked coefficients."""
+    V = np.zeros((2, ops.num_rows, LANES))
+    work = np.empty((3, LANES))
+    stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)
+    visited = np.empty(ops.num_loads + 1, dtype=np.int64)
+    none = stack[:0]
+    for first in range(0, rows.size, LANES):
+        n = min(LANES, rows.size - first)
+        load_leaves(ops, tables, codes, rows, first, V[0], n, 0.0)
+        if mode == LINEAR_DRAW:
+            compute(ops, op_weight, V[0], n, 0.0)
+        else:
+            log_compute(ops, op_weight, op_weight, V, work, n, mode == LOG_BEST, False)
+        for lane in range(n):
+            place = first + lane
+            for c in range(ops.output_row.size):
+                if not marks[place, c]:
+                    continue
+                stack[0] = ops.output_row[c]
+                count = _walk(
+                    ops,
+                    op_weight,
+                    op_weight,
+                    V,
+                    lane,
+                    mode,
+                    seeds[first:],
+                    stack,
+                    1,
+                    none,
+                    none,
+                    visited,
+                )
+                for number in range(count):
+                    load = visited[number]
+                    out.loads[rows[place], tables.variable[load]] = load

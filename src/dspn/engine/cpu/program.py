@@ -1,0 +1,192 @@
+"""A network compiled for the kernels: layouts of its structure, bound to its parameters."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from threading import RLock
+from typing import Any, TypeVar, cast, final
+
+import numpy as np
+
+from dspn._arrays import Floats, Ints
+from dspn.engine.cpu.layout import Part, Paths, TemplateLayout, TopLayout, lay_out
+from dspn.structure.network import DynamicNetwork
+from dspn.structure.parameters import NetworkParameters
+
+Value = TypeVar("Value")
+
+
+@final
+class Memo:
+    """Values by key. A second thread that asks for a value waits until the first has made it.
+
+    A copy, as pickling makes it, begins empty.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[Hashable, object] = {}
+        self._lock = RLock()
+
+    def __call__(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """make(), called at most once for each key."""
+        if key not in self._values:
+            with self._lock:
+                if key not in self._values:
+                    self._values[key] = make()
+        return cast(Value, self._values[key])
+
+    def __reduce__(self) -> tuple[type["Memo"], tuple[Any, ...]]:
+        return Memo, ()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weights in the order of the operations and of the dense matrices."""
+
+    op: Floats
+    mix: Floats
+
+    @cached_property
+    def logarithms(self) -> "Weights":
+        """The same in log space; log 0 = -inf."""
+        with np.errstate(divide="ignore"):
+            return Weights(np.log(self.op), np.log(self.mix))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TemplateWeights:
+    """Weights of the slice part and of the mix part."""
+
+    slice_part: Weights
+    mix_part: Weights
+
+    @cached_property
+    def logarithms(self) -> "TemplateWeights":
+        """The same in log space."""
+        return TemplateWeights(self.slice_part.logarithms, self.mix_part.logarithms)
+
+
+def _bind(part: Part, parameters: NetworkParameters) -> Weights:
+    return Weights(*part.weights.scatter(parameters.weights))
+
+
+@final
+class Compiled:
+    """What every query runs: a network and the layouts of its template and top.
+
+    With `single` the passes over chains compute in single precision where its range suffices, and
+    in double precision where it does not. The memos hold what follows from the network alone.
+    """
+
+    def __init__(
+        self,
+        network: DynamicNetwork,
+        layouts: tuple[TemplateLayout, TopLayout],
+        paths: Paths,
+        single: bool,
+    ) -> None:
+        self.network = network
+        self.layouts = layouts
+        self.template, self.top = layouts
+        self.paths = paths
+        self.single = single
+        self.untied = network.parameters.bottom is not None
+        self.leaf_tables = Memo()
+        self.chunk_tables = Memo()
+        self.matrices = Memo()
+        self.smaller = Memo()
+
+    @classmethod
+    def of(cls, network: DynamicNetwork, paths: Paths, *, single: bool) -> "Compiled":
+        """Lays out the structure of a network and binds its parameters."""
+        return cls(network, lay_out(network, paths), paths, single)
+
+    def rebind(self, network: DynamicNetwork) -> "Compiled":
+        """The same layouts with another network of the same structure, as learning makes them."""
+        assert network.template is self.network.template
+        assert network.top is self.network.top
+        return Compiled(network, self.layouts, self.paths, self.single)
+
+    @cached_property
+    def double(self) -> "Compiled":
+        """The same program in double precision."""
+        if not self.single:
+            return self
+        return Compiled(self.network, self.layouts, self.paths, False)
+
+    @property
+    def num_interfaces(self) -> int:
+        """Number of interface nodes, over all groups."""
+        return self.template.mix_part.operations.num_inputs
+
+    @property
+    def num_groups(self) -> int:
+        """Number of interface groups."""
+        return len(self.template.groups)
+
+    @property
+    def num_coefficients(self) -> int:
+        """How many numbers the slice part hands to the mix part for each slice."""
+        return self.template.mix_part.operations.num_loads
+
+    @cached_property
+    def _weights(self) -> tuple[TemplateWeights, TemplateWeights]:
+        """Weights of the template and of the bottom network."""
+
+        def bind(own: NetworkParameters) -> TemplateWeights:
+            layout = self.template
+            return TemplateWeights(_bind(layout.slice_part, own), _bind(layout.mix_part, own))
+
+        parameters = self.network.parameters
+        template = bind(parameters.template)
+        return template, template if parameters.bottom is None else bind(parameters.bottom)
+
+    def weights(self, bottom: bool) -> TemplateWeights:
+        """Weights of the bottom network or of the template."""
+        return self._weights[bottom]
+
+    @cached_property
+    def top_weights(self) -> Weights:
+        """Weights of the top network."""
+        return _bind(self.top.part, self.network.parameters.top)
+
+    def leaf_parameters(self, bottom: bool) -> tuple[Floats, ...]:
+        """Leaf parameters by bank, of the bottom network or of the template."""
+        parameters = self.network.parameters
+        own = parameters.bottom if bottom else None
+        return (own or parameters.template).leaves
+
+    @cached_property
+    def leaves(self) -> list[tuple[Ints, Ints]]:
+        """For each variable the loads of its leaves, and their places in its bank."""
+        layout = self.template
+        loads = [np.flatnonzero(layout.load_bank == v) for v in range(len(self.network.schema))]
+        return [(own, layout.load_member[own]) for own in loads]
+
+    @cached_property
+    def input_group(self) -> Ints:
+        """The group of each input row."""
+        sizes = [len(group) for group in self.template.groups]
+        return np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
+
+    @cached_property
+    def top_groups(self) -> tuple[int, ...]:
+        """The groups that the root reads."""
+        read = {*self.top.part.operations.op_child.tolist(), self.top.root_row}
+        own = {int(self.input_group[row]) for row in read if row < self.num_interfaces}
+        return tuple(sorted(own))
+
+    @cached_property
+    def every_group_is_read(self) -> bool:
+        """Whether the root reads each group at every slice, so that its mass is the likelihood."""
+        everything = set(range(self.num_groups))
+        sources = set(self.template.mix_part.operations.source_group.tolist())
+        return set(self.top_groups) == everything and sources == everything
+
+    @cached_property
+    def widest(self) -> int:
+        """The greatest number of children of an operation."""
+        parts = (self.template.slice_part, self.template.mix_part, self.top.part)
+        return int(max(np.diff(part.operations.op_start).max(initial=1) for part in parts))

@@ -1,0 +1,89 @@
+"""Compiles every kernel into Numba's cache: `python -m dspn.engine.cpu.warm`."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from dspn.engine.base import Want
+from dspn.engine.cpu import CpuEngine
+from dspn.sequences import Schema, Sequences, Variable
+from dspn.structure import DynamicNetwork, Root, from_hmm, grouped_network
+from dspn.structure.build import mixture_top
+from dspn.structure.builder import NetworkBuilder, assemble
+
+_RING: Final = 32
+
+
+def _branching(schema: Schema) -> DynamicNetwork:
+    """A template that is no chain: an output that is a sum of products."""
+    builder = NetworkBuilder(schema)
+    inputs = builder.inputs(2)
+    mixed = builder.sum(inputs, [0.5, 0.5])
+    parts = [
+        builder.product([builder.leaf(0, row), builder.leaf(1, row), mixed])
+        for row in ([0.3, 0.7], [0.6, 0.4])
+    ]
+    outputs = [builder.sum(parts, [0.5, 0.5]), builder.sum(parts, [0.1, 0.9])]
+    return assemble(builder.template(outputs), mixture_top(schema, [0.5, 0.5]))
+
+
+def _reversing(schema: Schema) -> DynamicNetwork:
+    """Two chains that never meet: long evidence for one and then the other needs logarithms."""
+    rows = np.array([[0.999, 0.001], [0.001, 0.999]])
+    emissions = {name: rows for name in schema.names}
+    return from_hmm([0.5, 0.5], np.eye(2), emissions, schema=schema)
+
+
+def _ring(schema: Schema) -> DynamicNetwork:
+    """A chain with sparse transitions, in which a node leads to itself and to the next."""
+    builder = NetworkBuilder(schema)
+    inputs = builder.inputs(_RING)
+    outputs = []
+    for state in range(_RING):
+        row = [0.3, 0.7] if state % 2 else [0.6, 0.4]
+        mixed = builder.sum([inputs[state], inputs[state - 1]], [0.5, 0.5])
+        outputs.append(builder.product([builder.leaf(0, row), builder.leaf(1, row), mixed]))
+    return assemble(builder.template(outputs), mixture_top(schema, np.full(_RING, 1 / _RING)))
+
+
+def _run(network: DynamicNetwork, data: Sequences) -> None:
+    program = CpuEngine().compile(network, precision="double")
+    ones, everything = np.ones(len(data)), np.ones(data.values.shape, dtype=np.bool_)
+    program.log_totals(data)
+    program.posteriors(data, Want(leaves=everything, interfaces=True))
+    program.posteriors(data, Want(surprises=True))
+    program.best(data)
+    program.draw(data, np.zeros(len(data), dtype=np.uint64))
+    program.prefixes(data)
+    program.expected_flows(data, ones)
+
+
+def warm(report: Callable[[str], None] = lambda _: None) -> float:
+    """Runs every pass once on tiny models; returns the seconds that took.
+
+    `report` is told what was compiled.
+    """
+    begin = time.perf_counter()
+    binary = Schema((Variable.binary("a"), Variable.binary("b")))
+    mixed = Schema((Variable.binary("a"), Variable.continuous("b")))
+    rng = np.random.default_rng(0)
+    short = Sequences.from_codes(rng.integers(0, 2, (12, 2)).astype(float), [0, 4, 12], binary)
+    turn = np.repeat([[0.0, 0.0], [1.0, 1.0]], [400, 400], axis=0)
+    turning = Sequences.from_codes(turn, [0, 800], binary)
+    floats = Sequences.from_codes(rng.integers(0, 2, (12, 2)).astype(float), [0, 4, 12], mixed)
+    for name, network, data in (
+        ("any template", _branching(binary), short),
+        ("chains and logarithms", _reversing(binary), turning),
+        ("sparse chains", _ring(binary), short),
+        ("numbers", grouped_network(mixed, [[0], [1]], 2, rng=rng, root=Root.LAST), floats),
+    ):
+        _run(network, data)
+        report(name)
+    return time.perf_counter() - begin
+
+
+if __name__ == "__main__":
+    seconds = warm(lambda name: print(f"  for {name}: done", flush=True))
+    print(f"kernels compiled and cached in {seconds:.1f} s")

@@ -1,0 +1,298 @@
+"""A stream of slices, one at a time: surprise of each, and the distribution of the next."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dspn._arrays import Floats
+from dspn._checks import float_array, require_type
+from dspn.engine.base import TERMS, Program, StreamArrays, difference, log_shares, plus, rounded
+from dspn.errors import EvidenceError
+from dspn.inference.marginals import Marginals, Mixer, checked_levels, leaf_parameters
+from dspn.sequences.reading import SliceReader
+from dspn.structure.network import Root
+
+_ROW: Final = np.zeros(1, dtype=np.int64)
+# Exponents are whole numbers in float64 arrays.
+_LARGEST_EXPONENT: Final = 2.0**53
+_ARRAYS: Final = ("vectors", "exponents", "history", "fingerprint")
+_LATER_ARRAYS: Final = ("scale", "low", "total")  # states of earlier releases do not have them
+
+
+def _nothing() -> Floats:
+    return np.empty((0, 0))
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class FilterState:
+    """Everything a filter remembers, as plain arrays: enough to go on elsewhere, later.
+
+    `vectors` has a column for each term of the top network (root at the first slice) or one column;
+    `history` holds the coded slices themselves for the templates that need them and is empty
+    otherwise. `fingerprint` is that of the network, byte by byte: a state serves no other model.
+    `scale` and `total` hold logarithms in several terms, those of the leaves' divisors and of the
+    log-likelihood; `low` is to be added to vectors of logarithms. States of earlier releases have
+    none of them.
+    A mixture has a state for each component that has a weight, with its own log-likelihood.
+    """
+
+    num_slices: int
+    log_likelihood: float
+    in_logarithms: bool
+    vectors: Floats
+    exponents: Floats
+    history: Floats
+    fingerprint: Floats
+    scale: Floats = field(default_factory=_nothing)
+    low: Floats = field(default_factory=_nothing)
+    total: Floats = field(default_factory=_nothing)
+    components: tuple["FilterState", ...] = ()
+
+    def __post_init__(self) -> None:
+        for problem in self._problems():
+            raise EvidenceError(
+                f"the state of a filter is damaged: {problem}; save it again, or start anew."
+            )
+        object.__setattr__(self, "num_slices", int(self.num_slices))
+        object.__setattr__(self, "in_logarithms", bool(self.in_logarithms))
+
+    def _problems(self) -> Iterator[str]:
+        """What no filter can have written, in words."""
+        if not (self.num_slices >= 0 and float(self.num_slices).is_integer()):
+            yield f"its number of slices must be a whole number, but is {self.num_slices}"
+        if not self.log_likelihood < np.inf:
+            yield f"its log-likelihood must be a number, but is {self.log_likelihood}"
+        if self.in_logarithms not in (0, 1):
+            yield f"its mark of logarithms must be 0 or 1, but is {self.in_logarithms}"
+        if self.log_likelihood == -np.inf or not self.vectors.size:
+            return
+        if not np.all((self.vectors >= self._zero) & (self.vectors < np.inf)):
+            yield "its vectors hold what is neither a probability nor its logarithm"
+        exponents = np.abs(self.exponents)
+        if self.in_logarithms:
+            if not np.all(np.isfinite(exponents)):
+                yield "its exponents are not all finite"
+        elif not np.all((exponents < _LARGEST_EXPONENT) & (exponents == np.floor(exponents))):
+            yield "its exponents are not all whole numbers below 2**53"
+        if not (np.all(np.isfinite(self.scale)) and np.all(np.isfinite(self.low))):
+            yield "its scale is not finite"
+
+    @property
+    def _zero(self) -> float:
+        return -np.inf if self.in_logarithms else 0.0
+
+    @property
+    def arrays(self) -> StreamArrays:
+        """What the stream of one network remembers."""
+        own = (self.vectors, self.exponents, self.history, self.scale, self.low)
+        return StreamArrays(self.in_logarithms, *own)
+
+    @property
+    def is_dead_end(self) -> bool:
+        """Whether no slice can follow, though all slices so far were possible."""
+        parts = self.components or (self,)
+        nothing = all(part.vectors.size and not np.any(part.vectors > part._zero) for part in parts)
+        return nothing and self.log_likelihood > -np.inf
+
+    def __repr__(self) -> str:
+        return (
+            f"FilterState(num_slices={self.num_slices}, log_likelihood={self.log_likelihood:.6g})"
+        )
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """The state as named float64 arrays, ready for any file format.
+
+        The names of a component's arrays begin with its number and a dot.
+        """
+        scalars = [float(self.num_slices), self.log_likelihood, float(self.in_logarithms)]
+        arrays = {name: getattr(self, name).copy() for name in (*_ARRAYS, *_LATER_ARRAYS)}
+        for number, component in enumerate(self.components):
+            own = component.to_arrays()
+            arrays |= {f"{number}.{name}": array for name, array in own.items()}
+        return {"scalars": np.array(scalars), **arrays}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Floats]) -> "FilterState":
+        """The state that `to_arrays` wrote."""
+        try:
+            fields = [_fields(arrays, "")]
+            while f"{len(fields) - 1}.scalars" in arrays:
+                fields.append(_fields(arrays, f"{len(fields) - 1}."))
+        except (KeyError, ValueError, TypeError) as error:
+            raise EvidenceError(
+                f"`arrays` must be the state of a filter as `to_arrays` gives it, but is not: "
+                f"{error!r}."
+            ) from None
+        whole, *parts = fields
+        return replace(cls(*whole), components=tuple(cls(*part) for part in parts))
+
+
+def _fields(arrays: Mapping[str, Floats], prefix: str) -> list[Any]:
+    """The fields of one state, whose arrays have names that begin with the prefix."""
+    count, total, logarithms = (float(number) for number in arrays[f"{prefix}scalars"])
+    given = {name: arrays[prefix + name] for name in _ARRAYS}
+    given |= {name: arrays.get(prefix + name, _nothing()) for name in _LATER_ARRAYS}
+    rest = (
+        float_array(array, prefix + name, EvidenceError).copy() for name, array in given.items()
+    )
+    return [count, total, logarithms, *rest]
+
+
+@final
+@dataclass(frozen=True)
+class Step:
+    """-log P_t(x_t | x_1..x_{t-1}) of the newest slice, and minus the sum of these so far.
+
+    With the root at the first slice and a tied bottom `log_likelihood` is log P(x_1..x_t).
+    """
+
+    surprise: float
+    log_likelihood: float
+
+
+@final
+class Filter:
+    """One stream: `update` with each slice, `predict` the next, `state` to stop and go on later.
+
+    The stream of a mixture is one for each component that has a weight, and counts as much as the
+    component's posterior given the slices so far.
+    """
+
+    def __init__(self, program: Program, state: FilterState | None = None) -> None:
+        self._program = program
+        self._is_mixed = len(program.components) > 1
+        self._log_weights = np.array([log_weight for _, log_weight, _ in program.parts])
+        self._read = SliceReader(program.schema)
+        self._count = 0
+        self._total = np.zeros(TERMS)
+        if state is None:
+            self._streams = [own.stream() for _, _, own in program.parts]
+        else:
+            self._restore(state)
+
+    def _restore(self, saved: FilterState) -> None:
+        require_type(
+            saved, FilterState, "state", EvidenceError, remedy="`Filter.state` gives the state"
+        )
+        if not np.array_equal(saved.fingerprint, _bytewise(self._program.mixture.fingerprint)):
+            raise EvidenceError(
+                "`state` belongs to another model: the variables, structure, parameters or root of "
+                "its network differ. Use the model that the stream was begun with."
+            )
+        if saved.is_dead_end:
+            raise EvidenceError(
+                "`state` has nothing but zeros in its vectors: no slice can follow, or the state "
+                "is damaged. Start a new filter, or go back to an earlier state."
+            )
+        parts = saved.components if self._is_mixed else (saved,)
+        programs = [own for _, _, own in self._program.parts]
+        if len(parts) != len(programs) or any(
+            part.num_slices != saved.num_slices for part in parts
+        ):
+            raise EvidenceError(
+                f"`state` must have the states of {len(programs)} components after "
+                f"{saved.num_slices} slices, but has those of {len(parts)}, or after other numbers "
+                "of slices; the state is damaged, start a new filter."
+            )
+        self._streams = [
+            own.stream(part.arrays, part.num_slices, part.log_likelihood)
+            for own, part in zip(programs, parts, strict=True)
+        ]
+        self._count = saved.num_slices
+        self._total = np.zeros(TERMS)
+        self._total[0] = saved.log_likelihood
+        if saved.total.shape == (TERMS,) and rounded(saved.total) == saved.log_likelihood:
+            self._total[:] = saved.total
+
+    @property
+    def _log_likelihood(self) -> float:
+        return float(rounded(self._total))
+
+    def state(self) -> FilterState:
+        """A copy of everything remembered."""
+        parts = []
+        for (_, _, own), stream in zip(self._program.parts, self._streams, strict=True):
+            logarithms, vectors, exponents, history, scale, low = stream.arrays()
+            head = (self._count, self._log_likelihood, logarithms, vectors, exponents, history)
+            parts.append(FilterState(*head, _bytewise(own.network.fingerprint), scale, low))
+        if not self._is_mixed:
+            return replace(parts[0], total=self._total.copy())
+        return FilterState(
+            *(self._count, self._log_likelihood, False, _nothing(), _nothing()),
+            np.empty((0, len(self._program.schema))),
+            _bytewise(self._program.mixture.fingerprint),
+            total=self._total.copy(),
+            components=tuple(parts),
+        )
+
+    def _require_possible(self) -> None:
+        """Raises once a slice was impossible."""
+        if self._log_likelihood == -np.inf:
+            raise EvidenceError(
+                f"slice {self._count - 1} of this stream was impossible, so that nothing can be "
+                "said of what follows it. Start a new filter, or go back to a saved state."
+            )
+
+    def _weighted(self, logs: list[Floats]) -> tuple[Floats, Floats]:
+        """Log shares of the components, and the log of their weighted sum, from their totals."""
+        if len(logs) == 1:  # of weight 1
+            return np.zeros(1), logs[0]
+        return log_shares(plus(np.stack(logs, axis=1), self._log_weights))
+
+    def _require_past(self, log_unseen: Floats) -> None:
+        """Raises where a network of one more slice has no room for the past."""
+        if log_unseen[0] == -np.inf:
+            raise EvidenceError(
+                f"the slices before slice {self._count} of this stream are impossible in the "
+                f"network of {self._count + 1} slices, so that nothing can be said of it. Networks "
+                "of all lengths agree only with `root='first'` and a tied bottom."
+            )
+
+    def update(self, values: ArrayLike) -> Step:
+        """Takes in the next slice and returns its surprise; NaN or None is missing.
+
+        Categories are given as they are, not by their codes. An impossible slice has infinite
+        surprise; nothing can follow it, and a further update raises. A slice that is refused leaves
+        the stream as it was.
+        """
+        self._require_possible()
+        data = self._read(values, f"slice {self._count} of this stream")
+        found = [stream.advance(data, self._count == 0) for stream in self._streams]
+        _, log_unseen = self._weighted([part.log_unseen for part in found])
+        self._require_past(log_unseen)
+        _, log_seen = self._weighted([part.log_seen for part in found])
+        log_ratio = float(difference(log_seen, log_unseen))
+        self._streams = [part.stream for part in found]
+        self._count += 1
+        self._total = plus(self._total, log_ratio)
+        return Step(-log_ratio, self._log_likelihood)
+
+    def predict(self, *, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Marginals:
+        """P(x_{t+1} | x_1..x_t), entry by entry: marginals of a single slice."""
+        levels = checked_levels(quantiles)
+        self._require_possible()
+        found = [stream.predict(self._count == 0) for stream in self._streams]
+        own_shares, log_unseen = self._weighted([part.log_values for part in found])
+        self._require_past(log_unseen)
+        program, shares = self._program, np.exp(own_shares)
+        at_bottom = self._count == 0 or program.root == Root.FIRST
+        marginals = []
+        for variable, bank in enumerate(program.mixture.components[0].template.banks):
+            mixer = Mixer(program.schema[variable], bank.family, levels, 1)
+            weights = [np.zeros(len(n.template.banks[variable].nodes)) for n in program.mixture]
+            for share, (c, _, _), part in zip(shares, program.parts, found, strict=True):
+                if share > 0:
+                    weights[c] = share * part.leaves[variable][0]
+            parameters = leaf_parameters(program, variable, at_bottom)
+            mixer.put(_ROW, np.concatenate(weights)[None], parameters)
+            marginals.append(mixer.result(_ROW))
+        return Marginals(program.schema, np.array([self._log_likelihood]), tuple(marginals))
+
+
+def _bytewise(fingerprint: bytes) -> Floats:
+    """Bytes as numbers, for states that are arrays of numbers."""
+    return np.frombuffer(fingerprint, dtype=np.uint8).astype(np.float64)
