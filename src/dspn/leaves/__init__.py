@@ -35,11 +35,6 @@ def family_for(variable: Variable, values: FloatArray | None = None) -> Family:
     """The family that a variable names, or that of its kind, scaled to values where given."""
     family: Family
     if variable.leaf is not None:
-        if not isinstance(variable.leaf, Family):
-            raise StructureError(
-                f"`leaf` of variable {variable.name!r} must be a Family, found "
-                f"{type(variable.leaf).__name__}; see `dspn.leaves`."
-            )
         family = variable.leaf
     elif variable.kind == Kind.CATEGORICAL:
         family = Categorical(variable.num_categories)

@@ -66,10 +66,11 @@ class Variable:
                 f"`categories` belong to categorical variables only, but variable {self.name!r} "
                 f"is {kind} and has {len(self.categories)}; leave them out."
             )
-        if kind is Kind.CATEGORICAL and self.leaf is not None:
+        is_family = not isinstance(self.leaf, type) and hasattr(self.leaf, "log_prob")
+        if self.leaf is not None and (kind is Kind.CATEGORICAL or not is_family):
             raise DataError(
-                f"`leaf` is for continuous variables and counts, but variable {self.name!r} is "
-                "categorical; leave it out."
+                f"`leaf` of variable {self.name!r} must be a value of a `dspn.leaves.Family`, for "
+                f"a continuous variable or a count, found {self.leaf!r} for a {kind} variable."
             )
 
     @classmethod
