@@ -651,7 +651,7 @@ def _restored(value: Any) -> Any:
         return value
     fields = {name: _restored(item) for name, item in value.items() if name != "class"}
     if "class" in value:
-        kinds = (*_kinds(Checked), Likelihood, ConditionalLikelihood)
+        kinds: tuple[type[Any], ...] = (*_kinds(Checked), Likelihood, ConditionalLikelihood)
         known = {kind.__name__: kind for kind in kinds}
         return {**known, "AutoOptions": known["Auto"]}[value["class"]](**fields)
     return {int(name): float(item) for name, item in fields.items()}
