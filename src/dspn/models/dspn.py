@@ -2,7 +2,7 @@
 
 import os
 import sys
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, final
 
 import numpy as np
@@ -286,27 +286,23 @@ class DSPN(SequenceEstimator):
         if not isinstance(name, str) or not {"growth", "auto", "em"} & parameters.keys():
             return parameters
         given = {key: value for key, value in parameters.items() if value is not None}
-        own: dict[str, Any] = {}
-        size, most = given.get("n_interfaces"), given.get("max_interfaces")
+        size, most, scoring = map(given.get, ("n_interfaces", "max_interfaces", "scoring"))
+        learner: Learner
         if name == "auto":
-            options: Learner = given.get("auto", Auto())
             own = {"effort": given.get("effort"), "max_interfaces": most}
+            learner = given.get("auto", Auto())
         elif name == "paper":
-            growth = given.get("growth", DEFAULT_GROWTH)
-            if size or most:
-                growth = replace(
-                    growth,
-                    min_interfaces=size or growth.min_interfaces,
-                    max_interfaces=size or most,
-                )
-            options = Paper(growth, None if given.get("search") is False else DEFAULT_SEARCH)
-            if isinstance(given.get("search"), SearchOptions):
-                own["search"] = given["search"]
-            own["checkpoint_every"] = given.get("checkpoint_every")
+            bounds = {"min_interfaces": size, "max_interfaces": size or most}
+            growth = _changed(given.get("growth", DEFAULT_GROWTH), bounds)
+            search = given.get("search", True)
+            learner = Paper(growth, {True: DEFAULT_SEARCH, False: None}.get(search, search))
+            own = {"scoring": scoring, "checkpoint_every": given.get("checkpoint_every")}
         else:
-            options = Em()
-            own = {"n_interfaces": size, "em": given.get("em")}
-        if name != "auto":
-            own["scoring"] = given.get("scoring")
-        own = {key: value for key, value in own.items() if value is not None}
-        return {**parameters, "learner": options.with_params(**own)}
+            own = {"n_interfaces": size, "em": given.get("em"), "scoring": scoring}
+            learner = Em()
+        return {**parameters, "learner": _changed(learner, own)}
+
+
+def _changed(options: Any, values: dict[str, Any]) -> Any:
+    """The options with those of the values that are given."""
+    return options.with_params(**{key: own for key, own in values.items() if own is not None})
