@@ -113,7 +113,7 @@ class Checked:
 
 
 @cache
-def _checks_of(kind: type[Checked]) -> list[tuple[str, Rule]]:
+def _checks_of(kind: type[Any]) -> list[tuple[str, Rule]]:
     found = ((item.name, item.metadata.get("check")) for item in fields(kind))
     return [(name, check) for name, check in found if check is not None]
 
