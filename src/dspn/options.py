@@ -103,7 +103,7 @@ class Checked:
     """Base of values whose fields are declared by `whole_field`, `number_field` and the like."""
 
     def __post_init__(self) -> None:
-        owner = type(self)
+        owner: Any = type(self)
         for name, check in _checks_of(owner):
             object.__setattr__(self, name, check(owner.__name__, name, getattr(self, name)))
         self._check()
