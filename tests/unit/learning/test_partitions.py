@@ -157,8 +157,8 @@ def test_damaged_positions_are_refused(damaged: object) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
-        (lambda: PartitionOptions(threshold=0), DataError, "`threshold`"),
-        (lambda: PartitionOptions(alpha=0.0), DataError, "`alpha`"),
+        (lambda: PartitionOptions(threshold=0), StructureError, "`threshold`"),
+        (lambda: PartitionOptions(alpha=0.0), StructureError, "`alpha`"),
         (
             lambda: next_partition((), (), None, Positions(), OPTIONS, rng()),
             StructureError,
