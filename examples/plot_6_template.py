@@ -39,5 +39,6 @@ ax = plot_unrolled(weather, 3)
 # above.
 
 days = weather.sample(60, 20, rng=rng)
-learned = dspn.DSPN(learner="paper", max_interfaces=3, random_state=0).fit(days)
+growth = dspn.GrowthOptions(max_interfaces=3)
+learned = dspn.DSPN(dspn.Paper(growth), random_state=0).fit(days)
 ax = plot_template(learned.model_, top=True)

@@ -51,7 +51,7 @@ drawn = plant.sample(60, 30, rng=rng)
 seen = drawn.with_values(np.where(rng.random(drawn.values.shape) < 0.2, np.nan, drawn.values))
 new = plant.sample(200, 30, rng=rng)
 hmm = dspn.HMM([3, 9, 16, 27, 40], random_state=0).fit(seen)
-learned = dspn.DSPN(effort=0.5, random_state=0).fit(seen)
+learned = dspn.DSPN(dspn.Auto(effort=0.5), random_state=0).fit(seen)
 scores = {
     f"HMM of {hmm.n_states_} states": hmm.score(new),
     "DSPN": learned.score(new),

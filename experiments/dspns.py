@@ -6,7 +6,7 @@ from typing import Any, final
 
 from dspn._arrays import Floats
 from dspn.data import Sequences
-from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
+from dspn.learning.auto import Auto, AutoLearned, learn_auto
 from dspn.learning.auto.planner import AutoState
 from dspn.learning.learner import DEFAULT_PLAN, Learned, Plan, learn
 from dspn.models import Model
@@ -31,7 +31,7 @@ class AutomaticDspn(Baseline[FittedDspn]):
     """The automatic learner at some effort; an iteration is a try."""
 
     def __init__(self, effort: float | None = None, num_jobs: int = 1) -> None:
-        self.options = AutoOptions(effort=effort)
+        self.options = Auto(effort=effort)
         self.num_jobs = num_jobs
 
     @property

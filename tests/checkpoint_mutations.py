@@ -26,7 +26,7 @@ from dspn import EmOptions, Schema, Sequences, Variable
 from dspn.errors import DspnError
 from dspn.executors import Serial
 from dspn.io.container import Contents, pack, unpack
-from dspn.learning.auto import AutoOptions, learn_auto
+from dspn.learning.auto import Auto, learn_auto
 from dspn.learning.auto.base import AutoTask, Try
 from dspn.learning.auto.training import Journal
 from dspn.learning.growth import GrowthOptions
@@ -41,7 +41,7 @@ _EVERY: Final = 50  # of the checkpoints are gone on from, too
 
 SCHEMA = Schema((Variable.binary("x"), Variable.continuous("y")))
 EM = EmOptions(max_steps=1)
-OPTIONS = AutoOptions(effort=1e3, patience=1, em=EM, refit=EM)
+OPTIONS = Auto(effort=1e3, patience=1, em=EM, refit=EM)
 PLAN = Plan(
     growth=GrowthOptions(max_interfaces=2, num_starts=1, num_random=0, em=EM),
     search=SearchOptions(max_neighbours=2, round_size=1, new_part=EM, whole=EM),

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 import dspn
-from dspn.io.classifiers import save_classifier
+from dspn.io import save_classifier
 from dspn.io.container import Contents, pack
 from dspn.structure import Mixture, Parameters, grouped_network, initial_network
 
@@ -384,7 +384,7 @@ def outcome(path: Path, found: Any) -> str:
 
 
 def pack_again(model: dspn.Model) -> bool:
-    from dspn.io.encode import encode
+    from dspn.io.codec import encode
 
     return bool(pack(encode(model.mixture, model.provenance)))
 

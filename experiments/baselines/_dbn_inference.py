@@ -11,6 +11,7 @@ from math import prod
 from typing import Final, final
 
 import numpy as np
+from scipy.special import logsumexp
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn.data import Sequences
@@ -139,13 +140,6 @@ def _state_shape(num_hidden: int, slices: Slices) -> tuple[int, ...]:
     return (*[before] * num_hidden, *[2] * num_hidden)
 
 
-def _log_sum(values: Floats, axis: int) -> Floats:
-    """Logarithm of the sum of exponentials."""
-    largest = values.max(axis=axis, keepdims=True)
-    found: Floats = np.log(np.exp(values - largest).sum(axis=axis)) + largest.squeeze(axis)
-    return found
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Posterior:
@@ -168,7 +162,7 @@ def _forward(first: Floats, later: Floats, evidence: Evidence) -> tuple[Floats, 
     for t in range(int(lengths[0])):
         going = int(np.searchsorted(-lengths, -t))
         rows = starts[:going] + t
-        last = _log_sum(last[:going, :, None] + later[rows], axis=1)
+        last = logsumexp(last[:going, :, None] + later[rows], axis=1)
         reached[rows] = last
     return begun, reached
 
@@ -184,14 +178,15 @@ def _final_states(begun: Floats, reached: Floats, evidence: Evidence) -> Floats:
 def log_likelihood(dbn: Dbn, evidence: Evidence) -> Floats:
     """Log P(variables) of each sequence, in the order of the evidence."""
     first, later = _log_factors(dbn, evidence.first), _log_factors(dbn, evidence.later)
-    return _log_sum(_final_states(*_forward(first, later, evidence), evidence), axis=1)
+    states = _final_states(*_forward(first, later, evidence), evidence)
+    return np.asarray(logsumexp(states, axis=1))
 
 
 def posterior(dbn: Dbn, evidence: Evidence) -> Posterior:
     """P(hidden states | variables) by a pass forward and a pass backward."""
     first, later = _log_factors(dbn, evidence.first), _log_factors(dbn, evidence.later)
     begun, reached = _forward(first, later, evidence)
-    total = _log_sum(_final_states(begun, reached, evidence), axis=1)
+    total = logsumexp(_final_states(begun, reached, evidence), axis=1)
     assert np.isfinite(total).all()  # no entry of a table is zero
     starts, lengths = evidence.offsets[:-1], evidence.lengths
     ahead = np.zeros_like(begun)
@@ -200,7 +195,7 @@ def posterior(dbn: Dbn, evidence: Evidence) -> Posterior:
         rows = starts[:going] + t
         before = reached[rows - 1] if t else begun[:going]
         joint = later[rows] + ahead[:going, None, :]
-        ahead[:going] = _log_sum(joint, axis=2)
+        ahead[:going] = logsumexp(joint, axis=2)
         later[rows] = np.exp(joint + (before - total[:going, None])[:, :, None])
     opening = np.exp(begun + ahead - total[:, None])
     return Posterior(opening[:, None, :], later, total)

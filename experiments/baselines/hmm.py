@@ -17,12 +17,10 @@ from dspn.inference import interface_posteriors
 from dspn.learning.em import EmFit, EmOptions, best_of, fit_em
 from dspn.learning.learner import DEFAULT_PLAN
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.learning.scores import LIKELIHOOD
 from dspn.learning.slice_spn import DEFAULT_SLICE_SPN, SliceSpnOptions, spn_emissions
-from dspn.models._factored import DEFAULT_EM, FactoredOptions, fit_factored
-from dspn.models._training import TrainingData
-from dspn.models.hmm import start_probabilities, transition_matrix
-from dspn.structure import DynamicNetwork, Root
+from dspn.models.estimator import TrainingData
+from dspn.models.hmm import DEFAULT_EM, fit_factored, start_probabilities, transition_matrix
+from dspn.structure import DynamicNetwork
 from experiments.baselines.base import Baseline, FittedBaseline, Task
 
 _EMISSIONS: Final = 3
@@ -91,8 +89,8 @@ class HmmSpnOptions:
 def _plain(task: Task, options: HmmOptions, size: int) -> EmFit:
     """A hidden Markov model of one number of states by Baum and Welch's algorithm."""
     data = TrainingData(task.train, task.validation, None, task.seed)
-    settings = FactoredOptions(1, options.em, options.priors, LIKELIHOOD, Root.FIRST)
-    return fit_factored(data, (size,), settings, task.clock.is_due)[0]
+    em, priors, is_due = options.em, options.priors, task.clock.is_due
+    return fit_factored(data, (size,), em=em, priors=priors, is_due=is_due)[0]
 
 
 def _with_networks(task: Task, options: HmmSpnOptions, size: int) -> EmFit:

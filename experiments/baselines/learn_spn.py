@@ -22,7 +22,7 @@ from dspn.errors import DataError, StructureError
 from dspn.learning.dependence import checked_alpha, independent_subsets
 from dspn.learning.priors import Priors
 from dspn.learning.run import Clock
-from dspn.leaves.base import require_number
+from dspn.options import require_number
 from dspn.structure import DynamicNetwork, NetworkBuilder, assemble, mixture_top
 from experiments.baselines._spn_clusters import Instances, clusters
 from experiments.baselines.base import Baseline, FittedBaseline, Task
@@ -57,14 +57,12 @@ class LearnSpnOptions:
         object.__setattr__(self, "alphas", tuple(checked_alpha(alpha) for alpha in levels))
         penalties = _several(self.penalties, "penalties")
         for penalty in penalties:
-            require_number("LearnSpnOptions", "penalties", penalty, least=0, open_end=False)
+            require_number("LearnSpnOptions", "penalties", penalty, least=0)
         object.__setattr__(self, "penalties", tuple(map(float, penalties)))
         for name, least in (("max_clusters", 2), ("min_instances", 1)):
             number = whole_number(getattr(self, name), name, StructureError, least=least)
             object.__setattr__(self, name, number)
-        require_number(
-            "LearnSpnOptions", "leaf_pseudo_count", self.leaf_pseudo_count, least=0, open_end=True
-        )
+        require_number("LearnSpnOptions", "leaf_pseudo_count", self.leaf_pseudo_count, above=0)
         require_type(self.refit, bool, "refit", StructureError)
 
 

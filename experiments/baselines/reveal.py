@@ -21,7 +21,7 @@ from dspn.data import Sequences
 from dspn.data.sequences import joined, sequences_of
 from dspn.errors import StructureError
 from dspn.learning.run import Clock
-from dspn.leaves.base import require_number
+from dspn.options import require_number
 from experiments.baselines._dbn_inference import dbn_log_likelihood
 from experiments.baselines._dbn_model import Dbn, Nodes, Parents, smoothed
 from experiments.baselines.base import Baseline, FittedBaseline, Task, require_categorical
@@ -52,7 +52,7 @@ class RevealOptions:
         most = whole_number(self.max_parents, "max_parents", StructureError, least=0)
         object.__setattr__(self, "max_parents", most)
         object.__setattr__(self, "penalties", _checked_penalties(self.penalties))
-        require_number("RevealOptions", "pseudo_count", self.pseudo_count, least=0, open_end=True)
+        require_number("RevealOptions", "pseudo_count", self.pseudo_count, above=0)
         require_type(self.refit, bool, "refit", StructureError)
 
 
@@ -64,7 +64,7 @@ def _checked_penalties(penalties: Any) -> tuple[float, ...]:
             "(0.5,) is usual."
         )
     for penalty in penalties:
-        require_number("RevealOptions", "penalties", penalty, least=0, open_end=False)
+        require_number("RevealOptions", "penalties", penalty, least=0)
     return tuple(float(penalty) for penalty in penalties)
 
 

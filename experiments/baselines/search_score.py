@@ -19,7 +19,7 @@ from dspn.data import Sequences
 from dspn.data.sequences import joined, sequences_of
 from dspn.errors import DataError, StructureError
 from dspn.learning.starts.clusters import slice_clusters
-from dspn.leaves.base import require_number
+from dspn.options import require_number
 from experiments.baselines._dbn_families import (
     Family,
     Prior,
@@ -77,10 +77,8 @@ class SearchScoreOptions:
             number = whole_number(getattr(self, name), name, StructureError, least=least)
             object.__setattr__(self, name, number)
         for name in ("penalty", "tolerance"):
-            require_number("SearchScoreOptions", name, getattr(self, name), least=0, open_end=False)
-        require_number(
-            "SearchScoreOptions", "pseudo_count", self.pseudo_count, least=0, open_end=True
-        )
+            require_number("SearchScoreOptions", name, getattr(self, name), least=0)
+        require_number("SearchScoreOptions", "pseudo_count", self.pseudo_count, above=0)
         for name in ("within", "refit"):
             require_type(getattr(self, name), bool, name, StructureError)
 

@@ -1,3 +1,3 @@
-"""The release, in the one place that everything else reads it from."""
+"""The version of the package, in one place."""
 
 __version__ = "0.1.0"

@@ -1,6 +1,7 @@
-"""The exceptions and warnings of the library, and how they show what is not theirs."""
+"""The exceptions and warnings of the library, and how their texts are shown."""
 
-from __future__ import annotations
+import sys
+import warnings
 
 
 class DspnError(Exception):
@@ -35,10 +36,24 @@ class ImpossibleEvidenceWarning(UserWarning):
     """A sequence has probability zero under the model; the slice that made it so is named."""
 
 
-def printable(text: str, most: int = 2000) -> str:
-    """The text as a terminal may have it: control characters escaped, and cut where it is longer.
+def warn(message: str, category: type[Warning]) -> None:
+    """Warns at the nearest line outside this package, however deep inside the warning arises."""
+    levels = 1
+    frame = sys._getframe(0)  # the frame of `warn`, which has level 1
+    while frame.f_back is not None and _is_inside(frame.f_globals):
+        frame = frame.f_back
+        levels += 1
+    warnings.warn(message, category, stacklevel=levels)
 
-    So are halves of surrogate pairs, which no terminal and no file takes. Ends of lines stay.
+
+def _is_inside(names: dict[str, object]) -> bool:
+    return str(names.get("__name__", "")).partition(".")[0] == __package__
+
+
+def printable(text: str, most: int = 2000) -> str:
+    """The text as a terminal can show it, cut after `most` characters.
+
+    Control characters and halves of surrogate pairs are escaped. Ends of lines stay.
     """
     cut = text if len(text) <= most else f"{text[: most - 3]}..."
     if cut.isprintable():

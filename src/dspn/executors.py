@@ -29,9 +29,8 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, final
 
 from dspn._checks import whole_number
-from dspn._warnings import warn
 from dspn.engine import one_thread_each
-from dspn.errors import DspnError, StructureError
+from dspn.errors import DspnError, StructureError, warn
 
 Value = TypeVar("Value")
 Work = Callable[[Any], Any]

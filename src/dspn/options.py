@@ -4,6 +4,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import StrEnum
+from functools import cache
 from math import inf
 from typing import Any, Final, Self
 
@@ -49,7 +50,7 @@ def number_field(default: Any = MISSING, **bounds: float) -> Any:
 
     def check(owner: str, name: str, value: Any) -> Any:
         # Small integers and floats of NumPy overflow, and JSON cannot hold them.
-        value = value.item() if isinstance(value, np.integer | np.floating) else value
+        value = value.item() if isinstance(value, np.generic) else value
         require_number(owner, name, value, **bounds)
         return value
 
@@ -85,11 +86,12 @@ def part_field(default: Any = MISSING, kind: type | None = None, *, optional: bo
 
 def require_number(owner: str, name: str, value: Any, **bounds: float) -> None:
     """Raises unless the field of an owner is a finite number within bounds; see `number_field`."""
-    rules = [(*_BOUNDS[rule], bound) for rule, bound in bounds.items()]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and -inf < value < inf and all(holds(value, bound) for _, holds, bound in rules):
-        return
-    listed = " and ".join(f" {sign} {bound:g}" for sign, _, bound in rules)
+    if is_number and -inf < value < inf:
+        broken = [rule for rule, bound in bounds.items() if not _BOUNDS[rule][1](value, bound)]
+        if not broken:
+            return
+    listed = " and ".join(f" {_BOUNDS[rule][0]} {bound:g}" for rule, bound in bounds.items())
     raise StructureError(
         f"`{name}` of {owner} must be a finite number{listed.replace('  ', ' ')}, but is "
         f"{value!r}. Give such a number."
@@ -101,16 +103,19 @@ class Checked:
     """Base of values whose fields are declared by `whole_field`, `number_field` and the like."""
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            if "check" in item.metadata:
-                value = item.metadata["check"](
-                    type(self).__name__, item.name, getattr(self, item.name)
-                )
-                object.__setattr__(self, item.name, value)
+        owner: Any = type(self)
+        for name, check in _checks_of(owner):
+            object.__setattr__(self, name, check(owner.__name__, name, getattr(self, name)))
         self._check()
 
     def _check(self) -> None:
         """Raises where fields contradict each other; most classes have no such rule."""
+
+
+@cache
+def _checks_of(kind: type[Any]) -> list[tuple[str, Rule]]:
+    found = ((item.name, item.metadata.get("check")) for item in fields(kind))
+    return [(name, check) for name, check in found if check is not None]
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,24 @@ import pytest
 from sklearn.base import clone
 
 import dspn
-from dspn import DSPN, HMM, HMMSPN, DSPNClassifier, EmOptions, Model, ModelFileError, Priors
+from dspn import (
+    DSPN,
+    HMM,
+    HMMSPN,
+    Auto,
+    ConditionalLikelihood,
+    DSPNClassifier,
+    Em,
+    EmOptions,
+    Model,
+    ModelFileError,
+    Paper,
+    Priors,
+)
 from dspn.learning import GrowthOptions, SearchOptions
+from dspn.learning.run import describe_options
 from dspn.leaves import GaussianPrior
-from dspn.models._estimator import SequenceEstimator
+from dspn.models.estimator import SequenceEstimator
 
 SCHEMA = dspn.Schema((dspn.Variable.categorical("sky", ("dry", "wet")), dspn.Variable.count("n")))
 _RNG = np.random.default_rng(0)
@@ -31,11 +45,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::dspn.ConvergenceWarning")
 def paper() -> DSPN:
     growth = GrowthOptions(max_interfaces=2, em=FEW)
     search = SearchOptions(max_neighbours=2, max_failures=1)
-    return DSPN(learner="paper", growth=growth, search=search, random_state=1)
+    return DSPN(Paper(growth, search), random_state=1)
 
 
 MADE: dict[str, Callable[[], Any]] = {
-    "DSPN": lambda: DSPN(effort=1e-3, random_state=0).fit(DATA),
+    "DSPN": lambda: DSPN(Auto(effort=1e-3), random_state=0).fit(DATA),
     "DSPN of the paper": lambda: paper().fit(DATA),
     "HMM": lambda: HMM(
         [1, 2], em=FEW, priors=Priors(0.5, (GaussianPrior(1.0),)), random_state=0
@@ -104,7 +118,8 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_every_estimator_is_among_them() -> None:
-    kinds = {kind.__name__ for kind in SequenceEstimator.__subclasses__()}
+    below = SequenceEstimator.__subclasses__()
+    kinds = {kind.__name__ for own in below for kind in own.__subclasses__() or [own]}
     assert {*kinds, "DSPNClassifier", "Model"} <= MADE.keys()
 
 
@@ -176,6 +191,48 @@ def test_the_model_of_an_estimator_is_saved_as_a_model(tmp_path: Path) -> None:
     assert same(old.transition_matrix_, made.transition_matrix_)
 
 
+EM = EmOptions(max_steps=9)
+# Parameters as files had them before learners were objects.
+OLD_PARAMETERS = [
+    ({"learner": "auto", "effort": 0.5, "max_interfaces": 6, "auto": None}, Auto(0.5, 0.3, 6)),
+    (
+        {"learner": "auto", "effort": None, "auto": {"class": "Auto", "patience": 3}},
+        Auto(patience=3),
+    ),
+    (
+        {"learner": "paper", "n_interfaces": 3, "growth": None, "search": False},
+        Paper(GrowthOptions(min_interfaces=3, max_interfaces=3), None),
+    ),
+    (
+        {
+            "learner": "paper",
+            "growth": {"class": "GrowthOptions", "max_interfaces": 5, "em": describe_options(EM)},
+            "search": {"class": "SearchOptions", "max_failures": 7},
+            "scoring": {"class": "ConditionalLikelihood", "class_variables": ["sky"]},
+            "checkpoint_every": 30.0,
+        },
+        Paper(
+            GrowthOptions(max_interfaces=5, em=EM),
+            SearchOptions(max_failures=7),
+            ConditionalLikelihood(("sky",)),
+            30.0,
+        ),
+    ),
+    ({"learner": "em", "n_interfaces": 3, "em": describe_options(EM), "growth": None}, Em(3, EM)),
+]
+
+
+@pytest.mark.parametrize(("parameters", "learner"), OLD_PARAMETERS)
+def test_options_of_files_of_before_become_those_of_the_learner(
+    parameters: Any, learner: Any, tmp_path: Path
+) -> None:
+    told = {"estimator": "DSPN", "fitted": {}, "parameters": {**parameters, "root": "last"}}
+    Model(MADE["Model"]().mixture, provenance=told).save(tmp_path / "old.dspn")
+    again = dspn.load(tmp_path / "old.dspn")
+    assert again.learner == learner
+    assert again.root == "last"
+
+
 def test_an_estimator_of_another_class_is_refused(tmp_path: Path) -> None:
     MADE["HMM"]().save(tmp_path / "hmm.dspn")
     with pytest.raises(ModelFileError, match=r"hmm.dspn' as DSPN: no DSPN has learned"):
@@ -188,6 +245,8 @@ def test_an_estimator_of_another_class_is_refused(tmp_path: Path) -> None:
         {"estimator": "HMM", "fitted": {"validation_scores_": {"x": None}, "model_": 3}},
         {"estimator": "HMM", "fitted": {}, "parameters": {"em": {"class": "eval"}, "n_states": {}}},
         {"estimator": "HMM", "fitted": {}, "parameters": [1], "seed": "x", "ending": ["x"]},
+        {"estimator": "DSPN", "fitted": {}, "parameters": {"learner": "auto", "auto": 3}},
+        {"estimator": "DSPN", "fitted": {}, "parameters": {"learner": "em", "em": [1]}},
         {"estimator": "DSPN", "fitted": {}, "parameters": {"priors": {"class": "Priors", "x": 1}}},
     ],
 )

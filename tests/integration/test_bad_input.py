@@ -96,7 +96,7 @@ def test_every_query_refuses_bad_data(query: str, name: str) -> None:
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("name", ["nothing", "an empty list", "another schema"])
 def test_refused_data_are_called_as_the_query_calls_them(query: str, name: str) -> None:
-    argument = query.split()[-1] if "log_prob" in query else "data"
+    argument = query.split()[-1] if "log_prob" in query else "X"
     with pytest.raises(DataError, match=f"`{argument}`"):
         QUERIES[query](BAD_DATA[name][0])
 

@@ -18,9 +18,11 @@ from dspn import (
     ConditionalLikelihood,
     ConvergenceWarning,
     DSPNClassifier,
+    Em,
     EmOptions,
     GrowthOptions,
     Model,
+    Paper,
     Priors,
     Schema,
     SearchOptions,
@@ -62,7 +64,10 @@ BAD_OPTIONS: dict[str, tuple[Any, str]] = {
     "no starts": (HMM(n_starts=0), "`n_starts`"),
     "em of another type": (HMM(em={"max_steps": 3}), "`em` must be a EmOptions, found dict"),
     "priors of another type": (HMM(priors=0.1), "`priors` must be a Priors, found float"),
-    "a fraction of one": (HMM(validation_fraction=1.0), "`validation_fraction` must be a number"),
+    "a fraction of one": (
+        HMM(validation_fraction=1.0),
+        "must be a finite number >= 0 and < 1",
+    ),
     "a fraction in text": (HMM(validation_fraction="0.1"), "`validation_fraction`"),
     "a negative seed": (HMM(random_state=-1), "`random_state`"),
     "a seed in text": (HMM(random_state="7"), "`random_state` must be a whole number"),
@@ -70,49 +75,19 @@ BAD_OPTIONS: dict[str, tuple[Any, str]] = {
     "sizes that nothing chooses among": (HMM([2, 3], validation_fraction=0), "needs sequences"),
     "no states of an HMMSPN": (HMMSPN(0), "`n_states`"),
     "emission of another type": (HMMSPN(emission=2), "`emission` must be a SliceSpnOptions"),
-    "no interface nodes": (
-        DSPN(learner="paper", n_interfaces=0),
-        "`n_interfaces` must be a whole number",
-    ),
-    "no interface nodes by em": (DSPN(learner="em", n_interfaces=0), "`n_interfaces`"),
-    "no largest number": (DSPN(max_interfaces=0), "`max_interfaces` must be a whole number"),
     "an unknown learner": (DSPN(learner="magic"), "`learner` must be 'auto', 'paper' or 'em'"),
     "an unknown root": (DSPN(root="middle"), "`root` must be 'first' or 'last'"),
     "tied in text": (DSPN(tied="yes"), "`tied` must be a bool"),
-    "em without a size": (DSPN(learner="em"), "`n_interfaces` must be given"),
-    "em with growth": (
-        DSPN(learner="em", n_interfaces=2, growth=GrowthOptions()),
-        "`growth` is for `learner='paper'`",
-    ),
-    "em with search": (
-        DSPN(learner="em", n_interfaces=2, search=SearchOptions()),
-        "`search` is for `learner='paper'`",
-    ),
     "em with a checkpoint": (
-        DSPN(learner="em", n_interfaces=2, checkpoint="run.dspn"),
+        DSPN(Em(2), checkpoint="run.dspn"),
         "`checkpoint` is for learners of structure",
     ),
-    "the paper's learner with em": (DSPN(learner="paper", em=QUICK), "`em` is for `learner='em'`"),
-    "two largest numbers": (
-        DSPN(learner="paper", max_interfaces=8, growth=GrowthOptions(max_interfaces=4)),
-        "`max_interfaces` is 8, but `growth` has 4",
-    ),
-    "a size and bounds": (
-        DSPN(learner="paper", n_interfaces=6, growth=GrowthOptions(max_interfaces=4)),
-        "`n_interfaces` is 6, but growth is told to stay between 1 and 4",
-    ),
-    "growth of another type": (
-        DSPN(learner="paper", growth={}),
-        "`growth` must be a GrowthOptions",
-    ),
-    "search of another type": (DSPN(learner="paper", search=5), "`search` must be a SearchOptions"),
-    "scoring of another type": (DSPN(scoring="accuracy"), "`scoring` must be a Score"),
     "a continuous class variable": (
-        DSPN(learner="paper", scoring=ConditionalLikelihood(("x0",))),
+        DSPN(Paper(scoring=ConditionalLikelihood(("x0",)))),
         "must be categorical, but 'x0' is continuous",
     ),
     "an unknown class variable": (
-        DSPN(learner="paper", scoring=ConditionalLikelihood(("y",))),
+        DSPN(Paper(scoring=ConditionalLikelihood(("y",)))),
         "'y' is none",
     ),
     "resume without a checkpoint": (DSPN(resume=True), "`resume` needs the `checkpoint`"),
@@ -208,7 +183,7 @@ def test_variables_that_were_never_observed_are_named() -> None:
 
 def test_a_single_sequence_is_its_own_validation_set_with_a_warning() -> None:
     growth = GrowthOptions(max_interfaces=2, num_starts=1, em=QUICK)
-    for estimator in (HMM(2, em=QUICK), DSPN(learner="paper", growth=growth, search=False)):
+    for estimator in (HMM(2, em=QUICK), DSPN(Paper(growth, None))):
         with pytest.warns(ConvergenceWarning, match="its own validation set"):
             estimator.set_params(random_state=0).fit(arrays(1))
         assert np.isfinite(estimator.validation_score_)
@@ -280,8 +255,7 @@ def test_fewer_sequences_than_folds_are_refused() -> None:
 
 def checkpointed(path: Path, **options: Any) -> DSPN:
     growth = GrowthOptions(max_interfaces=2, num_starts=1, em=QUICK)
-    settings = {"growth": growth, "search": False, "random_state": 0, **options}
-    return DSPN(learner="paper", checkpoint=path, **settings)
+    return DSPN(Paper(growth, None), checkpoint=path, **{"random_state": 0, **options})
 
 
 @pytest.mark.parametrize(

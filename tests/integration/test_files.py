@@ -24,7 +24,7 @@ import mutated_files
 from dspn._arrays import Floats
 from dspn.data import Schema, Variable
 from dspn.errors import ModelFileError, StructureError
-from dspn.io import LoadedNetwork, load_network, save_network
+from dspn.io import LoadedMixture, load_network, save_network
 from dspn.leaves import Gaussian, Poisson
 from dspn.structure import (
     DynamicNetwork,
@@ -80,7 +80,7 @@ def saved_bytes(
     return path.read_bytes()
 
 
-def load_bytes(data: bytes, path: Path) -> LoadedNetwork:
+def load_bytes(data: bytes, path: Path) -> LoadedMixture:
     path.write_bytes(data)
     return load_network(path)
 
@@ -395,7 +395,7 @@ def test_newer_version_is_said_to_be_newer(file: Path) -> None:
     metadata = {"format": "dspn", "format_version": 12, "unheard": "of"}
     file.write_bytes(save({"x": np.zeros(1)}, {"dspn": json.dumps(metadata)}))
     said = refusal(file)
-    assert "format version 12, newer than version 2" in said
+    assert "format version 12, newer than version 3" in said
     assert "update dspn" in said
 
 

@@ -20,7 +20,7 @@ from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.errors import ModelFileError
 from dspn.io import write_atomically
 from dspn.io.atomic import replacing
-from dspn.learning.auto import AutoOptions, learn_auto
+from dspn.learning.auto import Auto, learn_auto
 from dspn.learning.growth import GrowthOptions
 from dspn.learning.learner import Plan, learn
 from dspn.learning.search import SearchOptions
@@ -37,12 +37,12 @@ main()
 
 SCHEMA = Schema((Variable.binary("x"), Variable.binary("y")))
 EM = EmOptions(max_steps=2)
-AUTO = AutoOptions(effort=1e3, patience=3, em=EM, refit=EM)
+AUTO = Auto(effort=1e3, patience=3, em=EM, refit=EM)
 PLAN = Plan(
     growth=GrowthOptions(max_interfaces=2, num_starts=1, num_random=0, em=EM),
     search=SearchOptions(max_neighbours=3, round_size=1, new_part=EM, whole=EM),
 )
-PATIENT = {"auto": {"options": AutoOptions(effort=1e6, patience=10**6, em=EM)}}
+PATIENT = {"auto": {"options": Auto(effort=1e6, patience=10**6, em=EM)}}
 PATIENT["paper"] = {
     "plan": Plan(search=SearchOptions(max_neighbours=10**9, max_failures=10**9), growth=PLAN.growth)
 }

@@ -24,11 +24,12 @@ from dspn import (
     DSPN,
     HMM,
     HMMSPN,
-    AutoOptions,
+    Auto,
     DSPNClassifier,
     EmOptions,
     GrowthOptions,
     Model,
+    Paper,
     Priors,
     Schema,
     Sequences,
@@ -65,11 +66,9 @@ FAILING_WITH_LABELS = {
 ESTIMATORS = {
     "HMM": HMM(2, em=QUICK),
     "HMMSPN": HMMSPN(2, em=QUICK),
-    "DSPN": DSPN(auto=AutoOptions(effort=0.001, em=EmOptions(max_steps=2))),
+    "DSPN": DSPN(Auto(effort=0.001, em=EmOptions(max_steps=2))),
     "the paper's DSPN": DSPN(
-        learner="paper",
-        growth=GrowthOptions(max_interfaces=2, num_starts=1, em=EmOptions(max_steps=2)),
-        search=False,
+        Paper(GrowthOptions(max_interfaces=2, num_starts=1, em=EmOptions(max_steps=2)), None)
     ),
     "DSPNClassifier": DSPNClassifier(HMM(2, em=EmOptions(max_steps=3))),
 }
@@ -157,10 +156,11 @@ def test_a_grid_search_reaches_into_the_classifier() -> None:
 
 def test_a_grid_search_chooses_a_dspn() -> None:
     arrays, _ = sequences(15, 3)
-    growth = GrowthOptions(num_starts=1, em=QUICK)
-    own = DSPN(learner="paper", growth=growth, search=False, random_state=0)
-    search = GridSearchCV(own, {"n_interfaces": [1, 2]}, cv=2).fit(arrays)
-    assert search.best_params_ == {"n_interfaces": 2}
+    own = DSPN(Paper(GrowthOptions(num_starts=1, em=QUICK), None), random_state=0)
+    search = GridSearchCV(own, {"learner__growth__max_interfaces": [1, 2]}, cv=2).fit(arrays)
+    assert search.best_params_ == {"learner__growth__max_interfaces": 2}
+    search = GridSearchCV(DSPN("em", random_state=0), {"learner__n_interfaces": [1, 2]}, cv=2)
+    assert search.fit(arrays).best_params_ == {"learner__n_interfaces": 2}
 
 
 def test_sequences_of_a_given_schema_are_cut_into_folds() -> None:

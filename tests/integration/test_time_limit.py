@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dspn import DSPN, ConvergenceWarning, EmOptions, Schema, Sequences, Variable
+from dspn import DSPN, ConvergenceWarning, Em, EmOptions, Schema, Sequences, Variable
 from dspn.engine import TimeUpError, until
 from dspn.learning import fit_em
 from dspn.learning.run import Ending
@@ -51,7 +51,7 @@ def test_time_that_is_up_at_once_leaves_a_partly_trained_model_and_a_warning(
 def test_time_that_is_up_ends_expectation_maximisation_with_a_word() -> None:
     data = drawn(4_000, 5, "binary")
     with pytest.warns(ConvergenceWarning, match=r"`time_limit=0\.001` ended expectation maxim"):
-        fitted = DSPN(learner="em", n_interfaces=4, time_limit=1e-3, random_state=0).fit(data)
+        fitted = DSPN(Em(4), time_limit=1e-3, random_state=0).fit(data)
     assert fitted.ending_ == StopReason.DEADLINE
     assert fitted.model_.mixture.num_interfaces == 4
 
@@ -108,8 +108,7 @@ def test_a_pass_is_given_up_within_it_and_the_last_step_is_kept() -> None:
 def test_a_limit_is_held_on_large_data(kind: str, learner: str) -> None:
     limit = 5.0
     data = drawn(50_000, 8, kind)
-    options: dict[str, Any] = {"n_interfaces": 16} if learner == "em" else {}
-    model = DSPN(learner=learner, random_state=0, **options)
+    model = DSPN(Em(16) if learner == "em" else learner, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.set_params(time_limit=1.0).fit(data[:2_000])  # kernels are loaded

@@ -8,7 +8,7 @@ import dspn
 
 def test_every_public_name_is_there() -> None:
     assert all(getattr(dspn, name) is not None for name in dspn.__all__)
-    homes = [name for names in dspn._HOMES.values() for name in names]
+    homes = [name for names in dspn._HOMES.values() for name in names.split()]
     assert sorted([*homes, "__version__"]) == sorted(dspn.__all__)
     assert set(dspn.__all__) <= set(dir(dspn))
 

@@ -6,7 +6,7 @@ from typing import Final, final
 
 from dspn._checks import require_type, whole_number
 from dspn.errors import StructureError
-from dspn.leaves.base import require_number
+from dspn.options import require_number
 
 RATE_SHARE: Final = 0.3
 """What is left of the learning rate after a reduction."""
@@ -46,7 +46,7 @@ class Schedule:
             whole_number(getattr(self, name), name, StructureError)
         whole_number(self.reductions, "reductions", StructureError, least=0)
         require_type(self.update, Update, "update", StructureError)
-        require_number("Schedule", "learning_rate", self.learning_rate, least=0, open_end=True)
-        require_number("Schedule", "weight_decay", self.weight_decay, least=0, open_end=False)
+        require_number("Schedule", "learning_rate", self.learning_rate, above=0)
+        require_number("Schedule", "weight_decay", self.weight_decay, least=0)
         if self.clip_norm is not None:
-            require_number("Schedule", "clip_norm", self.clip_norm, least=0, open_end=True)
+            require_number("Schedule", "clip_norm", self.clip_norm, above=0)

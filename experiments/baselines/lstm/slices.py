@@ -10,7 +10,7 @@ from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
 from dspn.data import Kind, Schema, Sequences
 from dspn.errors import DataError, StructureError
-from dspn.leaves.base import require_number
+from dspn.options import require_number
 from experiments.baselines.base import Baseline, FittedBaseline, Task
 from experiments.baselines.lstm._encoding import Encoding, Steps, require_complete_task
 from experiments.baselines.lstm._session import require_torch
@@ -62,7 +62,7 @@ class SliceNetSize:
         """Refuse numbers out of range."""
         for name in ("hidden_size", "num_layers"):
             whole_number(getattr(self, name), name, StructureError)
-        require_number("SliceNetSize", "dropout", self.dropout, least=0, open_end=False)
+        require_number("SliceNetSize", "dropout", self.dropout, least=0)
         if self.dropout >= 1:
             raise StructureError(
                 f"`dropout` of SliceNetSize must be below 1, but is {self.dropout!r}; give a "

@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, require_type
-from dspn._warnings import warn
 from dspn.data import Schema, Sequences
 from dspn.data.sequences import sequences_of
-from dspn.errors import DataError, ImpossibleEvidenceWarning, StructureError
+from dspn.errors import DataError, ImpossibleEvidenceWarning, StructureError, warn
 from dspn.inference.sampling import sequence_lengths
 from dspn.structure import DbnStructure, DbnTables, dbn_schema
 from dspn.structure.dbn import check_tables

@@ -20,8 +20,9 @@ from dspn.data.cells import is_text, plain
 from dspn.data.chunks import Chunk, Described, describe_column, gather_sequences, read_whole
 from dspn.data.order import near_misses, uneven_steps, variable_names
 from dspn.data.schema import list_names
-from dspn.errors import DataError, printable
-from dspn.models import DSPN, Model
+from dspn.errors import DataError, StructureError, printable
+from dspn.learning import Auto, GrowthOptions
+from dspn.models import DSPN, Em, Model, Paper
 
 _MOST_CATEGORIES: Final = 1000
 _FEWEST_DISTINCT: Final = 10
@@ -166,15 +167,31 @@ def _validation_fraction(training: Training) -> float | None:
         return None
 
 
+def _make_learner(training: Training) -> Auto | Em | Paper:
+    """The learner with its options of the command line."""
+    size, effort = training.interfaces, training.effort
+    if training.learner == "auto" and size is None:
+        return Auto(effort=effort)
+    if training.learner == "em" and size is not None and effort is None:
+        return Em(size)
+    if training.learner == "paper" and effort is None:
+        growth = GrowthOptions()
+        if size is not None:
+            growth = GrowthOptions(min_interfaces=size, max_interfaces=size)
+        return Paper(growth)
+    raise StructureError(
+        f"`learner` must be 'auto', 'paper' or 'em', but is {training.learner!r}; `interfaces` is "
+        "for 'paper' and 'em', and `effort` for 'auto', to be left out with the others."
+    )
+
+
 def _make_estimator(training: Training, *, quiet: bool) -> DSPN:
     checkpoint, fraction = training.checkpoint, _validation_fraction(training)
     if checkpoint is not None and training.learner == "paper":
         os.makedirs(checkpoint, exist_ok=True)
         checkpoint = checkpoint / "paper.dspn"
     return DSPN(
-        learner=training.learner,
-        n_interfaces=training.interfaces,
-        effort=training.effort,
+        _make_learner(training),
         time_limit=training.time_limit,
         random_state=training.seed,
         validation_fraction=0.1 if fraction is None else fraction,

@@ -15,8 +15,8 @@ from dspn.data.chunks import describe_column, read_whole
 from dspn.data.coding import Column
 from dspn.data.order import variable_names
 from dspn.errors import DataError, DspnError, printable
-from dspn.io.classifiers import LoadedClassifier, load_any
-from dspn.io.decode import LoadedMixture
+from dspn.io.codec import LoadedClassifier, LoadedMixture
+from dspn.io.files import load_any
 from dspn.structure import DynamicNetwork
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, final
 
 import numpy as np
@@ -32,12 +32,14 @@ class Kind(enum.StrEnum):
 class Variable:
     """One variable of the slice; a categorical one has its categories in the order of their codes.
 
-    The categories are all strings, all booleans, or all finite numbers.
+    The categories are all strings, all booleans, or all finite numbers. `leaf` is the family of
+    its leaves in models, where that is not the usual one of the kind (see `dspn.leaves.Family`).
     """
 
     name: str
     kind: Kind
     categories: tuple[Category, ...] = ()
+    leaf: Any = None
 
     def __post_init__(self) -> None:
         """Check the rules of a variable and bring its fields to plain Python types."""
@@ -59,6 +61,12 @@ class Variable:
                 "`categories` must hold at least one category for categorical variables only, but "
                 f"variable {self.name!r} is {kind} and has {len(self.categories)}."
             )
+        is_family = not isinstance(self.leaf, type) and hasattr(self.leaf, "log_prob")
+        if self.leaf is not None and (kind is Kind.CATEGORICAL or not is_family):
+            raise DataError(
+                f"`leaf` of variable {self.name!r} must be a value of a `dspn.leaves.Family`, for "
+                f"a continuous variable or a count, found {self.leaf!r} for a {kind} variable."
+            )
 
     @classmethod
     def categorical(cls, name: str, categories: Iterable[Category]) -> Variable:
@@ -71,14 +79,19 @@ class Variable:
         return cls(name, Kind.CATEGORICAL, (0, 1))
 
     @classmethod
-    def continuous(cls, name: str) -> Variable:
-        """A real-valued variable."""
-        return cls(name, Kind.CONTINUOUS)
+    def continuous(cls, name: str, *, leaf: Any = None) -> Variable:
+        """A real-valued variable; its leaves are Gaussian unless another family is given."""
+        return cls(name, Kind.CONTINUOUS, leaf=leaf)
 
     @classmethod
-    def count(cls, name: str) -> Variable:
-        """A variable with values 0, 1, 2, ... without an upper end."""
-        return cls(name, Kind.COUNT)
+    def count(cls, name: str, *, leaf: Any = None) -> Variable:
+        """A variable with values 0, 1, 2, ...; Poisson leaves unless another family is given."""
+        return cls(name, Kind.COUNT, leaf=leaf)
+
+    def identity(self) -> tuple[Any, ...]:
+        """What distinguishes this variable from others, the same in every process."""
+        leaf = () if self.leaf is None else (sorted(self.leaf.to_json().items()),)
+        return (self.name, str(self.kind), self.categories, *leaf)
 
     @property
     def num_categories(self) -> int:
@@ -141,6 +154,15 @@ class Schema:
                 f"`name` must be a variable of the schema ({list_names(self.names)}), "
                 f"found {name!r}."
             ) from None
+
+    @property
+    def families(self) -> tuple[Any, ...]:
+        """The leaf families that variables name."""
+        return tuple(variable.leaf for variable in self if variable.leaf is not None)
+
+    def without_leaves(self) -> Schema:
+        """The same variables with the usual leaf families: all that the data depend on."""
+        return Schema(tuple(replace(variable, leaf=None) for variable in self.variables))
 
     def select(self, names: Iterable[str]) -> Schema:
         """Schema of the named variables, in the order named."""

@@ -440,17 +440,22 @@ def sequences_of(data: Sequences | Iterable[Any], schema: Schema, argument: str)
         data: The batch, or arrays that hold values of the schema's variables.
         schema: The schema of a model.
         argument: What messages call `data`.
+
+    Leaf families are those of the schema, whatever the data name.
     """
     if not isinstance(data, Sequences):
         return Sequences.from_arrays(data, schema=schema, argument=argument)
     if data.schema == schema:
         return data
+    plain = schema.without_leaves()
+    if data.schema.without_leaves() == plain:
+        return data._with(schema=schema)
     difference = next(
         (
             f"variable {column} is {found.name!r}, {describe_variable(found)}, where the model "
             f"has {expected.name!r}, {describe_variable(expected)}"
-            for column, (found, expected) in enumerate(zip(data.schema, schema, strict=False))
-            if found != expected
+            for column, (found, expected) in enumerate(zip(data.schema, plain, strict=False))
+            if replace(found, leaf=None) != expected
         ),
         f"has {len(data.schema)} of them where the model has {len(schema)}",
     )
@@ -537,7 +542,7 @@ def drawn_part(data: Sequences, num_slices: int, rng: np.random.Generator) -> Se
 
 def data_fingerprint(data: Sequences) -> bytes:
     """SHA-256 of schema, lengths and values; ids and the bits of a missing entry do not count."""
-    schema = [(v.name, str(v.kind), v.categories) for v in data.schema]
+    schema = [v.identity() for v in data.schema]
     digest = hashlib.sha256(repr((schema, data.values.shape)).encode())
     digest.update(data.offsets.astype("<i8").tobytes())
     for start in range(0, len(data.values), _FINGERPRINT_ROWS):

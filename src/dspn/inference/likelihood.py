@@ -6,10 +6,9 @@ from typing import Final
 import numpy as np
 
 from dspn._arrays import Floats, Ints
-from dspn._warnings import warn
 from dspn.data import Kind, Sequences
 from dspn.engine.base import Program, difference, log_shares, rounded
-from dspn.errors import EvidenceError, ImpossibleEvidenceWarning
+from dspn.errors import EvidenceError, ImpossibleEvidenceWarning, warn
 
 _MOST_NAMED: Final = 5
 

@@ -1,16 +1,28 @@
-"""Model files: one model in one `*.dspn` file, written atomically and read with suspicion."""
+"""Model files: one model in one `*.dspn` file, written atomically and checked when it is read."""
 
-from dspn.io.atomic import write_atomically
-from dspn.io.decode import LoadedMixture, LoadedNetwork
-from dspn.io.files import load_mixture, load_network, save_mixture, save_network
+from dspn.io.atomic import path_text, write_atomically
+from dspn.io.codec import LoadedClassifier, LoadedMixture
+from dspn.io.files import (
+    load_any,
+    load_classifier,
+    load_mixture,
+    load_network,
+    save_classifier,
+    save_mixture,
+    save_network,
+)
 from dspn.io.json_values import JSON
 
 __all__ = [
     "JSON",
+    "LoadedClassifier",
     "LoadedMixture",
-    "LoadedNetwork",
+    "load_any",
+    "load_classifier",
     "load_mixture",
     "load_network",
+    "path_text",
+    "save_classifier",
     "save_mixture",
     "save_network",
     "write_atomically",

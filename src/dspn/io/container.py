@@ -20,8 +20,9 @@ from dspn.errors import ModelFileError
 from dspn.io.json_values import JSON, compact, fields, items, parse, plain, text, whole
 
 FORMAT = "dspn"
-# What files are written with says how much a reader has to know: 1 for one network, 2 for several.
-FORMAT_VERSION = 2
+# What files are written with says how much a reader has to know: 1 for one network, 2 for several,
+# 3 for leaf families from outside the library.
+FORMAT_VERSION = 3
 MAX_HEADER_BYTES = 32 * 2**20
 MAX_FILE_BYTES = 2**30
 

@@ -1,61 +1,115 @@
-"""Mixtures and single networks to and from `*.dspn` files."""
+"""Models and classifiers to and from `*.dspn` files.
+
+Wherever `families` can be given, they are the leaf families from outside the library that a model
+may have, each as a class or as any value of it: a file names a family and does not contain it.
+"""
 
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from dspn._arrays import Floats
 from dspn.errors import ModelFileError, printable
-from dspn.io.atomic import write_atomically
+from dspn.io.atomic import path_text, write_atomically
+from dspn.io.codec import (
+    Label,
+    LoadedClassifier,
+    LoadedMixture,
+    decode,
+    decode_classifier,
+    encode,
+    encode_classifier,
+)
 from dspn.io.container import Contents, pack, read
-from dspn.io.decode import LoadedMixture, LoadedNetwork, decode
-from dspn.io.encode import encode
 from dspn.io.json_values import JSON
-from dspn.io.paths import path_text
+from dspn.leaves import Families
 from dspn.structure import DynamicNetwork, Mixture
 
 T = TypeVar("T")
+Path = str | bytes | os.PathLike[str]
 
 
 def save_mixture(
-    mixture: Mixture,
-    path: str | bytes | os.PathLike[str],
-    *,
-    provenance: Mapping[str, JSON] | None = None,
+    mixture: Mixture | DynamicNetwork, path: Path, *, provenance: Mapping[str, JSON] | None = None
 ) -> None:
-    """Writes the mixture, all parameters bit for bit; the same mixture gives the same bytes.
+    """Writes a mixture or one network; the same mixture gives the same bytes.
 
     A failure leaves what was at `path` as it was. `provenance` is kept beside it, as JSON.
     """
+    own = mixture if isinstance(mixture, Mixture) else Mixture.of(mixture)
+    _save(path, lambda: encode(own, provenance))
+
+
+save_network = save_mixture
+
+
+def save_classifier(
+    path: Path,
+    classes: Sequence[Label],
+    logits: Floats,
+    models: Sequence[tuple[Mixture, Mapping[str, JSON]]],
+    *,
+    provenance: Mapping[str, JSON] | None = None,
+) -> None:
+    """Writes a classifier; a failure leaves what was at `path` as it was.
+
+    Args:
+        path: Where it is written.
+        classes: The labels.
+        logits: Log P(class), up to a constant.
+        models: The model of each class, with its own provenance.
+        provenance: Kept beside it, as JSON.
+    """
+    _save(path, lambda: encode_classifier(classes, logits, models, provenance or {}))
+
+
+def _save(path: Path, contents: Callable[[], Contents]) -> None:
     name = path_text(path)
     try:
-        data = pack(encode(mixture, provenance))
+        data = pack(contents())
     except ModelFileError as error:
         raise ModelFileError(f"cannot write {name!r}: {error}.") from error
     write_atomically(name, data)
 
 
-def save_network(
-    network: DynamicNetwork,
-    path: str | bytes | os.PathLike[str],
-    *,
-    provenance: Mapping[str, JSON] | None = None,
-) -> None:
-    """Writes one network, as `save_mixture` writes a mixture of one."""
-    save_mixture(Mixture.of(network), path, provenance=provenance)
-
-
-def load_mixture(path: str | bytes | os.PathLike[str]) -> LoadedMixture:
-    """What `save_mixture` or `save_network` wrote; anything else is refused with the reason.
+def load_mixture(path: Path, *, families: Families = ()) -> LoadedMixture:
+    """What `save_mixture` wrote; anything else is refused with the reason.
 
     Nothing of the file is executed. Every byte is under its checksum, and a file that was made to
     fit its checksum still has to pass the checks of any network.
     """
-    return load_by(path, decode)
+    return _load(path, lambda contents: decode(contents, families))
 
 
-def load_by(path: str | bytes | os.PathLike[str], decoded: Callable[[Contents], T]) -> T:
-    """What a file holds, by a function of its contents; how every model file is opened.
+def load_network(path: Path, *, families: Families = ()) -> LoadedMixture:
+    """What `save_network` wrote; a mixture of several is refused, as anything else."""
+    found = load_mixture(path, families=families)
+    if len(found.mixture) > 1:
+        raise ModelFileError(
+            f"cannot load {path_text(path)!r} as one network: it holds a mixture of "
+            f"{len(found.mixture)}; use `dspn.load` or `dspn.io.load_mixture`."
+        )
+    return found
+
+
+def load_classifier(path: Path, *, families: Families = ()) -> LoadedClassifier:
+    """What `save_classifier` wrote; anything else is refused with the reason."""
+    return _load(path, lambda contents: decode_classifier(contents, families))
+
+
+def load_any(path: Path, *, families: Families = ()) -> LoadedMixture | LoadedClassifier:
+    """A model or a classifier, whichever a file says that it holds."""
+
+    def decoded(contents: Contents) -> LoadedMixture | LoadedClassifier:
+        is_classifier = "classes" in contents.metadata
+        return (decode_classifier if is_classifier else decode)(contents, families)
+
+    return _load(path, decoded)
+
+
+def _load(path: Path, decoded: Callable[[Contents], T]) -> T:
+    """What a file holds, by a function of its contents.
 
     An error gives the reason alone, in a text that can be printed: its causes may quote the file.
     """
@@ -67,30 +121,8 @@ def load_by(path: str | bytes | os.PathLike[str], decoded: Callable[[Contents], 
     raise ModelFileError(f"cannot load {name!r}: {reason}.")
 
 
-def load_network(path: str | bytes | os.PathLike[str]) -> LoadedNetwork:
-    """The network that `save_network` wrote; a mixture of several is refused, as anything else."""
-    found = load_mixture(path)
-    if len(found.mixture) > 1:
-        raise ModelFileError(
-            f"cannot load {path_text(path)!r} as one network: it holds a mixture of "
-            f"{len(found.mixture)}; use `dspn.load` or `dspn.io.load_mixture`."
-        )
-    return LoadedNetwork(found.mixture.only, found.provenance)
-
-
 def _read(path: str) -> Contents:
-    _check_is_file(path)
-    try:
-        with open(path, "rb") as file:
-            return read(file, os.fstat(file.fileno()).st_size)
-    except OSError as error:
-        raise ModelFileError(f"it cannot be read ({error.strerror or error})") from error
-    except MemoryError as error:
-        raise ModelFileError("it does not fit into memory") from error
-
-
-def _check_is_file(path: str) -> None:
-    """Raises unless there is a regular file; a pipe would keep whoever opens it waiting."""
+    """The contents of a regular file; a pipe would keep whoever opens it waiting."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -101,3 +133,10 @@ def _check_is_file(path: str) -> None:
         raise ModelFileError("it is a directory; give the name of a model file")
     if not stat.S_ISREG(mode):
         raise ModelFileError("it is a device, a pipe or a socket; give the name of a model file")
+    try:
+        with open(path, "rb") as file:
+            return read(file, os.fstat(file.fileno()).st_size)
+    except OSError as error:
+        raise ModelFileError(f"it cannot be read ({error.strerror or error})") from error
+    except MemoryError as error:
+        raise ModelFileError("it does not fit into memory") from error

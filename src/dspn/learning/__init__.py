@@ -1,7 +1,7 @@
 """Learning from data: parameters by EM or along a gradient, structure by moves or by search."""
 
 from dspn.learning.ascent import AscentFit, AscentOptions, ascend
-from dspn.learning.auto import AutoLearned, AutoOptions, Move, learn_auto
+from dspn.learning.auto import Auto, AutoLearned, Move, learn_auto
 from dspn.learning.em import (
     DeadNode,
     EmFit,
@@ -38,8 +38,8 @@ __all__ = [
     "NO_PRIORS",
     "AscentFit",
     "AscentOptions",
+    "Auto",
     "AutoLearned",
-    "AutoOptions",
     "ConditionalLikelihood",
     "DeadNode",
     "EmFit",

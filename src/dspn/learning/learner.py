@@ -401,7 +401,7 @@ def learn(
             raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
         return run.follow(run.first(), None, report)
     description = describe_run(train, validation, run.seed, plan=plan.to_json())
-    file = CheckpointFile(checkpoint, description, checkpoint_every)
+    file = CheckpointFile(checkpoint, description, checkpoint_every, train.schema.families)
     with file.hold():
         saved = None
         if resume:

@@ -1,8 +1,8 @@
 """Pseudo-observations of sum edges and leaves, the penalty that they are, and what may change."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, is_dataclass, replace
-from typing import Final, final
+from dataclasses import dataclass, replace
+from typing import Any, Final, final
 
 import numpy as np
 from scipy.special import xlogy
@@ -50,14 +50,13 @@ class Priors(Options):
 
     def leaf(self, family: Family) -> Prior:
         """The prior of a family's leaves."""
-        usual = family.default_prior
+        usual: Any = family.default_prior
         for prior in self.leaves:
             if type(prior) is type(usual):
                 return prior
-        if self.leaf_pseudo_count is None:
-            return usual
-        assert is_dataclass(usual)
-        return replace(usual, pseudo_count=self.leaf_pseudo_count)
+        count = self.leaf_pseudo_count
+        found: Prior = usual if count is None else replace(usual, pseudo_count=count)
+        return found
 
 
 DEFAULT_PRIORS: Final = Priors()

@@ -11,12 +11,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
-from typing import Final, TextIO, TypeVar, final
+from typing import Any, Final, TextIO, TypeVar, final
 
 from rich.console import Console
 from rich.live import Live
@@ -24,17 +24,14 @@ from rich.table import Table
 
 from dspn._checks import is_number, require_type
 from dspn._version import __version__
-from dspn._warnings import warn
 from dspn.data import Sequences
 from dspn.data.sequences import data_fingerprint
 from dspn.engine import TimeUpError, until
-from dspn.errors import DataError, ModelFileError, StructureError
+from dspn.errors import DataError, ModelFileError, StructureError, warn
 from dspn.io import JSON, load_network, save_network
-from dspn.io.atomic import is_temporary, write_atomically
+from dspn.io.atomic import exclusive, is_temporary, path_text, write_atomically
 from dspn.io.json_values import compact, parse, plain
 from dspn.io.json_values import fields as json_fields
-from dspn.io.lock import exclusive
-from dspn.io.paths import path_text
 from dspn.structure import DynamicNetwork
 
 State = TypeVar("State")
@@ -348,11 +345,11 @@ def _keep_network(network: DynamicNetwork, path: Path, entry: Mapping[str, JSON]
         )
 
 
-def _load(path: Path, read: Read[State], refusal: str) -> State | None:
+def _load(path: Path, families: Sequence[Any], read: Read[State], refusal: str) -> State | None:
     """What `read` makes of a network and of what was written with it; None without a file."""
     if not path.exists():
         return None
-    found = load_network(path)
+    found = load_network(path, families=families)
     try:
         details = json_fields(found.provenance.get(_ENTRY, {}), "its record")
         return read(found.network, dict(details))
@@ -375,9 +372,16 @@ class CheckpointFile:
         path: The file, a model by itself.
         run: What the run is, see `describe_run`.
         every: Seconds between two checkpoints.
+        families: Leaf families that are not of the library.
     """
 
-    def __init__(self, path: str | os.PathLike[str], run: dict[str, JSON], every: float) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        run: dict[str, JSON],
+        every: float,
+        families: Sequence[Any] = (),
+    ) -> None:
         self.path = Path(path_text(path))
         directory = os.path.dirname(os.path.realpath(self.path))
         if not os.path.isdir(directory):
@@ -390,6 +394,7 @@ class CheckpointFile:
                 f"`checkpoint_every` must be a number of seconds, not negative, but is {every!r}."
             )
         self._run = run
+        self._families = families
         self._every = every
         self._last = time.monotonic()
 
@@ -434,6 +439,7 @@ class CheckpointFile:
 
         return _load(
             self.path,
+            self._families,
             read_current,
             "cannot go on from the checkpoint {}: {}. Give what it was made with, or begin anew at "
             "another path.",
@@ -451,6 +457,7 @@ class RunDirectory:
 
     path: Path
     run: dict[str, JSON]
+    families: Sequence[Any] = ()
 
     @classmethod
     @contextmanager
@@ -516,6 +523,7 @@ class RunDirectory:
 
         return _load(
             self._file(number),
+            self.families,
             read_own,
             "{} is not the model that this run trained: {}. Remove the file to train it again, or "
             "begin anew in another directory.",

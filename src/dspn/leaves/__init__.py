@@ -1,9 +1,9 @@
-"""Leaf families: categorical, Gaussian and Poisson distributions behind one interface."""
+"""Leaf families: categorical, Gaussian and Poisson distributions, and those of your own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, assert_never
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from dspn.data import Kind, Variable
 from dspn.errors import ModelFileError, StructureError
@@ -26,39 +26,40 @@ __all__ = [
     "family_from_json",
 ]
 
+# A family from outside, as a class or as any value of it, to read files with.
+Families = Iterable[Family | type[Family]]
+_KNOWN: Final[tuple[type[Family], ...]] = (Categorical, Gaussian, Poisson)
+
 
 def family_for(variable: Variable, values: FloatArray | None = None) -> Family:
-    """The family of a variable's kind, scaled to its values where they are given."""
+    """The family that a variable names, or that of its kind, scaled to values where given."""
     family: Family
-    match variable.kind:
-        case Kind.CATEGORICAL:
-            family = Categorical(variable.num_categories)
-        case Kind.CONTINUOUS:
-            family = Gaussian()
-        case Kind.COUNT:
-            family = Poisson()
-        case _ as never:
-            assert_never(never)
+    if variable.leaf is not None:
+        family = variable.leaf
+    elif variable.kind == Kind.CATEGORICAL:
+        family = Categorical(variable.num_categories)
+    else:
+        family = Gaussian() if variable.kind == Kind.CONTINUOUS else Poisson()
     return family if values is None else family.scaled_to(values)
 
 
-def family_from_json(fields: Mapping[str, object]) -> Family:
-    """The family that `Family.to_json` wrote."""
+def family_from_json(fields: Mapping[str, object], families: Families = ()) -> Family:
+    """The family that `Family.to_json` wrote: one of the library, or one of `families`."""
     arguments: dict[str, Any] = dict(fields)
     name = arguments.pop("name", None)
-    try:
-        match name:
-            case "categorical":
-                return Categorical(**arguments)
-            case "gaussian":
-                return Gaussian(**arguments)
-            case "poisson":
-                return Poisson(**arguments)
-    except (TypeError, StructureError) as error:
-        raise ModelFileError(
-            f"a leaf family must have the fields of {name!r}, but is {dict(fields)}: {error}"
-        ) from error
+    given = [family if isinstance(family, type) else type(family) for family in families]
+    for kind in (*_KNOWN, *given):
+        if kind.name == name:
+            try:
+                return kind(**arguments)
+            except (TypeError, StructureError) as error:
+                raise ModelFileError(
+                    f"a leaf family must have the fields of {name!r}, but is {dict(fields)}: "
+                    f"{error}"
+                ) from error
     raise ModelFileError(
-        "the `name` of a leaf family must be 'categorical', 'gaussian' or 'poisson', "
-        f"but is {name!r}. The file is damaged or was written by a newer version."
+        f"the `name` of a leaf family must be one of {[kind.name for kind in (*_KNOWN, *given)]}, "
+        f"but is {name!r}. If that is a family of your own, load the file with its class, as in "
+        "dspn.load(path, families=[...]); otherwise the file is damaged or was written by a newer "
+        "version"
     )

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TypeVar
+from dataclasses import fields
+from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dspn.errors import StructureError
+from dspn.leaves.quantiles import NO_WEIGHT, mixture_quantiles
+from dspn.options import Checked
+
+__all__ = ["FREE_LIMIT", "FREE_ROUNDING", "NO_WEIGHT", "Family", "FloatArray", "Prior"]
 
 FloatArray = NDArray[np.float64]
-
-# A sum of weights below the smallest normal number carries no information that can be divided by.
-NO_WEIGHT = float(np.finfo(np.float64).tiny)
 
 # An ascent that sends a probability below exp(-50) gains nothing that data could show.
 FREE_LIMIT = 50.0
@@ -22,34 +24,35 @@ FREE_LIMIT = 50.0
 FREE_ROUNDING = 1e-12
 
 
-class Prior(ABC):
+class Prior(Checked, ABC):
     """Pseudo-observations added to the expected statistics of every leaf of a family.
 
-    All priors are conjugate and written as observations seen beforehand, so that the penalised
-    maximum has a closed form. A `pseudo_count` of zero gives maximum likelihood.
+    A prior is a frozen dataclass. All priors are conjugate and written as observations seen
+    beforehand, so that the penalised maximum has a closed form. A `pseudo_count` of zero gives
+    maximum likelihood.
     """
 
-    @property
-    @abstractmethod
-    def pseudo_count(self) -> float:
-        """The weight of the pseudo-observations, in units of one observed slice."""
+    pseudo_count: float  # the weight of the pseudo-observations, in units of one observed slice
 
 
 PriorT = TypeVar("PriorT", bound=Prior)
 
 
-class Family(ABC):
+class Family(Checked, ABC):
     """A univariate distribution p(x | parameters), for many leaves at once.
 
-    A family is a hashable value and holds no parameters. Parameters are a float64 array with one
-    row for each leaf, (L, P); values are a float64 vector (V,) in which NaN is missing. Values of
-    a categorical variable are category codes. No method warns, whatever the numbers.
+    A family is a hashable value, usually a frozen dataclass, and holds no parameters of leaves.
+    Parameters are a float64 array with one row for each leaf, (L, P); values are a float64 vector
+    (V,) in which NaN is missing. Values of a categorical variable are category codes. No method
+    warns, whatever the numbers. `dspn.leaves.contract.check_family` tests a family of your own.
+
+    Attributes:
+        name: The word for the family in files and messages, different from that of all others.
+        is_discrete: Whether the values are integers.
     """
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The word for the family in files and messages."""
+    name: ClassVar[str]
+    is_discrete: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -59,7 +62,7 @@ class Family(ABC):
     @property
     @abstractmethod
     def num_statistics(self) -> int:
-        """S, the width of a row of sufficient statistics, of which the first is the weight."""
+        """S, the width of a row of statistics, of which the first is the weight."""
 
     @property
     @abstractmethod
@@ -82,8 +85,20 @@ class Family(ABC):
     def statistics(self, values: FloatArray) -> FloatArray:
         """Sufficient statistics of shape (V, S), the first column being 1.
 
-        A row is zero where the value is missing, or outside the support: no leaf has made it.
+        A row is zero where the value is missing, or outside the support: no leaf has made it. A
+        family without sufficient statistics gives those from which `maximise` makes leaves to
+        start with, by their moments for example; see `expected_statistics`.
         """
+
+    def expected_statistics(
+        self, parameters: FloatArray, values: FloatArray, counts: FloatArray
+    ) -> FloatArray:
+        """Sum over values of counts times statistics, for counts (L, V) -> (L, S).
+
+        A family with a latent variable, as the scale of a Student t distribution is one, replaces
+        the statistics by their expectations given value and leaf.
+        """
+        return counts @ self.statistics(values)
 
     @abstractmethod
     def maximise(self, statistics: FloatArray, prior: Prior | None = None) -> FloatArray:
@@ -114,8 +129,9 @@ class Family(ABC):
     def free_gradient(self, parameters: FloatArray, statistics: FloatArray) -> FloatArray:
         """Gradient of the expected log-likelihood in the free coordinates, (L, S) -> (L, F).
 
-        It is linear in the statistics, which may be differences of sums. A coordinate at -inf is
-        fixed: it has gradient 0, and statistics that only it could explain do not count.
+        It is linear in the statistics, which may be differences of sums and are those expected at
+        the same parameters. A coordinate at -inf is fixed: it has gradient 0, and statistics that
+        only it could explain do not count.
         """
 
     @abstractmethod
@@ -151,16 +167,31 @@ class Family(ABC):
     def cdf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
         """P(X <= value | leaf) of shape (V, L); NaN for a missing value."""
 
+    def sf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+        """P(X > value | leaf) of shape (V, L); override it where digits of small ones matter."""
+        return 1.0 - self.cdf(parameters, values)
+
     @abstractmethod
+    def quantile_bounds(
+        self, parameters: FloatArray, levels: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Bounds of the quantiles of each leaf, lower and upper, (R, L) both.
+
+        A continuous family gives the quantile for both, a discrete one integers with
+        P(X <= lower) < level <= P(X <= upper). Level 0 asks for the lower end of the support,
+        level 1 for the upper end.
+        """
+
+    @final
     def mixture_quantiles(
         self, parameters: FloatArray, weights: FloatArray, levels: FloatArray
     ) -> FloatArray:
         """The smallest x with sum_l w_l P(X <= x | l) >= level, (Q, L) and (R,) -> (Q, R).
 
         Rows of weights are normalised. For a discrete family a cdf within a few units of rounding
-        of the level counts as having reached it. Level 0 gives the lower end of the support,
-        level 1 the upper end.
+        of the level counts as having reached it.
         """
+        return mixture_quantiles(self, parameters, weights, levels)
 
     @abstractmethod
     def random(
@@ -172,9 +203,23 @@ class Family(ABC):
     def violations(self, parameters: FloatArray) -> list[str]:
         """Every row that is no distribution of the family, named; empty when all are valid."""
 
-    @abstractmethod
-    def to_json(self) -> Mapping[str, str | int | float]:
+    def average(self, one: FloatArray, other: FloatArray, share: FloatArray) -> FloatArray:
+        """Rows that stand for the mixtures `share` one + (1 - `share`) other, (L, 1) -> (L, P)."""
+        return share * one + (1.0 - share) * other
+
+    def largest_log_likelihood(self, statistics: FloatArray) -> FloatArray:
+        """The largest expected log-likelihood for statistics (..., S), up to linear terms.
+
+        It says what one leaf in place of two loses. This one takes leaves for Gaussian ones of the
+        same variance.
+        """
+        rows = statistics.reshape(-1, self.num_statistics)
+        variance = np.nan_to_num(self.variance(self.maximise(rows)))
+        return np.reshape(-0.5 * rows[:, 0] * np.log(variance + NO_WEIGHT), statistics.shape[:-1])
+
+    def to_json(self) -> Mapping[str, Any]:
         """The family's name and fields, as `family_from_json` reads them."""
+        return {"name": self.name, **{item.name: getattr(self, item.name) for item in fields(self)}}
 
 
 def chosen_prior(prior: Prior | None, default: PriorT) -> PriorT:
@@ -187,30 +232,6 @@ def chosen_prior(prior: Prior | None, default: PriorT) -> PriorT:
             f"but is a {type(prior).__name__}. Pass one, or None for the default."
         )
     return prior
-
-
-def require_number(owner: str, field: str, value: float, *, least: float, open_end: bool) -> None:
-    """Refuse a field that is not a finite number >= least (> least where `open_end`)."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and np.isfinite(value) and (value > least if open_end else value >= least):
-        return
-    bound = "" if least == -np.inf else f" {'>' if open_end else '>='} {least:g}"
-    raise StructureError(
-        f"`{field}` of {owner} must be a finite number{bound}, but is {value!r}. "
-        "Give such a number."
-    )
-
-
-def keep_number(owner: object, field: str, *, least: float, open_end: bool) -> None:
-    """Refuse what `require_number` does, and keep a number of NumPy as the one of Python it is.
-
-    Small integers and floats of NumPy overflow, and no JSON has room for them.
-    """
-    value = getattr(owner, field)
-    if isinstance(value, np.integer | np.floating):
-        value = value.item()
-        object.__setattr__(owner, field, value)
-    require_number(type(owner).__name__, field, value, least=least, open_end=open_end)
 
 
 def shape_violations(parameters: FloatArray, width: int) -> list[str]:

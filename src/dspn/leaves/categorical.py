@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
+from scipy.special import softmax, xlogy
 
-from dspn.errors import StructureError
-from dspn.leaves._mixtures import ROUNDING, normalised_mixture
 from dspn.leaves.base import (
     FREE_LIMIT,
     NO_WEIGHT,
@@ -20,9 +17,9 @@ from dspn.leaves.base import (
     Prior,
     chosen_prior,
     finite_values,
-    keep_number,
     shape_violations,
 )
+from dspn.options import number_field, whole_field
 
 _SUM_TOLERANCE = 1e-8
 
@@ -32,11 +29,7 @@ _SUM_TOLERANCE = 1e-8
 class CategoricalPrior(Prior):
     """Dirichlet(1 + pseudo_count) on the probabilities: `pseudo_count` values of each category."""
 
-    pseudo_count: float = 0.1
-
-    def __post_init__(self) -> None:
-        """Refuse a negative count."""
-        keep_number(self, "pseudo_count", least=0, open_end=False)
+    pseudo_count: float = number_field(0.1, least=0)
 
 
 @final
@@ -48,25 +41,10 @@ class Categorical(Family):
     category code is impossible.
     """
 
-    num_categories: int
+    num_categories: int = whole_field()
 
-    def __post_init__(self) -> None:
-        """Refuse a number of categories that is not a positive integer."""
-        try:
-            number = operator.index(self.num_categories)
-        except TypeError:
-            number = 0
-        if number < 1:
-            raise StructureError(
-                "`num_categories` of Categorical must be an integer of at least 1, but is "
-                f"{self.num_categories!r}. Give the number of categories of the variable."
-            )
-        object.__setattr__(self, "num_categories", number)
-
-    @property
-    def name(self) -> str:
-        """The word for the family in files and messages."""
-        return "categorical"
+    name = "categorical"
+    is_discrete = True
 
     @property
     def num_parameters(self) -> int:
@@ -134,8 +112,7 @@ class Categorical(Family):
     def from_free(self, free: FloatArray) -> FloatArray:
         """The softmax of each row."""
         with np.errstate(under="ignore"):
-            weights = np.exp(free - np.max(free, axis=1, keepdims=True))
-            return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+            return np.asarray(softmax(free, axis=1)) if len(free) else free
 
     def free_gradient(self, parameters: FloatArray, statistics: FloatArray) -> FloatArray:
         """n_j - probability_j sum_i n_i, over the possible categories."""
@@ -179,31 +156,22 @@ class Categorical(Family):
 
     def cdf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
         """Sum of the probabilities of the categories up to the value, (V, L)."""
-        values = np.asarray(values, dtype=np.float64)
-        last = self.num_categories - 1
-        table = np.zeros((self.num_categories + 1, len(parameters)))
-        np.cumsum(np.transpose(parameters), axis=0, out=table[1:])
-        np.minimum(table, 1.0, out=table)
-        table[-1] = 1.0
-        missing = np.isnan(values)
-        floors = np.clip(np.floor(np.where(missing, 0.0, values)), -1, last).astype(np.int64)
-        probabilities = np.take(table, floors + 1, axis=0)
-        probabilities[missing] = np.nan
-        return probabilities
+        below = np.minimum(np.cumsum(parameters, axis=1), 1.0)
+        below[:, -1:] = 1.0
+        return _at_floors(np.insert(below, 0, 0.0, axis=1), values)
 
-    def mixture_quantiles(
-        self, parameters: FloatArray, weights: FloatArray, levels: FloatArray
-    ) -> FloatArray:
-        """The first category whose cumulative mixture probability reaches the level, (Q, R)."""
-        weights, levels = normalised_mixture(weights, levels)
-        cumulative = np.cumsum(weights @ parameters, axis=1)
-        cumulative /= cumulative[:, -1:]
-        quantiles = np.empty((len(weights), len(levels)))
-        for column, level in enumerate(levels):
-            # Level 0 asks for the first possible category, hence a threshold above zero.
-            threshold = max(level * (1.0 - ROUNDING), NO_WEIGHT)
-            quantiles[:, column] = np.argmax(cumulative >= threshold, axis=1)
-        return quantiles
+    def sf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+        """Sum of the probabilities of the categories above the value, (V, L)."""
+        above = np.minimum(np.cumsum(parameters[:, ::-1], axis=1)[:, ::-1], 1.0)
+        above[:, :1] = 1.0
+        return _at_floors(np.insert(above, self.num_categories, 0.0, axis=1), values)
+
+    def quantile_bounds(
+        self, parameters: FloatArray, levels: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """All categories."""
+        shape = (len(levels), len(parameters))
+        return np.full(shape, -1.0), np.full(shape, self.num_categories - 1.0)
 
     def random(
         self, num_leaves: int, rng: np.random.Generator, values: FloatArray | None = None
@@ -236,10 +204,6 @@ class Categorical(Family):
                 )
         return found
 
-    def to_json(self) -> dict[str, str | int | float]:
-        """The family's name and number of categories."""
-        return {"name": self.name, "num_categories": self.num_categories}
-
     def _codes(self, values: FloatArray) -> NDArray[np.int64]:
         """Category codes as integers; m stands for missing, m + 1 for an impossible value."""
         values = np.asarray(values, dtype=np.float64)
@@ -248,3 +212,13 @@ class Categorical(Family):
         np.copyto(codes, values, casting="unsafe", where=valid)
         codes[np.isnan(values)] = self.num_categories
         return codes
+
+
+def _at_floors(table: FloatArray, values: FloatArray) -> FloatArray:
+    """Columns of a table (L, m + 1) at 1 + floor(value), limited to the table; NaN if missing."""
+    values = np.asarray(values, dtype=np.float64)
+    missing = np.isnan(values)
+    floors = np.clip(np.floor(np.where(missing, 0.0, values)), -1, table.shape[1] - 2)
+    found = np.take(table.T, floors.astype(np.int64) + 1, axis=0)
+    found[missing] = np.nan
+    return found

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from dspn.errors import StructureError
-from dspn.leaves._mixtures import gaussian_mixture_quantiles
 from dspn.leaves.base import (
     FREE_ROUNDING,
     NO_WEIGHT,
@@ -19,9 +18,9 @@ from dspn.leaves.base import (
     Prior,
     chosen_prior,
     finite_values,
-    keep_number,
     shape_violations,
 )
+from dspn.options import number_field
 
 _LOG_TWO_PI = math.log(2.0 * math.pi)
 
@@ -42,17 +41,10 @@ class GaussianPrior(Prior):
     normal-inverse-gamma prior, and -inf where a leaf's variance is below `min_variance`.
     """
 
-    mean: float = 0.0
-    variance: float = 1.0
-    pseudo_count: float = _PSEUDO_COUNT
-    min_variance: float = _RELATIVE_FLOOR
-
-    def __post_init__(self) -> None:
-        """Refuse a negative count and variances that are not positive."""
-        keep_number(self, "mean", least=-np.inf, open_end=False)
-        keep_number(self, "variance", least=0, open_end=True)
-        keep_number(self, "pseudo_count", least=0, open_end=False)
-        keep_number(self, "min_variance", least=0, open_end=True)
+    mean: float = number_field(0.0)
+    variance: float = number_field(1.0, above=0)
+    pseudo_count: float = number_field(_PSEUDO_COUNT, least=0)
+    min_variance: float = number_field(_RELATIVE_FLOOR, above=0)
 
 
 @final
@@ -68,34 +60,21 @@ class Gaussian(Family):
     `scaled_to` takes both from data.
     """
 
-    location: float = 0.0
-    scale: float = 1.0
+    location: float = number_field(0.0)
+    scale: float = number_field(1.0, above=0)
 
-    def __post_init__(self) -> None:
-        """Refuse a location that is not finite and a scale whose square cannot be written."""
-        keep_number(self, "location", least=-np.inf, open_end=False)
-        keep_number(self, "scale", least=0, open_end=True)
+    name = "gaussian"
+    num_parameters = 2  # mean and variance
+    num_statistics = 3  # the weight, z and z^2
+    num_free = 2  # the standardised mean and the log of the standardised variance
+
+    def _check(self) -> None:
         if not 1.0 / _LARGEST_SCALE <= self.scale <= _LARGEST_SCALE:
             raise StructureError(
                 f"`scale` of Gaussian must lie between {1.0 / _LARGEST_SCALE:g} and "
                 f"{_LARGEST_SCALE:g}, so that variances fit into a float, but is {self.scale!r}. "
                 "Change the unit of the variable."
             )
-
-    @property
-    def name(self) -> str:
-        """The word for the family in files and messages."""
-        return "gaussian"
-
-    @property
-    def num_parameters(self) -> int:
-        """Mean and variance."""
-        return 2
-
-    @property
-    def num_statistics(self) -> int:
-        """The weight, z and z^2."""
-        return 3
 
     @property
     def default_prior(self) -> GaussianPrior:
@@ -183,11 +162,6 @@ class Gaussian(Family):
             total = np.sum(_LOG_TWO_PI + np.log(variances) + moments)
         return float(-0.5 * chosen.pseudo_count * total)
 
-    @property
-    def num_free(self) -> int:
-        """The standardised mean and the log of the standardised variance."""
-        return 2
-
     def free(self, parameters: FloatArray) -> FloatArray:
         """(m, u) with m = (mean - location) / scale and u = log(variance / scale^2)."""
         free = np.empty((len(parameters), 2))
@@ -254,17 +228,38 @@ class Gaussian(Family):
 
     def cdf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
         """Phi((x - mean) / standard deviation), (V, L)."""
+        return self._tail(parameters, values, 1.0)
+
+    def sf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+        """Phi((mean - x) / standard deviation), (V, L)."""
+        return self._tail(parameters, values, -1.0)
+
+    def _tail(self, parameters: FloatArray, values: FloatArray, sign: float) -> FloatArray:
         with np.errstate(all="ignore"):
             table = np.subtract.outer(np.asarray(values, dtype=np.float64), parameters[:, 0])
-            table /= np.sqrt(parameters[:, 1])
+            table /= sign * np.sqrt(parameters[:, 1])
             return np.asarray(ndtr(table, out=table))
 
-    def mixture_quantiles(
-        self, parameters: FloatArray, weights: FloatArray, levels: FloatArray
-    ) -> FloatArray:
-        """The x at which the mixture's cdf is the level, (Q, R); -inf and inf at levels 0 and 1."""
-        deviations = np.sqrt(parameters[:, 1])
-        return gaussian_mixture_quantiles(parameters[:, 0], deviations, weights, levels)
+    def quantile_bounds(
+        self, parameters: FloatArray, levels: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """The quantiles mean + standard deviation times that of the standard normal."""
+        quantiles = parameters[:, 0] + np.sqrt(parameters[:, 1]) * ndtri(levels)[:, None]
+        return quantiles, quantiles
+
+    def average(self, one: FloatArray, other: FloatArray, share: FloatArray) -> FloatArray:
+        """Mean and variance of the mixtures."""
+        rows = super().average(one, other, share)
+        rows[:, 1:] += share * (1.0 - share) * (one[:, :1] - other[:, :1]) ** 2
+        return rows
+
+    def largest_log_likelihood(self, statistics: FloatArray) -> FloatArray:
+        """-n/2 log of the variance, which is floored."""
+        weight, first = statistics[..., 0], statistics[..., 1]
+        divisor = np.where(weight > 0, weight, 1.0)
+        floor = self.default_prior.min_variance / self.scale**2
+        spread = (statistics[..., 2] - first * first / divisor) / divisor
+        return np.asarray(-0.5 * weight * np.log(np.maximum(spread, floor)))
 
     def random(
         self, num_leaves: int, rng: np.random.Generator, values: FloatArray | None = None
@@ -298,7 +293,3 @@ class Gaussian(Family):
             if wrong_variance[row]:
                 found.append(f"row {row}: variance must be finite and positive, but is {variance}")
         return found
-
-    def to_json(self) -> dict[str, str | int | float]:
-        """The family's name, location and scale."""
-        return {"name": self.name, "location": float(self.location), "scale": float(self.scale)}

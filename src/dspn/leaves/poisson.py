@@ -8,10 +8,9 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, pdtr, xlogy
+from scipy.special import gammaln, pdtr, pdtrc, xlogy
 
 from dspn.data.schema import LARGEST_WHOLE
-from dspn.leaves._mixtures import poisson_mixture_quantiles
 from dspn.leaves.base import (
     FREE_LIMIT,
     FREE_ROUNDING,
@@ -21,9 +20,9 @@ from dspn.leaves.base import (
     Prior,
     chosen_prior,
     finite_values,
-    keep_number,
     shape_violations,
 )
+from dspn.options import number_field
 
 # Above this count x log(rate) and log(x!) cancel too many digits to be subtracted.
 _LARGE_COUNT = 1000.0
@@ -37,13 +36,8 @@ _SERIES_TERMS = 8
 class PoissonPrior(Prior):
     """`pseudo_count` observations whose mean is `rate`: Gamma(1 + count rate, count)."""
 
-    rate: float = 1.0
-    pseudo_count: float = 0.1
-
-    def __post_init__(self) -> None:
-        """Refuse a negative rate or count."""
-        keep_number(self, "rate", least=0, open_end=False)
-        keep_number(self, "pseudo_count", least=0, open_end=False)
+    rate: float = number_field(1.0, least=0)
+    pseudo_count: float = number_field(0.1, least=0)
 
 
 @final
@@ -56,26 +50,13 @@ class Poisson(Family):
     `reference_rate` is the rate of the default prior; `scaled_to` takes it from data.
     """
 
-    reference_rate: float = 1.0
+    reference_rate: float = number_field(1.0, above=0)
 
-    def __post_init__(self) -> None:
-        """Refuse a reference rate that is not positive."""
-        keep_number(self, "reference_rate", least=0, open_end=True)
-
-    @property
-    def name(self) -> str:
-        """The word for the family in files and messages."""
-        return "poisson"
-
-    @property
-    def num_parameters(self) -> int:
-        """The rate."""
-        return 1
-
-    @property
-    def num_statistics(self) -> int:
-        """The weight and x."""
-        return 2
+    name = "poisson"
+    is_discrete = True
+    num_parameters = 1  # the rate
+    num_statistics = 2  # the weight and x
+    num_free = 1  # the log rate
 
     @property
     def default_prior(self) -> PoissonPrior:
@@ -133,11 +114,6 @@ class Poisson(Family):
             return 0.0
         return float(chosen.pseudo_count * np.sum(xlogy(chosen.rate, rates) - rates))
 
-    @property
-    def num_free(self) -> int:
-        """The log rate."""
-        return 1
-
     def free(self, parameters: FloatArray) -> FloatArray:
         """The log rate."""
         with np.errstate(divide="ignore"):
@@ -187,20 +163,45 @@ class Poisson(Family):
 
     def cdf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
         """Regularised upper incomplete gamma function Q(floor(x) + 1, rate), (V, L)."""
+        return self._tail(parameters, values, pdtr, 0.0)
+
+    def sf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+        """Regularised lower incomplete gamma function P(floor(x) + 1, rate), (V, L)."""
+        return self._tail(parameters, values, pdtrc, 1.0)
+
+    def _tail(
+        self, parameters: FloatArray, values: FloatArray, tail: np.ufunc, below: float
+    ) -> FloatArray:
         floors = np.floor(np.asarray(values, dtype=np.float64))
-        rates = parameters[:, 0]
-        # pdtr itself overflows for the largest floats.
+        # SciPy's functions overflow for the largest floats.
         bounded = np.where(floors >= 0, np.minimum(floors, 1e300), 0.0)
-        table = np.asarray(pdtr(bounded[:, None], rates[None, :]))
-        table[floors < 0] = 0.0
+        table = np.asarray(tail(bounded[:, None], parameters[:, 0]))
+        table[floors < 0] = below
         table[np.isnan(floors)] = np.nan
         return table
 
-    def mixture_quantiles(
-        self, parameters: FloatArray, weights: FloatArray, levels: FloatArray
-    ) -> FloatArray:
-        """The smallest count at which the mixture's cdf reaches the level, (Q, R); inf at 1."""
-        return poisson_mixture_quantiles(parameters[:, 0], weights, levels)
+    def quantile_bounds(
+        self, parameters: FloatArray, levels: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Bernstein's bounds of the tails; 0 and, for a positive rate, infinity are the ends.
+
+        P(X >= r + t) <= exp(-t^2 / (2 r + 2 t / 3)), P(X <= r - t) <= exp(-t^2 / 2 r).
+        """
+        rates, levels = parameters[:, 0], levels[:, None]
+        above = -np.log(np.maximum(1.0 - levels, np.finfo(np.float64).eps / 4))
+        below = -np.log(np.maximum(levels, NO_WEIGHT))
+        reach = above / 3 + np.sqrt(above * above / 9 + 2 * above * rates)
+        upper = np.ceil(rates + reach) + 1
+        lower = np.maximum(np.floor(rates - np.sqrt(2 * below * rates)) - 1, -1)
+        end = np.where(rates > 0, np.inf, 0.0)
+        upper = np.where(levels == 0, 0.0, np.where(levels == 1, end, upper))
+        return np.where(levels == 0, -1.0, np.where(levels == 1, end - 1, lower)), upper
+
+    def largest_log_likelihood(self, statistics: FloatArray) -> FloatArray:
+        """The sum of counts times the log of the mean."""
+        total = np.maximum(statistics[..., 1], 0.0)
+        rate = total / np.where(statistics[..., 0] > 0, statistics[..., 0], 1.0)
+        return np.asarray(xlogy(total, rate))
 
     def random(
         self, num_leaves: int, rng: np.random.Generator, values: FloatArray | None = None
@@ -227,10 +228,6 @@ class Poisson(Family):
             f"row {row}: rate must be finite, not negative and below 2**53, but is {rates[row]}"
             for row in np.flatnonzero(wrong)
         ]
-
-    def to_json(self) -> dict[str, str | int | float]:
-        """The family's name and reference rate."""
-        return {"name": self.name, "reference_rate": float(self.reference_rate)}
 
 
 def _is_count(values: FloatArray) -> NDArray[np.bool_]:

@@ -7,19 +7,21 @@ from dspn.models.model import Model, load
 
 if TYPE_CHECKING:
     from dspn.models.classifier import DSPNClassifier
-    from dspn.models.dspn import DSPN
+    from dspn.models.dspn import DSPN, Em, Paper
     from dspn.models.hmm import HMM
     from dspn.models.hmm_spn import HMMSPN
 
-__all__ = ["DSPN", "HMM", "HMMSPN", "DSPNClassifier", "Model", "load"]
+__all__ = ["DSPN", "HMM", "HMMSPN", "DSPNClassifier", "Em", "Model", "Paper", "load"]
 
 # scikit-learn takes longer to import than the rest of the package, and a loaded model needs none of
-# it: estimators are imported when they are first named.
+# it: estimators are imported when they are first used.
 _HOMES: Final = {
     "DSPN": "dspn.models.dspn",
     "DSPNClassifier": "dspn.models.classifier",
+    "Em": "dspn.models.dspn",
     "HMM": "dspn.models.hmm",
     "HMMSPN": "dspn.models.hmm_spn",
+    "Paper": "dspn.models.dspn",
 }
 
 

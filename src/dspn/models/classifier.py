@@ -2,8 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from enum import StrEnum
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self, final
 
 import numpy as np
@@ -11,54 +10,48 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from dspn._arrays import Floats
+from dspn._arrays import Floats, Ints
 from dspn._checks import require_type
-from dspn._warnings import warn
-from dspn.errors import ConvergenceWarning, ImpossibleEvidenceWarning, StructureError
-from dspn.io.classifiers import LoadedClassifier, load_classifier, save_classifier
+from dspn.data import Schema, Sequences
+from dspn.data.sequences import joined, sequences_of
+from dspn.errors import (
+    ConvergenceWarning,
+    DataError,
+    ImpossibleEvidenceWarning,
+    StructureError,
+    warn,
+)
+from dspn.io import LoadedClassifier, load_classifier, save_classifier
 from dspn.learning.ascent import (
     DEFAULT_ASCENT,
     AscentOptions,
+    LabelledSequences,
     class_likelihoods,
     class_posteriors,
     discriminate,
 )
 from dspn.learning.priors import DEFAULT_PRIORS
-from dspn.models._data import (
+from dspn.leaves import Families
+from dspn.models.estimator import (
+    SequenceEstimator,
+    TrainingData,
     checked_sample_weight,
     read_for_fit,
     read_for_query,
     remember_columns,
     seed_of,
+    sequence_tags,
+    warn_of_idle_variables,
 )
-from dspn.models._estimator import SequenceEstimator
-from dspn.models._labels import (
-    checked_labels,
-    class_parts,
-    coded_labels,
-    labelled,
-    log_shares,
-    together,
-)
-from dspn.models._training import TrainingData, checked_fraction, warn_of_idle_variables
 from dspn.models.hmm import HMM
 from dspn.models.model import Model
 
 
-class Mode(StrEnum):
-    """What the models of the classes are made for.
-
-    GENERATIVE: each is a likely model of its own class. DISCRIMINATIVE: from there all are changed
-    together so that log P(class | sequence) rises.
-    """
-
-    GENERATIVE = "generative"
-    DISCRIMINATIVE = "discriminative"
-
-
 @final
+@dataclass(eq=False, repr=False)
 class DSPNClassifier(ClassifierMixin, BaseEstimator):
     """P(class | sequence) from a model for each class and the frequencies of the classes.
 
@@ -67,7 +60,8 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
 
     Args:
         estimator: What models a class, an `HMM` by default; cloned for each class.
-        mode: "generative" or "discriminative".
+        mode: "generative" for models that are likely for their own class each, "discriminative" to
+            change all of them together from there so that log P(class | sequence) rises.
         ascent: When the discriminative steps end.
         random_state: Seed of everything random; without one, that of `estimator`.
 
@@ -78,18 +72,11 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         history_: The discriminative steps.
     """
 
-    def __init__(
-        self,
-        estimator: SequenceEstimator | None = None,
-        *,
-        mode: str = "generative",
-        ascent: AscentOptions | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.mode = mode
-        self.ascent = ascent
-        self.random_state = random_state
+    estimator: SequenceEstimator | None = None
+    _: KW_ONLY
+    mode: str = "generative"
+    ascent: AscentOptions | None = None
+    random_state: Any = None
 
     def fit(
         self,
@@ -105,60 +92,67 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         `validation` is a pair (X, y) of sequences that choose among models. Without it each class
         holds out a share of its sequences, as `estimator.validation_fraction` says.
         """
-        base = self._base()
-        mode, ascent = self._options()
+        base, ascent = self._checked()
         data = read_for_fit(self, X, lengths, base.schema, by_row=True)
-        labels = checked_labels(y, len(data))
+        labels = _checked_labels(y, len(data))
         weights = checked_sample_weight(sample_weight, len(data))
-        classes, codes = coded_labels(labels, weights)
-        held = None if validation is None else labelled(validation, data.schema, classes)
+        classes, codes = _coded_labels(labels, weights)
+        held = None if validation is None else _labelled(validation, data.schema, classes)
         warn_of_idle_variables(data)
         seed = seed_of(base.random_state if self.random_state is None else self.random_state)
-        fraction = checked_fraction(base.validation_fraction)
-        parts = class_parts(data, codes, weights, held, fraction, seed)
-        _warn_of_single_sequences(classes, parts)
-        if mode is Mode.DISCRIMINATIVE:
+        parts = []
+        for code in range(classes.size):
+            own = np.flatnonzero(codes == code)
+            chosen = None if held is None else held[0][np.flatnonzero(held[1] == code)]
+            share = None if weights is None else weights[own]
+            own_seed = int(np.random.SeedSequence([seed, code]).generate_state(1)[0])
+            parts.append(TrainingData.split(data[own], share, chosen, base._fraction(), own_seed))
+        alone = [part.validation is part.train for part in parts]
+        if any(alone):
+            warn(
+                f"classes {classes[alone].tolist()} have a single sequence each, which is its own "
+                "validation set; their models may fit it too closely.",
+                ConvergenceWarning,
+            )
+        if ascent is not None:
             # What was held out still has to choose among the steps that follow.
             parts = [replace(part, is_held_out=False) for part in parts]
         self.estimators_ = [
             clone(base).set_params(random_state=part.seed)._fit_parts(part) for part in parts
         ]
         self.models_ = [own.model_ for own in self.estimators_]
-        self.class_log_prior_ = log_shares(codes, weights)
+        counted = codes >= 0
+        counts = np.bincount(codes[counted], None if weights is None else weights[counted])
+        self.class_log_prior_: Floats = np.log(counts / counts.sum())
         self.history_: tuple[Any, ...] = ()
-        if mode is Mode.DISCRIMINATIVE:
+        if ascent is not None:
             self._discriminate(parts, ascent)
         self.classes_, self.schema_ = classes, data.schema
         return self
 
-    def _base(self) -> SequenceEstimator:
+    def _checked(self) -> tuple[SequenceEstimator, AscentOptions | None]:
+        """The estimator of a class, and the options of discriminative steps where there are any."""
         base = HMM() if self.estimator is None else self.estimator
-        require_type(
-            base, SequenceEstimator, "estimator", StructureError, remedy="give an HMM or a DSPN"
-        )
+        remedy = "give an HMM or a DSPN"
+        require_type(base, SequenceEstimator, "estimator", StructureError, remedy=remedy)
         if getattr(base, "checkpoint", None) is not None:
             raise StructureError(
                 "`estimator` must have no `checkpoint`, as the models of all classes would go to "
                 "the same file; leave it out."
             )
-        return base
-
-    def _options(self) -> tuple[Mode, AscentOptions]:
-        try:
-            mode = Mode(self.mode)
-        except ValueError:
+        if self.mode not in ("generative", "discriminative"):
             raise StructureError(
                 f"`mode` must be 'generative' or 'discriminative', but is {self.mode!r}; choose "
                 "one."
-            ) from None
+            )
         ascent = DEFAULT_ASCENT if self.ascent is None else self.ascent
         require_type(ascent, AscentOptions, "ascent", StructureError)
-        if self.ascent is not None and mode is Mode.GENERATIVE:
+        if self.ascent is not None and self.mode == "generative":
             raise StructureError(
                 "`ascent` must be None with `mode='generative'`, which takes no such steps; leave "
                 "it out, or choose 'discriminative'."
             )
-        return mode, ascent
+        return base, ascent if self.mode == "discriminative" else None
 
     def _discriminate(self, parts: Sequence[TrainingData], ascent: AscentOptions) -> None:
         """Changes all models together, from where they are."""
@@ -174,15 +168,15 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         fit = discriminate(
             [model.network for model in self.models_],
             self.class_log_prior_,
-            together([part.train for part in parts], [part.weights for part in parts]),
-            validation=together(chosen, [None] * len(chosen)) if chosen else None,
+            _together([part.train for part in parts], [part.weights for part in parts]),
+            validation=_together(chosen, [None] * len(chosen)) if chosen else None,
             options=ascent,
             priors=priors,
         )
         self.history_ = fit.history
         self.class_log_prior_ = fit.logits
         self.models_ = [
-            Model(network, provenance={**own.provenance, "mode": str(Mode.DISCRIMINATIVE)})
+            Model(network, provenance={**own.provenance, "mode": "discriminative"})
             for network, own in zip(fit.networks, self.models_, strict=True)
         ]
 
@@ -235,14 +229,14 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         )
 
     @classmethod
-    def load(cls, path: str | bytes | os.PathLike[str]) -> Self:
+    def load(cls, path: str | bytes | os.PathLike[str], *, families: Families = ()) -> Self:
         """The classifier in a file: it predicts as the one that was saved.
 
         What has learned the models is not kept, so `estimators_` is empty and a second `fit` is one
         with the usual options. `feature_names_in_` are the names of the variables, unless these are
-        x0, x1, ...
+        x0, x1, ... `families` are leaf families of your own; see `dspn.load`.
         """
-        return cls._from_file(load_classifier(path))
+        return cls._from_file(load_classifier(path, families=families))
 
     @classmethod
     def _from_file(cls, found: LoadedClassifier) -> Self:
@@ -255,20 +249,78 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         return own
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
-        tags.input_tags.three_d_array = True
-        return tags
+        return sequence_tags(super().__sklearn_tags__())
 
 
-def _warn_of_single_sequences(classes: NDArray[Any], parts: Sequence[TrainingData]) -> None:
-    """Names the classes in which nothing can be held out."""
-    alone = [part.validation is part.train for part in parts]
-    if any(alone):
-        warn(
-            f"classes {classes[alone].tolist()} have a single sequence each, which is its own "
-            "validation set; their models may fit it too closely.",
-            ConvergenceWarning,
+def _checked_labels(y: Any, num_sequences: int) -> NDArray[Any]:
+    """One label for each sequence, none of them missing."""
+    labels = column_or_1d(y, warn=True)
+    if labels.size != num_sequences:
+        raise DataError(
+            f"`y` must have a label for each of the {num_sequences} sequences, but has "
+            f"{labels.size}."
         )
+    missing = [
+        index
+        for index, label in enumerate(labels.tolist())
+        if label is None or (isinstance(label, float) and not np.isfinite(label))
+    ]
+    if missing:
+        others = f", as are {len(missing) - 1} others" if len(missing) > 1 else ""
+        raise DataError(
+            f"`y` must have no missing labels, but entry {missing[0]} is "
+            f"{labels.tolist()[missing[0]]!r}{others}; leave these sequences out."
+        )
+    check_classification_targets(labels)
+    found: NDArray[Any] = labels
+    return found
+
+
+def _coded_labels(labels: NDArray[Any], weights: Floats | None) -> tuple[NDArray[Any], Ints]:
+    """The classes that have any weight, at least two, and the number of each label's class.
+
+    Labels of other classes, whose sequences do not count, are numbered -1.
+    """
+    counted = labels if weights is None else labels[weights > 0]
+    classes = np.unique(counted)
+    if classes.size < 2:
+        raise DataError(
+            f"`y` must have at least two classes, but every sequence that counts is of the class "
+            f"{classes.tolist()[0]!r}; a model of one class is an `HMM` or a `DSPN`."
+        )
+    place = np.minimum(np.searchsorted(classes, labels), classes.size - 1)
+    return classes, np.where(classes[place] == labels, place, -1)
+
+
+def _labelled(validation: Any, schema: Schema, classes: NDArray[Any]) -> tuple[Sequences, Ints]:
+    """The pair (X, y) of a validation set, its labels as numbers of classes."""
+    if not (isinstance(validation, tuple) and len(validation) == 2):
+        raise DataError(
+            "`validation` must be a pair (X, y) of sequences and their labels, but is a "
+            f"{type(validation).__name__}; write validation=(X, y)."
+        )
+    data = sequences_of(validation[0], schema, "validation")
+    labels = _checked_labels(validation[1], len(data))
+    unknown = ~np.isin(labels, classes)
+    if unknown.any():
+        raise DataError(
+            f"`validation` must have the classes of `y`, {classes.tolist()}, but has "
+            f"{labels[unknown].tolist()[0]!r}; leave these sequences out."
+        )
+    absent = classes[~np.isin(classes, labels)]
+    if absent.size:
+        raise DataError(
+            f"`validation` must have sequences of every class, but has none of "
+            f"{absent.tolist()[0]!r}; add some, or leave `validation` out."
+        )
+    return data, np.searchsorted(classes, labels)
+
+
+def _together(parts: Sequence[Sequences], weights: Sequence[Floats | None]) -> LabelledSequences:
+    """The sequences of all classes; `parts[c]` are those of class c."""
+    own = [
+        np.ones(len(part)) if weight is None else weight
+        for part, weight in zip(parts, weights, strict=True)
+    ]
+    labels = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    return LabelledSequences(joined(parts), labels, np.concatenate(own))

@@ -1,32 +1,82 @@
-"""Hidden Markov models."""
+"""Hidden Markov models, and the paper's initial template, which is one with more freedom."""
 
-from collections.abc import Sequence
-from typing import Any, final
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Final, final
 
 import numpy as np
 
 from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
 from dspn.data import Schema
+from dspn.data.sequences import drawn_places
 from dspn.errors import DataError, StructureError
-from dspn.learning.em import EmOptions
+from dspn.learning.em import EmFit, EmOptions, best_of, restarts, scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.learning.scores import LIKELIHOOD
-from dspn.models._estimator import Outcome, SequenceEstimator, outcome_of
-from dspn.models._factored import DEFAULT_EM, FactoredOptions, fit_factored
-from dspn.models._training import TrainingData
-from dspn.structure import DynamicNetwork, Root, Template, Top
+from dspn.learning.scores import LIKELIHOOD, Score
+from dspn.learning.starts.clusters import clustered_network, randomised
+from dspn.models.estimator import Outcome, SequenceEstimator, TrainingData
+from dspn.structure import DynamicNetwork, Root, Template, Top, initial_network
 from dspn.structure.nodes import children_of
 
+DEFAULT_EM: Final = EmOptions(max_steps=200)
 
-def checked_sizes(sizes: Any, argument: str) -> tuple[int, ...]:
-    """One number of nodes, or several different ones to choose from."""
-    if np.ndim(sizes) == 0:
-        return (whole_number(sizes, argument, StructureError),)
-    found = tuple(whole_number(size, argument, StructureError) for size in sizes)
-    if not found:
-        raise StructureError(f"`{argument}` must hold at least one number, but is empty.")
-    return tuple(dict.fromkeys(found))
+# Clusters of as many slices as this to a node start a network as well as those of all slices do.
+_SLICES_PER_NODE: Final = 100
+
+
+def fit_factored(
+    data: TrainingData,
+    sizes: Sequence[int],
+    *,
+    num_starts: int = 1,
+    em: EmOptions = DEFAULT_EM,
+    priors: Priors = DEFAULT_PRIORS,
+    score: Score = LIKELIHOOD,
+    root: Root = Root.FIRST,
+    tied: bool = True,
+    is_due: Callable[[], bool] | None = None,
+) -> tuple[EmFit, dict[int, float]]:
+    """The best of the paper's initial templates, trained by EM, and the score of each size.
+
+    Args:
+        data: What is learned from.
+        sizes: Numbers of interface nodes to choose from.
+        num_starts: Starting points for each size: clusters of slices, then random ones.
+        em: When expectation maximisation stops.
+        priors: Pseudo-observations of weights and leaves.
+        score: What chooses on the validation set.
+        root: The slice that carries the root.
+        tied: Whether the bottom network shares the template's parameters.
+        is_due: Once it says yes, the fit at hand ends and no other start is made.
+    """
+
+    def start(size: int, number: int) -> DynamicNetwork:
+        rng = data.rng(1, size, number)
+        if number == 0:
+            sample = data.train[drawn_places(data.train, _SLICES_PER_NODE * size, rng)]
+            network = clustered_network(sample, size, priors=priors, rng=rng, root=root)
+            network = scaled_families(network, data.train)
+        else:
+            plain = initial_network(data.schema, size, rng=rng, root=root)
+            network = randomised(plain, data.train, rng)
+        return network if tied else network.untied()
+
+    fits = {
+        size: restarts(
+            (start(size, number) for number in range(num_starts)),
+            data.train,
+            validation=data.validation,
+            score=score,
+            options=em,
+            priors=priors,
+            sample_weights=data.weights,
+            rng=data.rng(2, size),
+            deadline=is_due,
+        )
+        for size in sizes
+    }
+    return best_of(fits.values()), {size: fit.score for size, fit in fits.items()}
 
 
 def _by_state(network: Template | Top, node: int, weights: Floats) -> Floats:
@@ -55,12 +105,45 @@ def transition_matrix(network: DynamicNetwork) -> Floats:
     return np.stack(rows)
 
 
+class Chain(SequenceEstimator):
+    """What hidden Markov models have in common, whatever their emissions."""
+
+    em: EmOptions | None
+    priors: Priors | None
+    n_starts: int
+
+    @property
+    def start_probabilities_(self) -> Floats:
+        """P(first state), (states,)."""
+        return start_probabilities(self.network_)
+
+    @property
+    def transition_matrix_(self) -> Floats:
+        """P(next state | state), a row for each state."""
+        return transition_matrix(self.network_)
+
+    def _fit_plain(
+        self, data: TrainingData, sizes: Sequence[int]
+    ) -> tuple[EmFit, dict[int, float]]:
+        """The model with independent emissions."""
+        em, priors = self.em or DEFAULT_EM, self.priors or DEFAULT_PRIORS
+        return fit_factored(data, sizes, num_starts=self.n_starts, em=em, priors=priors)
+
+    def _check_options(self, **kinds: type) -> None:
+        """Raises unless options are None or of their kind, and `n_starts` is a number."""
+        whole_number(self.n_starts, "n_starts", StructureError)
+        for name, kind in {"em": EmOptions, "priors": Priors, **kinds}.items():
+            if getattr(self, name) is not None:
+                require_type(getattr(self, name), kind, name, StructureError)
+
+
 @final
-class HMM(SequenceEstimator):
+@dataclass(eq=False, repr=False)
+class HMM(Chain):
     """A hidden Markov model: x_t given its state is a product over the variables.
 
     It is learned by expectation maximisation, first from clusters of slices and then from
-    `n_starts - 1` random starts; the best on the validation set is kept. Where `n_states` lists
+    `n_starts - 1` random starts; the best on the validation set is taken. Where `n_states` lists
     several numbers, that set chooses among them too.
 
     Args:
@@ -74,26 +157,15 @@ class HMM(SequenceEstimator):
         random_state: Seed of everything random.
     """
 
-    def __init__(
-        self,
-        n_states: int | Sequence[int] = 8,
-        *,
-        n_starts: int = 1,
-        em: EmOptions | None = None,
-        priors: Priors | None = None,
-        schema: Schema | None = None,
-        validation_fraction: float = 0.1,
-        refit: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.n_states = n_states
-        self.n_starts = n_starts
-        self.em = em
-        self.priors = priors
-        self.schema = schema
-        self.validation_fraction = validation_fraction
-        self.refit = refit
-        self.random_state = random_state
+    n_states: int | Sequence[int] = 8
+    _: KW_ONLY
+    n_starts: int = 1
+    em: EmOptions | None = None
+    priors: Priors | None = None
+    schema: Schema | None = None
+    validation_fraction: float = 0.1
+    refit: bool = True
+    random_state: Any = None
 
     _KEPT = ("validation_scores_",)
 
@@ -101,16 +173,6 @@ class HMM(SequenceEstimator):
     def n_states_(self) -> int:
         """The number of states."""
         return self.network_.num_interfaces
-
-    @property
-    def start_probabilities_(self) -> Floats:
-        """P(first state), (states,)."""
-        return start_probabilities(self.network_)
-
-    @property
-    def transition_matrix_(self) -> Floats:
-        """P(next state | state), a row for each state."""
-        return transition_matrix(self.network_)
 
     @property
     def emissions_(self) -> dict[str, Floats]:
@@ -128,25 +190,23 @@ class HMM(SequenceEstimator):
             found[template.schema[bank.variable].name] = rows[order]
         return found
 
+    def _sizes(self) -> tuple[int, ...]:
+        """The numbers of states to choose from, each once."""
+        given = (self.n_states,) if np.ndim(self.n_states) == 0 else tuple(self.n_states)  # type: ignore[arg-type]
+        if not given:
+            raise StructureError("`n_states` must hold at least one number, but is empty.")
+        sizes = (whole_number(size, "n_states", StructureError) for size in given)
+        return tuple(dict.fromkeys(sizes))
+
     def _check(self, schema: Schema, *, weighted: bool, validated: bool) -> None:
-        sizes = checked_sizes(self.n_states, "n_states")
+        sizes = self._sizes()
         if len(sizes) > 1 and not validated:
             raise DataError(
                 f"`n_states` lists {len(sizes)} numbers to choose from, which needs sequences that "
                 "choose; set `validation_fraction` above 0, give `validation`, or one number."
             )
-        self._options()
-
-    def _options(self) -> FactoredOptions:
-        count = whole_number(self.n_starts, "n_starts", StructureError)
-        em = DEFAULT_EM if self.em is None else self.em
-        priors = DEFAULT_PRIORS if self.priors is None else self.priors
-        require_type(em, EmOptions, "em", StructureError)
-        require_type(priors, Priors, "priors", StructureError)
-        return FactoredOptions(count, em, priors, LIKELIHOOD, Root.FIRST)
+        self._check_options()
 
     def _learned(self, data: TrainingData) -> Outcome:
-        sizes = checked_sizes(self.n_states, "n_states")
-        options = self._options()
-        fit, self.validation_scores_ = fit_factored(data, sizes, options)
-        return outcome_of(fit, data, options.priors, refit=self.refit)
+        fit, self.validation_scores_ = self._fit_plain(data, self._sizes())
+        return Outcome.of_em(fit, data, self.priors or DEFAULT_PRIORS, refit=self.refit)

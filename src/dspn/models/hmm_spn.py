@@ -1,28 +1,25 @@
 """Hidden Markov models whose states emit slices by sum-product networks."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, final
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn._checks import require_type, whole_number
+from dspn._checks import whole_number
 from dspn.data import Schema
 from dspn.engine import compile_program
 from dspn.errors import StructureError
 from dspn.inference import interface_posteriors
 from dspn.learning.em import EmOptions, fit_em
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.learning.scores import LIKELIHOOD
 from dspn.learning.slice_spn import DEFAULT_SLICE_SPN, SliceSpnOptions, spn_emissions
-from dspn.models._estimator import Outcome, SequenceEstimator, outcome_of
-from dspn.models._factored import DEFAULT_EM, FactoredOptions, fit_factored
-from dspn.models._training import TrainingData
-from dspn.models.hmm import start_probabilities, transition_matrix
-from dspn.structure import Root
+from dspn.models.estimator import Outcome, TrainingData
+from dspn.models.hmm import DEFAULT_EM, Chain, start_probabilities, transition_matrix
 
 
 @final
-class HMMSPN(SequenceEstimator):
+@dataclass(eq=False, repr=False)
+class HMMSPN(Chain):
     """A hidden Markov model in which x_t given its state is a learned sum-product network.
 
     As in Peharz et al. (2014): an `HMM` is learned first, the slices are weighted by the posterior
@@ -41,50 +38,24 @@ class HMMSPN(SequenceEstimator):
         random_state: Seed of everything random.
     """
 
-    def __init__(
-        self,
-        n_states: int = 8,
-        *,
-        n_starts: int = 1,
-        emission: SliceSpnOptions | None = None,
-        em: EmOptions | None = None,
-        priors: Priors | None = None,
-        schema: Schema | None = None,
-        validation_fraction: float = 0.1,
-        refit: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.n_states = n_states
-        self.n_starts = n_starts
-        self.emission = emission
-        self.em = em
-        self.priors = priors
-        self.schema = schema
-        self.validation_fraction = validation_fraction
-        self.refit = refit
-        self.random_state = random_state
-
-    @property
-    def start_probabilities_(self) -> Floats:
-        """P(first state), (states,)."""
-        return start_probabilities(self.network_)
-
-    @property
-    def transition_matrix_(self) -> Floats:
-        """P(next state | state), a row for each state."""
-        return transition_matrix(self.network_)
+    n_states: int = 8
+    _: KW_ONLY
+    n_starts: int = 1
+    emission: SliceSpnOptions | None = None
+    em: EmOptions | None = None
+    priors: Priors | None = None
+    schema: Schema | None = None
+    validation_fraction: float = 0.1
+    refit: bool = True
+    random_state: Any = None
 
     def _check(self, schema: Schema, *, weighted: bool, validated: bool) -> None:
         whole_number(self.n_states, "n_states", StructureError)
-        whole_number(self.n_starts, "n_starts", StructureError)
-        for name, kind in (("emission", SliceSpnOptions), ("em", EmOptions), ("priors", Priors)):
-            if getattr(self, name) is not None:
-                require_type(getattr(self, name), kind, name, StructureError)
+        self._check_options(emission=SliceSpnOptions)
 
     def _learned(self, data: TrainingData) -> Outcome:
-        em, priors = self.em or DEFAULT_EM, self.priors or DEFAULT_PRIORS
-        options = FactoredOptions(self.n_starts, em, priors, LIKELIHOOD, Root.FIRST)
-        plain = fit_factored(data, (self.n_states,), options)[0].network
+        priors = self.priors or DEFAULT_PRIORS
+        plain = self._fit_plain(data, (self.n_states,))[0].network
         posteriors = interface_posteriors(compile_program(plain), data.train)
         if data.weights is not None:
             posteriors *= np.repeat(data.weights, data.train.lengths)[:, None]
@@ -102,9 +73,9 @@ class HMMSPN(SequenceEstimator):
             started,
             data.train,
             validation=data.validation,
-            options=em,
+            options=self.em or DEFAULT_EM,
             priors=priors,
             sample_weights=data.weights,
             rng=data.rng(4),
         )
-        return outcome_of(fit, data, priors, refit=self.refit)
+        return Outcome.of_em(fit, data, priors, refit=self.refit)

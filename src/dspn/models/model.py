@@ -1,6 +1,7 @@
 """A DSPN, or a mixture of several, to ask questions of: every query is a method."""
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
@@ -16,16 +17,9 @@ from dspn.data import Schema, Sequences
 from dspn.data.sequences import sequences_of
 from dspn.engine import Program, compile_program
 from dspn.errors import StructureError
-from dspn.inference import (
-    Completion,
-    Filter,
-    FilterState,
-    Forecast,
-    Marginals,
-    Surprise,
-)
-from dspn.io import JSON, load_mixture, save_mixture
-from dspn.io.classifiers import LoadedClassifier, load_any
+from dspn.inference import Completion, Filter, FilterState, Forecast, Marginals, Surprise
+from dspn.io import JSON, LoadedClassifier, load_any, load_mixture, save_mixture
+from dspn.leaves import Families
 from dspn.structure import (
     DbnStructure,
     DbnTables,
@@ -45,13 +39,98 @@ _ESTIMATORS: Final = ("DSPN", "HMM", "HMMSPN")
 FITTED: Final = "fitted"
 
 
+class Queries(ABC):
+    """The questions that models and fitted estimators answer alike.
+
+    `X` is everywhere a `Sequences` of the schema, a list of (T_i, n) arrays, or an (N, T, n) array,
+    with NaN or None for what is missing. With `lengths` it is one array of rows, so many for each
+    sequence.
+    """
+
+    @abstractmethod
+    def _compiled(self) -> Program:
+        """The components, compiled for the engine."""
+
+    @abstractmethod
+    def _read(self, X: Any, lengths: Any = None, argument: str = "X") -> Sequences:
+        """The sequences of X, which messages call `argument`."""
+
+    def log_likelihood(self, X: Any, *, lengths: Any = None) -> Floats:
+        """Log P(observed entries) of each sequence; -inf, with a warning, where impossible."""
+        return inference.log_likelihood(self._compiled(), self._read(X, lengths))
+
+    def score_samples(self, X: Any, *, lengths: Any = None) -> Floats:
+        """`log_likelihood`, by scikit-learn's name."""
+        return self.log_likelihood(X, lengths=lengths)
+
+    def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
+        """Mean log-likelihood of a sequence; `y` is not used."""
+        return float(self.log_likelihood(X, lengths=lengths).mean())
+
+    def log_prob(self, query: Any, evidence: Any, *, lengths: Any = None) -> Floats:
+        """Log Pr(query | evidence) of each sequence; NaN marks what a side does not mention."""
+        program, asked = self._compiled(), self._read(query, lengths, "query")
+        return inference.log_prob(program, asked, self._read(evidence, lengths, "evidence"))
+
+    def marginals(
+        self, X: Any, *, lengths: Any = None, quantiles: Sequence[float] = ()
+    ) -> Marginals:
+        """P(entry | evidence) of every missing entry."""
+        return inference.marginals(self._compiled(), self._read(X, lengths), quantiles=quantiles)
+
+    def interface_posteriors(self, X: Any, *, lengths: Any = None) -> Floats:
+        """P(component, interface node | evidence) for every slice, (slices, interfaces).
+
+        Components come one after the other.
+        """
+        return inference.interface_posteriors(self._compiled(), self._read(X, lengths))
+
+    def component_posteriors(self, X: Any, *, lengths: Any = None) -> Floats:
+        """P(component | evidence) of each sequence, (sequences, components)."""
+        return inference.component_posteriors(self._compiled(), self._read(X, lengths))
+
+    def impute(self, X: Any, *, lengths: Any = None) -> Sequences:
+        """Missing entries replaced by the mode, median or mean of their marginals."""
+        return inference.impute(self._compiled(), self._read(X, lengths))
+
+    def complete(self, X: Any, *, lengths: Any = None) -> Completion:
+        """The most probable missing entries and latent choices, jointly."""
+        return inference.complete(self._compiled(), self._read(X, lengths))
+
+    def surprise(self, X: Any, *, lengths: Any = None) -> Surprise:
+        """How unexpected each slice is given its past, and each entry given all others."""
+        return inference.surprise(self._compiled(), self._read(X, lengths))
+
+    def forecast(
+        self,
+        X: Any,
+        steps: int,
+        *,
+        lengths: Any = None,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+    ) -> Forecast:
+        """Distributions of the next slices.
+
+        Args:
+            X: The sequences so far.
+            steps: Number of slices after the last one.
+            lengths: Slices of each sequence where X is one array of rows.
+            quantiles: Levels at which quantiles of the numbers are given.
+        """
+        program, data = self._compiled(), self._read(X, lengths)
+        return inference.forecast(program, data, steps, quantiles=quantiles)
+
+    def filter(self, state: FilterState | None = None) -> Filter:
+        """A stream of slices, from its beginning or from a saved state."""
+        return Filter(self._compiled(), state)
+
+
 @final
-class Model:
+class Model(Queries):
     """A checked DSPN, or a mixture of several, with its queries.
 
-    Answers are exact, in time linear in slices, sequences, components and template edges. `data` is
-    everywhere a `Sequences` of the model's schema, or a list of (T_i, n) arrays with NaN or None
-    for what is missing. Randomness comes from the `rng` given, from nowhere else.
+    Answers are exact, in time linear in slices, sequences, components and template edges.
+    Randomness comes from the `rng` given, from nowhere else.
     """
 
     def __init__(
@@ -123,67 +202,22 @@ class Model:
         )
 
     def __repr__(self) -> str:
+        variables, root = f"Model({len(self.schema)} variables", f"root={self.root.value!r})"
         if len(self.components) == 1:
-            return f"Model({len(self.schema)} variables, {_sizes(self.network)}{self._rooted}"
+            return f"{variables}, {_sizes(self.network)}, {root}"
         listed = "".join(
             f"\n  {weight:.4g}: {_sizes(network)}"
             for weight, network in zip(self.weights, self.components, strict=True)
         )
-        head = f"Model({len(self.schema)} variables, {len(self.components)} components"
-        return head + self._rooted + listed
+        return f"{variables}, {len(self.components)} components, {root}{listed}"
 
-    @property
-    def _rooted(self) -> str:
-        return f", root={self.root.value!r})"
+    def _compiled(self) -> Program:
+        return self.compiled
 
-    def _sequences(self, data: Data, argument: str = "data") -> Sequences:
-        return sequences_of(data, self.schema, argument)
-
-    def log_likelihood(self, data: Data) -> Floats:
-        """Log P(observed entries) of each sequence; -inf, with a warning, where impossible."""
-        return inference.log_likelihood(self.compiled, self._sequences(data))
-
-    def score_samples(self, X: Data, *, lengths: Any = None) -> Floats:
-        """`log_likelihood` by the name that estimators give it.
-
-        With `lengths` X is one array of rows, so many for each sequence.
-        """
+    def _read(self, X: Any, lengths: Any = None, argument: str = "X") -> Sequences:
         if lengths is not None:
-            X = Sequences.from_concatenated(X, lengths, schema=self.schema)
-        return self.log_likelihood(X)
-
-    def score(self, X: Data, y: Any = None, *, lengths: Any = None) -> float:
-        """Mean log-likelihood of a sequence; `y` is not used."""
-        return float(self.score_samples(X, lengths=lengths).mean())
-
-    def log_prob(self, query: Data, evidence: Data) -> Floats:
-        """Log Pr(query | evidence) of each sequence; NaN marks what a side does not mention."""
-        return inference.log_prob(
-            self.compiled, self._sequences(query, "query"), self._sequences(evidence, "evidence")
-        )
-
-    def marginals(self, data: Data, *, quantiles: Sequence[float] = ()) -> Marginals:
-        """P(entry | evidence) of every missing entry."""
-        return inference.marginals(self.compiled, self._sequences(data), quantiles=quantiles)
-
-    def interface_posteriors(self, data: Data) -> Floats:
-        """P(component, interface node | evidence) for every slice, (slices, interfaces).
-
-        Components come one after the other.
-        """
-        return inference.interface_posteriors(self.compiled, self._sequences(data))
-
-    def component_posteriors(self, data: Data) -> Floats:
-        """P(component | evidence) of each sequence, (sequences, components)."""
-        return inference.component_posteriors(self.compiled, self._sequences(data))
-
-    def impute(self, data: Data) -> Sequences:
-        """Missing entries replaced by the mode, median or mean of their marginals."""
-        return inference.impute(self.compiled, self._sequences(data))
-
-    def complete(self, data: Data) -> Completion:
-        """The most probable missing entries and latent choices, jointly."""
-        return inference.complete(self.compiled, self._sequences(data))
+            return Sequences.from_concatenated(X, lengths, schema=self.schema)
+        return sequences_of(X, self.schema, argument)
 
     def sample(
         self,
@@ -195,27 +229,15 @@ class Model:
         """Draws of whole sequences; `length` is one number, or one for each sequence."""
         return inference.sample(self.compiled, num_sequences, length, rng=rng)
 
-    def sample_given(self, data: Data, *, rng: np.random.Generator) -> Sequences:
+    def sample_given(self, X: Any, *, lengths: Any = None, rng: np.random.Generator) -> Sequences:
         """Missing entries drawn jointly, given the observed ones."""
-        return inference.sample_given(self.compiled, self._sequences(data), rng=rng)
+        return inference.sample_given(self.compiled, self._read(X, lengths), rng=rng)
 
-    def forecast(
-        self, data: Data, steps: int, *, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
-    ) -> Forecast:
-        """Distributions of the next `steps` slices."""
-        return inference.forecast(self.compiled, self._sequences(data), steps, quantiles=quantiles)
-
-    def sample_futures(self, data: Data, steps: int, *, rng: np.random.Generator) -> Sequences:
+    def sample_futures(
+        self, X: Any, steps: int, *, lengths: Any = None, rng: np.random.Generator
+    ) -> Sequences:
         """One drawn continuation of each sequence."""
-        return inference.sample_futures(self.compiled, self._sequences(data), steps, rng=rng)
-
-    def filter(self, state: FilterState | None = None) -> Filter:
-        """A stream of slices, from its beginning or from a saved state."""
-        return Filter(self.compiled, state)
-
-    def surprise(self, data: Data) -> Surprise:
-        """How unexpected each slice is given its past, and each entry given all others."""
-        return inference.surprise(self.compiled, self._sequences(data))
+        return inference.sample_futures(self.compiled, self._read(X, lengths), steps, rng=rng)
 
     def over(self, variables: Iterable[str]) -> "Model":
         """P of some variables alone, exactly, as a smaller model; the others are summed out.
@@ -232,9 +254,12 @@ class Model:
         save_mixture(self.mixture, path, provenance=self.provenance)
 
     @classmethod
-    def load(cls, path: str | bytes | os.PathLike[str]) -> "Model":
-        """The model in a `*.dspn` file, whether it was saved by itself or by an estimator."""
-        found = load_mixture(path)
+    def load(cls, path: str | bytes | os.PathLike[str], *, families: Families = ()) -> "Model":
+        """The model in a `*.dspn` file, whether it was saved by itself or by an estimator.
+
+        `families` are the leaf families of your own that it has; see `dspn.load`.
+        """
+        found = load_mixture(path, families=families)
         told = {name: item for name, item in found.provenance.items() if name != FITTED}
         return cls(found.mixture, provenance=told)
 
@@ -247,12 +272,17 @@ def _sizes(network: DynamicNetwork) -> str:
     )
 
 
-def load(path: str | bytes | os.PathLike[str]) -> Any:
+def load(path: str | bytes | os.PathLike[str], *, families: Families = ()) -> Any:
     """What was saved to a `*.dspn` file: a `Model`, a fitted estimator or a `DSPNClassifier`.
 
     It answers as before, bit for bit. `Model.load` gives the model of an estimator's file alone.
+
+    Args:
+        path: The file.
+        families: The leaf families of your own that the model has, as classes; a file has their
+            names alone.
     """
-    found = load_any(path)
+    found = load_any(path, families=families)
     if isinstance(found, LoadedClassifier):
         return import_module("dspn.models").DSPNClassifier._from_file(found)
     name = found.provenance.get("estimator")

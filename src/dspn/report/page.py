@@ -15,7 +15,7 @@ from dspn.data import Sequences
 from dspn.data.sequences import sequences_of
 from dspn.errors import DataError, StructureError
 from dspn.io import write_atomically
-from dspn.io.paths import path_text
+from dspn.io.atomic import path_text
 from dspn.models import Model
 from dspn.report._facts import json_text, page_facts
 from dspn.report._records import make_records

@@ -123,7 +123,7 @@ def _describe(nodes: Sequence[Node]) -> list[tuple[str, tuple[int, ...]]]:
 
 def _fingerprint(template: Template, top: Top, parameters: Parameters, root: str) -> bytes:
     """SHA-256 of schema, nodes, root and the bits of every parameter."""
-    schema = [(v.name, str(v.kind), v.categories) for v in template.schema]
+    schema = [v.identity() for v in template.schema]
     outputs = tuple(map(int, template.outputs))
     structure = (
         schema,

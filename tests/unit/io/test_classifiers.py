@@ -5,7 +5,7 @@ import pytest
 
 import dspn
 from dspn.errors import ModelFileError
-from dspn.io.classifiers import load_classifier, save_classifier
+from dspn.io import load_classifier, save_classifier
 from dspn.io.container import Contents, pack, unpack
 from dspn.structure import Mixture
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from dspn.data import Schema, Variable
 from dspn.errors import ModelFileError
+from dspn.io.codec import LoadedMixture, decode, encode
 from dspn.io.container import Contents, pack, unpack
-from dspn.io.decode import LoadedMixture, decode
-from dspn.io.encode import encode
 from dspn.structure import (
     DynamicNetwork,
     Mixture,

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from dspn.learning import EmOptions, GrowthOptions, Priors, SearchOptions
-from dspn.learning.auto import AutoOptions
+from dspn.learning.auto import Auto
 from dspn.learning.run import describe_options
 
 
 @pytest.mark.parametrize(
     ("own", "plain"),
     [
-        (AutoOptions(effort=np.int64(2)), AutoOptions(effort=2)),
+        (Auto(effort=np.int64(2)), Auto(effort=2)),
         (EmOptions(tolerance=np.float32(0.5)), EmOptions(tolerance=0.5)),
         (Priors(np.int64(1), leaf_pseudo_count=np.int32(2)), Priors(1, leaf_pseudo_count=2)),
         (GrowthOptions(caution=np.uint8(2)), GrowthOptions(caution=2)),

@@ -71,7 +71,7 @@ def test_violations_name_a_sum_other_than_one() -> None:
 
 @pytest.mark.parametrize("number", [0, -2, 2.0, "two"])
 def test_categorical_refuses_a_number_of_categories_that_is_none(number: object) -> None:
-    with pytest.raises(StructureError, match="`num_categories` of Categorical"):
+    with pytest.raises(StructureError, match="`num_categories` must be a whole number"):
         Categorical(number)  # type: ignore[arg-type]
 
 

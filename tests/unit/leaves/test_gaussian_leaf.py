@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from dspn.errors import StructureError
-from dspn.leaves import Gaussian, GaussianPrior, _mixtures
+from dspn.leaves import Gaussian, GaussianPrior, quantiles
 
 
 @pytest.mark.parametrize(("mean", "deviation"), [(1e6, 1.0), (-1e9, 1e-3), (3e-8, 1e-12), (0, 1e9)])
@@ -107,8 +107,8 @@ def test_mixture_quantiles_agree_with_a_root_finder() -> None:
     levels = np.array([1e-7, 0.01, 0.3, 0.5, 0.77, 0.999])
     found = Gaussian().mixture_quantiles(parameters, weights, levels)
     deviations = np.sqrt(parameters[:, 1])
-    for row, quantiles in zip(weights, found, strict=True):
-        for level, quantile in zip(levels, quantiles, strict=True):
+    for row, points in zip(weights, found, strict=True):
+        for level, quantile in zip(levels, points, strict=True):
 
             def gap(x: float, row: np.ndarray = row, level: float = level) -> float:
                 return float(row @ ndtr((x - parameters[:, 0]) / deviations)) - level
@@ -159,5 +159,5 @@ def test_mixture_quantiles_do_not_depend_on_the_block(monkeypatch: pytest.Monkey
     weights = rng.random((17, 5))
     levels = np.array([0.1, 0.6])
     whole = Gaussian().mixture_quantiles(parameters, weights, levels)
-    monkeypatch.setattr(_mixtures, "_CELLS", 30)
+    monkeypatch.setattr(quantiles, "_CELLS", 30)
     assert_array_equal(Gaussian().mixture_quantiles(parameters, weights, levels), whole)

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from dspn.errors import StructureError
-from dspn.leaves import Poisson, PoissonPrior, _mixtures
+from dspn.leaves import Poisson, PoissonPrior, quantiles
 
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
 
@@ -83,9 +83,9 @@ def test_mixture_quantiles_are_exact_for_large_rates() -> None:
     family = Poisson()
     for weights in (np.eye(3), np.array([[0.4, 0.6, 0.0], [0.2, 0.3, 0.5]])):
         found = family.mixture_quantiles(rates, weights, levels)
-        for row, quantiles in zip(weights, found, strict=True):
-            assert np.all(family.cdf(rates, quantiles) @ row >= levels * (1 - 1e-13))
-            assert np.all(family.cdf(rates, quantiles - 1) @ row < levels)
+        for row, points in zip(weights, found, strict=True):
+            assert np.all(family.cdf(rates, points) @ row >= levels * (1 - 1e-13))
+            assert np.all(family.cdf(rates, points - 1) @ row < levels)
 
 
 def test_mixture_quantiles_do_not_depend_on_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_mixture_quantiles_do_not_depend_on_the_block(monkeypatch: pytest.Monkey
     weights = rng.random((17, 5))
     levels = np.array([0.1, 0.6])
     whole = Poisson().mixture_quantiles(rates, weights, levels)
-    monkeypatch.setattr(_mixtures, "_CELLS", 30)
+    monkeypatch.setattr(quantiles, "_CELLS", 30)
     assert_array_equal(Poisson().mixture_quantiles(rates, weights, levels), whole)
 
 

@@ -13,6 +13,7 @@ from dspn import (
     HMMSPN,
     AscentOptions,
     DSPNClassifier,
+    Em,
     EmOptions,
     ImpossibleEvidenceWarning,
     Model,
@@ -21,7 +22,7 @@ from dspn import (
     Variable,
 )
 from dspn.learning import NO_PRIORS
-from dspn.models._estimator import SequenceEstimator
+from dspn.models.estimator import SequenceEstimator
 
 SCHEMA = Schema((Variable.categorical("a", ("u", "v")), Variable.continuous("b")))
 
@@ -53,7 +54,7 @@ def bayes_accuracy(data: Sequences, labels: np.ndarray) -> float:
     return float(np.mean(np.array(list(MODELS))[scores.argmax(axis=1)] == labels))
 
 
-@pytest.mark.parametrize("estimator", [None, HMM(2), HMMSPN(2), DSPN(learner="em", n_interfaces=2)])
+@pytest.mark.parametrize("estimator", [None, HMM(2), HMMSPN(2), DSPN(Em(2))])
 def test_classes_are_told_apart_nearly_as_well_as_by_the_true_models(
     estimator: SequenceEstimator | None,
 ) -> None:

@@ -13,8 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import dspn
 from dspn import HMM, DSPNClassifier, EmOptions, Schema, Sequences, Variable
 from dspn.errors import DataError
-from dspn.models._data import rng_of, seed_of
-from dspn.models._training import training_data
+from dspn.models.estimator import TrainingData, rng_of, seed_of
 
 FAST = EmOptions(max_steps=3, tolerance=0.5)
 LENGTHS = [4, 3, 5, 4, 2, 6]
@@ -203,7 +202,7 @@ def test_at_least_one_sequence_is_held_out_and_never_all(
     size: int, fraction: float, held: int
 ) -> None:
     data = Sequences.from_arrays([np.full((1, 1), 0.5 + index) for index in range(size)])
-    parts = training_data(data, None, None, fraction, 4)
+    parts = TrainingData.split(data, None, None, fraction, 4)
     assert parts.validation is not None
     assert (len(parts.train), len(parts.validation)) == (size - held, held)
     both = np.concatenate([parts.train.values, parts.validation.values])
@@ -213,7 +212,7 @@ def test_at_least_one_sequence_is_held_out_and_never_all(
 def test_sequences_of_no_weight_are_neither_learned_from_nor_held_out() -> None:
     data = Sequences.from_arrays([np.full((1, 1), 0.5 + index) for index in range(9)])
     weights = np.array([0.0, 2, 2, 0, 2, 2, 0, 2, 2])
-    parts = training_data(data, weights, None, 0.3, 1)
+    parts = TrainingData.split(data, weights, None, 0.3, 1)
     assert parts.validation is not None and parts.weights is not None
     assert_allclose(parts.weights, 2.0, rtol=0)
     both = np.concatenate([parts.train.values, parts.validation.values])

@@ -5,8 +5,7 @@ import pytest
 
 from dspn import HMM, Model, Schema, Sequences, Variable
 from dspn.errors import ConvergenceWarning
-from dspn.models._estimator import _dead, _warn_of_dead_interfaces
-from dspn.models._training import TrainingData
+from dspn.models.estimator import TrainingData, dead_nodes_of
 
 SCHEMA = Schema((Variable.binary("x"),))
 
@@ -18,15 +17,15 @@ def _training(data: Sequences) -> TrainingData:
 def test_an_unused_interface_node_is_named() -> None:
     rows = [[0.4, 0.6], [0.5, 0.5]]
     model = Model.from_hmm([1.0, 0.0], np.eye(2), {"x": rows}, schema=SCHEMA)
-    dead = _dead(model, _training(model.sample(5, 4, rng=np.random.default_rng(0))))
-    assert any(node.is_interface and node.what == "interface 1" for node in dead)
+    data = _training(model.sample(5, 4, rng=np.random.default_rng(0)))
     with pytest.warns(ConvergenceWarning, match=r"1 of 2 interface nodes .* \(interface 1 \(node"):
-        _warn_of_dead_interfaces(dead, 2)
+        dead = dead_nodes_of(model, data)
+    assert any(node.is_interface and node.what == "interface 1" for node in dead)
 
 
 def test_impossible_training_data_leave_the_question_open() -> None:
     model = Model.from_hmm([1.0], [[1.0]], {"x": [[1.0, 0.0]]}, schema=SCHEMA)
-    assert _dead(model, _training(Sequences.from_codes([[1.0]], [0, 1], SCHEMA))) == ()
+    assert dead_nodes_of(model, _training(Sequences.from_codes([[1.0]], [0, 1], SCHEMA))) == ()
 
 
 def test_a_fitted_estimator_says_which_nodes_are_dead() -> None:

@@ -8,9 +8,11 @@ from dspn import (
     DSPN,
     HMM,
     ConditionalLikelihood,
+    Em,
     EmOptions,
     GrowthOptions,
     Model,
+    Paper,
     Schema,
     SearchOptions,
     Sequences,
@@ -35,14 +37,17 @@ def drawn(num_sequences: int = 40, seed: int = 0) -> Sequences:
     return TRUTH.sample(num_sequences, 8, rng=np.random.default_rng(seed))
 
 
-def small(**options: object) -> DSPN:
-    usual = {"learner": "paper", "growth": GROWTH, "search": SEARCH, "random_state": 0}
-    return DSPN(**{**usual, **options})
+PAPER = Paper(GROWTH, SEARCH)
+GROWN = Paper(GROWTH, None)
+
+
+def small(learner: Em | Paper = PAPER, **options: object) -> DSPN:
+    return DSPN(learner, **{"random_state": 0, **options})
 
 
 def test_growth_and_search_come_near_the_model_that_made_the_data() -> None:
     train, test = drawn(200), drawn(200, 1)
-    fitted = DSPN(learner="paper", max_interfaces=4, search=SEARCH, random_state=0).fit(train)
+    fitted = small(Paper(GrowthOptions(max_interfaces=4), SEARCH)).fit(train)
     assert fitted.score(test) > TRUTH.log_likelihood(test).mean() - 0.3
     assert fitted.ending_ is Ending.FINISHED
     assert fitted.tried_ == 3 and 0 <= fitted.accepted_ <= 3
@@ -57,27 +62,23 @@ def test_the_same_random_state_gives_the_same_model_whatever_the_number_of_jobs(
 
 
 def test_growth_alone_leaves_the_initial_template() -> None:
-    fitted = small(search=False).fit(drawn())
+    fitted = small(GROWN).fit(drawn())
     size = fitted.network_.num_interfaces
     assert fitted.tried_ == 0
     assert len(fitted.network_.template.nodes) == size * (1 + 1 + 3 + 1)
 
 
 def test_a_given_number_of_interface_nodes_is_kept() -> None:
-    growth = GrowthOptions(num_starts=1, em=QUICK)
-    fitted = small(n_interfaces=3, growth=growth, search=False).fit(drawn())
+    growth = GrowthOptions(min_interfaces=3, max_interfaces=3, num_starts=1, em=QUICK)
+    fitted = small(Paper(growth, None)).fit(drawn())
     assert fitted.network_.num_interfaces == 3
     assert [step.num_interfaces for step in fitted.growth_] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("root", "tied"), [("first", True), ("last", True), ("last", False)])
-@pytest.mark.parametrize("learner", ["paper", "em"])
-def test_root_and_bottom_are_as_asked(learner: str, root: str, tied: bool) -> None:
-    if learner == "em":
-        fitted = DSPN(learner="em", n_interfaces=2, root=root, tied=tied, random_state=0)
-    else:
-        fitted = small(root=root, tied=tied)
-    fitted.fit(drawn())
+@pytest.mark.parametrize("learner", [PAPER, Em(2)], ids=["paper", "em"])
+def test_root_and_bottom_are_as_asked(learner: Em | Paper, root: str, tied: bool) -> None:
+    fitted = small(learner, root=root, tied=tied).fit(drawn())
     assert fitted.network_.root == Root(root)
     assert fitted.network_.parameters.tied is tied
 
@@ -85,22 +86,22 @@ def test_root_and_bottom_are_as_asked(learner: str, root: str, tied: bool) -> No
 def test_expectation_maximisation_alone_is_an_hmm_with_the_root_at_the_first_slice() -> None:
     data = drawn()
     plain = HMM(3, random_state=4).fit(data)
-    fitted = DSPN(learner="em", n_interfaces=3, random_state=4).fit(data)
+    fitted = DSPN(Em(3), random_state=4).fit(data)
     assert fitted.network_.fingerprint == plain.network_.fingerprint
-    weighted = DSPN(learner="em", n_interfaces=3, random_state=4)
+    weighted = DSPN(Em(3), random_state=4)
     weighted.fit(data, sample_weight=np.linspace(0.5, 2, 40))
     assert weighted.network_.fingerprint != plain.network_.fingerprint
 
 
 def test_a_class_variable_is_what_learning_aims_at_where_it_is_told_so() -> None:
-    fitted = small(scoring=ConditionalLikelihood(("x0",))).fit(drawn())
+    fitted = small(Paper(GROWTH, SEARCH, ConditionalLikelihood(("x0",)))).fit(drawn())
     # P(x0 | others) of eight bits is no less likely than of fair coins.
     assert -8 * np.log(2) < fitted.validation_score_ < 0
 
 
 def test_time_limit_ends_learning_with_the_best_so_far() -> None:
     endless = SearchOptions(max_neighbours=10**6, max_failures=10**6)
-    fitted = small(search=endless, time_limit=1.0).fit(drawn(20))
+    fitted = small(Paper(GROWTH, endless), time_limit=1.0).fit(drawn(20))
     assert fitted.ending_ is Ending.TIME_LIMIT
     assert np.isfinite(fitted.score(drawn(20)))
 
@@ -117,13 +118,13 @@ def test_learning_goes_on_from_a_checkpoint_to_the_same_model(tmp_path: Path) ->
 
 def test_a_given_validation_set_is_not_learned_from() -> None:
     data, held = drawn(), drawn(20, 3)
-    for learner in ({}, {"learner": "em", "n_interfaces": 2, "growth": None, "search": None}):
-        fitted = small(**learner).fit(data, validation=held)
+    for learner in (PAPER, Em(2)):
+        fitted = small(learner).fit(data, validation=held)
         assert fitted.validation_score_ == pytest.approx(fitted.score(held), rel=1e-12)
 
 
 def test_progress_is_shown_where_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    small(search=False).fit(drawn(20))
+    small(GROWN).fit(drawn(20))
     assert capsys.readouterr().err == ""
-    small(search=False, verbose=1).fit(drawn(20))
+    small(GROWN, verbose=1).fit(drawn(20))
     assert "growth" in capsys.readouterr().err

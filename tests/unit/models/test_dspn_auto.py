@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import dspn
-from dspn import DSPN, DSPNClassifier, EmOptions, GrowthOptions, Schema, SearchOptions, Variable
+from dspn import DSPN, Auto, DSPNClassifier, Em, EmOptions, Paper, Schema, Variable
 from dspn.errors import (
     ConvergenceWarning,
     DataError,
@@ -20,14 +20,14 @@ from dspn.errors import (
     ModelFileError,
     StructureError,
 )
-from dspn.learning import ConditionalLikelihood, Priors
-from dspn.learning.auto import AutoOptions
-from dspn.learning.run import Ending
+from dspn.learning import Priors
+from dspn.learning.auto import Move
+from dspn.learning.learner import Ending
 from dspn.structure.validity import violations
 
 BITS = Schema((Variable.binary("x"), Variable.binary("y")))
 # Nodes of two chains, or of their pairs, but not of both: data of two kinds ask for two layouts.
-AUTO = AutoOptions(
+AUTO = Auto(
     effort=0.02,
     max_interfaces=2,
     max_members=1,
@@ -56,7 +56,7 @@ GAPS = [np.array([[0, 0], [np.nan, 1], [1, np.nan], [np.nan, np.nan]]), np.array
 
 
 def small(**options: Any) -> DSPN:
-    given = {"auto": AUTO, "schema": BITS, "validation_fraction": 0.4, "random_state": 0}
+    given = {"learner": AUTO, "schema": BITS, "validation_fraction": 0.4, "random_state": 0}
     return DSPN(**{**given, **options})
 
 
@@ -77,13 +77,13 @@ def joint(fitted: DSPN, values: np.ndarray) -> float:
 
 
 def test_the_automatic_learner_is_the_default() -> None:
-    fitted = DSPN(effort=1e-6, random_state=0).fit(two_kinds(12, 1, 4))
+    fitted = DSPN(Auto(effort=1e-6), random_state=0).fit(two_kinds(12, 1, 4))
     assert DSPN().learner == "auto"
     assert fitted.ending_ is Ending.FINISHED
     assert fitted.tried_ == len(fitted.trail_) >= 3
     assert 0 <= fitted.accepted_ <= fitted.tried_
     assert fitted.n_features_in_ == 2
-    assert fitted.model_.provenance["parameters"]["effort"] == 1e-6
+    assert fitted.model_.provenance["parameters"]["learner"]["effort"] == 1e-6
 
 
 def test_what_is_learned_is_valid_and_told(mixed: DSPN) -> None:
@@ -93,7 +93,7 @@ def test_what_is_learned_is_valid_and_told(mixed: DSPN) -> None:
     assert "2 blocks" in mixed.explanation_ and "1 block:" in mixed.explanation_
     assert f"{mixed.validation_score_:.3f} nats" in mixed.explanation_
     assert [item.candidate.number for item in mixed.trail_] == list(range(mixed.tried_))
-    assert {item.move.name for item in mixed.trail_} >= {"clusters"}
+    assert {item.move for item in mixed.trail_} >= {Move.CLUSTERS}
     assert mixed.history_[-1].score == mixed.validation_score_
     assert mixed.dead_ == ()
     with pytest.raises(StructureError, match="mixture of 2 components"):
@@ -102,13 +102,13 @@ def test_what_is_learned_is_valid_and_told(mixed: DSPN) -> None:
 
 def test_no_model_of_a_block_has_more_interface_nodes_than_allowed(mixed: DSPN) -> None:
     assert all(item.candidate.size <= 2 for item in mixed.trail_)
-    fitted = small(auto=None, effort=1e-3, max_interfaces=3).fit(DATA)
+    fitted = small(learner=Auto(effort=1e-3, max_interfaces=3)).fit(DATA)
     assert all(item.candidate.size <= 3 for item in fitted.trail_)
 
 
 def test_more_effort_tries_more() -> None:
     little, much = (
-        small(auto=AutoOptions(effort=effort, max_interfaces=4, em=AUTO.em)).fit(DATA)
+        small(learner=Auto(effort=effort, max_interfaces=4, em=AUTO.em)).fit(DATA)
         for effort in (1e-6, 0.02)
     )
     assert little.tried_ < much.tried_
@@ -137,7 +137,7 @@ def test_what_was_held_out_is_learned_from_in_the_end(mixed: DSPN) -> None:
 
 @pytest.mark.parametrize(("root", "tied"), [("last", True), ("first", False)])
 def test_root_and_bottom_are_as_asked(root: str, tied: bool) -> None:
-    fitted = small(root=root, tied=tied, effort=None).fit(DATA)
+    fitted = small(root=root, tied=tied).fit(DATA)
     assert fitted.mixture_.root == root
     assert all(network.parameters.tied is tied for network in fitted.mixture_)
 
@@ -152,10 +152,10 @@ def test_a_time_limit_ends_learning() -> None:
 def test_progress_and_explanation_are_shown_where_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    quick = AutoOptions(effort=1e-6, em=EmOptions(max_steps=1))
-    small(auto=quick).fit(DATA)
+    quick = Auto(effort=1e-6, em=EmOptions(max_steps=1))
+    small(learner=quick).fit(DATA)
     assert capsys.readouterr().err == ""
-    fitted = small(auto=quick, verbose=1).fit(DATA)
+    fitted = small(learner=quick, verbose=1).fit(DATA)
     assert fitted.explanation_ in capsys.readouterr().err
 
 
@@ -209,7 +209,7 @@ def test_a_mixture_comes_back_from_its_file(mixed: DSPN, tmp_path: Path) -> None
     again = dspn.load(tmp_path / "mixed.dspn")
     assert again.mixture.fingerprint == mixed.mixture_.fingerprint
     assert again.provenance == mixed.model_.provenance
-    assert again.provenance["parameters"]["auto"]["max_interfaces"] == 2
+    assert again.provenance["parameters"]["learner"]["max_interfaces"] == 2
     np.testing.assert_array_equal(again.log_likelihood(GAPS), mixed.score_samples(GAPS))
 
 
@@ -231,10 +231,21 @@ def test_learning_goes_on_from_its_directory(mixed: DSPN, tmp_path: Path) -> Non
 def test_clones_have_the_same_parameters_and_no_model(mixed: DSPN) -> None:
     other = clone(mixed)
     assert other.get_params() == mixed.get_params()
-    assert other.auto == AUTO and not hasattr(other, "model_")
+    assert other.learner == AUTO and not hasattr(other, "model_")
     assert other.fit(DATA).mixture_.fingerprint == mixed.mixture_.fingerprint
     assert DSPN(**DSPN().get_params()).get_params() == DSPN().get_params()
-    assert DSPN().set_params(effort=3.0, learner="auto").effort == 3.0
+
+
+def test_options_of_the_learner_are_parameters_too() -> None:
+    assert DSPN().set_params(learner__effort=3.0).learner == Auto(effort=3.0)
+    assert DSPN(Em(2)).set_params(learner="paper", learner__search=None).learner == Paper(
+        search=None
+    )
+    nested = small().set_params(learner__em__max_steps=7, learner__effort=2.0)
+    assert nested.get_params()["learner__em__max_steps"] == nested.learner.em.max_steps == 7
+    assert nested.learner.effort == 2.0 and AUTO.em.max_steps == 4
+    with pytest.raises(StructureError, match="Auto has no option 'growth'"):
+        small().set_params(learner__growth=3)
 
 
 def test_pipelines_and_cross_validation_take_lists_of_arrays(mixed: DSPN) -> None:
@@ -255,16 +266,22 @@ def test_a_single_sequence_is_its_own_validation_set() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"n_interfaces": 4}, "`n_interfaces` must be left out with `learner='auto'`"),
-        ({"growth": GrowthOptions()}, "`growth` is for `learner='paper'`"),
-        ({"search": SearchOptions()}, "`search` is for `learner='paper'`"),
-        ({"em": EmOptions()}, "`em` is for `learner='em'`"),
-        ({"scoring": ConditionalLikelihood(("x",))}, "`scoring` must be the likelihood"),
-        ({"effort": 3.0}, "`effort` must be set in one place only"),
-        ({"auto": 3}, "`auto` must be a"),
-        ({"auto": None, "effort": 0}, "`effort`"),
-        ({"auto": None, "effort": "much"}, "`effort`"),
-        ({"max_interfaces": 0}, "`max_interfaces`"),
+        ({"effort": 0}, "`effort` of Auto must be a finite number > 0"),
+        ({"effort": "much"}, "`effort` of Auto"),
+        ({"exploration": 1.5}, "`exploration` of Auto must be a finite number >= 0 and <= 1"),
+        ({"max_interfaces": 0}, "`max_interfaces` must be a whole number"),
+        ({"em": 3}, "`em` must be a EmOptions"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(StructureError, match=said):
+        Auto(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"learner": EmOptions()}, "`learner` must be 'auto', 'paper' or 'em'"),
         ({"time_limit": 0}, "`time_limit`"),
         ({"n_jobs": 0}, "`n_jobs`"),
         ({"tied": 1}, "`tied`"),
@@ -273,8 +290,6 @@ def test_a_single_sequence_is_its_own_validation_set() -> None:
         ({"resume": True}, "`resume` needs"),
         ({"checkpoint": "run", "random_state": None}, "`random_state` must be a whole number"),
         ({"learner": "best"}, "`learner` must be 'auto', 'paper' or 'em'"),
-        ({"learner": "paper"}, "`auto` is for `learner='auto'`"),
-        ({"learner": "em", "auto": None, "effort": 1.0, "n_interfaces": 2}, "`effort` is for"),
     ],
 )
 def test_what_does_not_go_together_is_refused(
@@ -297,7 +312,7 @@ def test_what_structure_cannot_be_learned_from_is_refused() -> None:
 
 def test_given_priors_are_the_only_ones() -> None:
     fitted = small(priors=Priors(sum_pseudo_count=0.5)).fit(DATA)
-    assert "prior" not in {item.move.name for item in fitted.trail_}
+    assert Move.PRIOR not in {item.move for item in fitted.trail_}
 
 
 # Classes.
@@ -310,7 +325,7 @@ def labelled() -> tuple[list[np.ndarray], np.ndarray]:
 
 def test_classes_are_told_apart_by_models_of_their_own() -> None:
     X, y = labelled()
-    base = DSPN(effort=1e-3, schema=BITS)
+    base = DSPN(Auto(effort=1e-3), schema=BITS)
     fitted = DSPNClassifier(base, random_state=0).fit(X, y)
     assert fitted.score(X, y) > 0.9
     np.testing.assert_allclose(fitted.predict_proba(X).sum(axis=1), np.ones(40), rtol=1e-12)

@@ -5,7 +5,7 @@ batch is cut into a fixed number of shards whatever the number of threads, and s
 of the shards, so the result does not depend on how the work was spread.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, final
 
 import numpy as np
@@ -83,26 +83,37 @@ class _Sums:
         """Adds posteriors (loads, slices) times the statistics of the slices' values."""
         program = self.job.program
         for variable, (loads, members) in enumerate(program.leaves):
-            family = program.network.template.banks[variable].family
-            statistics = family.statistics(self.job.data.values[rows, variable])
-            self.leaves[variable][members] += posterior[loads] @ statistics
+            values = self.job.data.values[rows, variable]
+            self._add_statistics([variable], values, [members], [posterior[loads]])
 
     def _add_counts(self, tables: LeafTables, counts: Floats) -> None:
         """Adds the statistics of values, each as often as a leaf was used with its code."""
         program, coding = self.job.program, self.job.coding
-        for family, banks in alike_banks(program, coding):
+        for _, banks in alike_banks(program, coding):
             values = coding.values[coding.factor_of[banks[0]]]
-            statistics = family.statistics(values)
-            for bank in banks:
-                loads, members = program.leaves[bank]
-                places = tables.start[loads][:, None] + np.arange(values.size)
-                self.leaves[bank][members] += counts[places] @ statistics
+            loads, members = zip(*(program.leaves[bank] for bank in banks), strict=True)
+            places = [tables.start[own][:, None] + np.arange(values.size) for own in loads]
+            self._add_statistics(banks, values, members, [counts[own] for own in places])
 
-    def add_outputs(self, variable: int, statistics: Floats) -> None:
-        """Adds expected statistics (outputs, statistics) of a chain to the leaves of a variable."""
+    def add_outputs(self, banks: list[int], values: Floats, counts: list[Floats]) -> None:
+        """Adds the statistics of values, which output o of a chain has `counts[bank][o]` times."""
         assert self.run is not None
-        outputs, members = self.run.chain.outputs_of[variable]
-        np.add.at(self.leaves[variable], members, statistics[outputs])
+        used, members = zip(*(self.run.chain.outputs_of[bank] for bank in banks), strict=True)
+        own = [each[outputs] for each, outputs in zip(counts, used, strict=True)]
+        self._add_statistics(banks, values, members, own)
+
+    def _add_statistics(
+        self, banks: list[int], values: Floats, members: Sequence[Ints], counts: list[Floats]
+    ) -> None:
+        """Adds the expected statistics of values to members of banks of one family."""
+        program = self.job.program
+        leaves = program.leaf_parameters(self.bottom)
+        rows = [leaves[bank][own] for bank, own in zip(banks, members, strict=True)]
+        family = program.network.template.banks[banks[0]].family
+        seen = family.expected_statistics(np.concatenate(rows), values, np.concatenate(counts))
+        ends = np.cumsum([len(own) for own in members])
+        for bank, own, part in zip(banks, members, np.split(seen, ends[:-1]), strict=True):
+            np.add.at(self.leaves[bank], own, part)
 
     def add_seeds(self, rows: Ints, shift: Ints, seeds: Floats) -> None:
         """Carries linear seeds (coefficients, slices) of some slices down to their leaves."""
@@ -172,12 +183,11 @@ class _Sums:
         by_code = np.zeros((int(start[-1]), self.chunk.shape[1]))
         split_chunks(self.chunk, coding.widths, coding.chunk_of, coding.chunk_first, start, by_code)
         posterior = by_code[:, self.run.chain.columns].T
-        for family, banks in alike_banks(self.job.program, coding):
+        for _, banks in alike_banks(self.job.program, coding):
             values = coding.values[coding.factor_of[banks[0]]][:-1]
-            statistics = family.statistics(values)
-            for bank in banks:
-                first = start[coding.factor_of[bank]]
-                self.add_outputs(bank, posterior[:, first : first + values.size] @ statistics)
+            firsts = [start[coding.factor_of[bank]] for bank in banks]
+            counts = [posterior[:, first : first + values.size] for first in firsts]
+            self.add_outputs(banks, values, counts)
 
 
 @final
@@ -320,9 +330,8 @@ class _Shard:
         assert sums.run is not None
         if program.template.factors is not None:
             by_output = posterior[places][:, sums.run.chain.columns].T
-            for variable, bank in enumerate(program.network.template.banks):
-                statistics = bank.family.statistics(job.data.values[own, variable])
-                sums.add_outputs(variable, by_output @ statistics)
+            for variable in range(len(program.network.template.banks)):
+                sums.add_outputs([variable], job.data.values[own, variable], [by_output])
             return
         seeds = sums.seeds_of_outputs(posterior[places], values[places])
         shift = job.given(LINEAR, block, segment).coefficients.shift[:, places]

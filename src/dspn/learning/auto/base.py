@@ -153,7 +153,7 @@ class Candidate:
 
 @final
 @dataclass(frozen=True)
-class AutoOptions(Options):
+class Auto(Options):
     """The budget of the automatic learner, and the bounds of what it builds.
 
     `effort` counts work, not time: one unit is 10^9 edges of a template evaluated at a slice in a
@@ -192,7 +192,7 @@ class AutoOptions(Options):
         object.__setattr__(self, "moves", given)
 
 
-DEFAULT_AUTO: Final = AutoOptions()
+DEFAULT_AUTO: Final = Auto()
 
 
 @final
@@ -223,7 +223,7 @@ class AutoTask:
 
     train: Sequences
     validation: Sequences
-    options: AutoOptions
+    options: Auto
     priors: Priors | None
     seed: int
     root: Root

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 
 from dspn._arrays import Floats
 from dspn.errors import DataError
-from dspn.learning.auto.base import AutoOptions, Block, Candidate
+from dspn.learning.auto.base import Auto, Block, Candidate
 from dspn.learning.dependence import Layout
 
 _MOST_STEPS: Final = 200
@@ -167,7 +167,7 @@ class Chooser:
     is never worse than the one before it.
     """
 
-    def __init__(self, options: AutoOptions) -> None:
+    def __init__(self, options: Auto) -> None:
         self._options = options
         self._known: dict[tuple[Block, int], BlockModel] = {}
         self._best: Choice | None = None

@@ -13,7 +13,7 @@ from dspn.data import Sequences
 from dspn.engine import TimeUpError
 from dspn.errors import StructureError
 from dspn.executors import Executor, Shared, executor_of
-from dspn.learning.auto.base import DEFAULT_AUTO, AutoOptions, AutoTask, Block, Candidate
+from dspn.learning.auto.base import DEFAULT_AUTO, Auto, AutoTask, Block, Candidate
 from dspn.learning.auto.choice import Choice
 from dspn.learning.auto.planner import AutoState, Tried
 from dspn.learning.auto.run import AutoRun
@@ -85,7 +85,7 @@ def learn_auto(
     validation: Sequences,
     *,
     seed: int,
-    options: AutoOptions = DEFAULT_AUTO,
+    options: Auto = DEFAULT_AUTO,
     priors: Priors | None = None,
     root: Root | str = Root.FIRST,
     tied: bool = True,
@@ -125,7 +125,7 @@ def learn_auto(
         on_state: Called with every state.
         clock: The clock of a limit that counts from earlier on, in place of `time_limit`.
     """
-    require_type(options, AutoOptions, "options", StructureError)
+    require_type(options, Auto, "options", StructureError)
     require_type(tied, bool, "tied", StructureError)
     if priors is not None:
         require_type(priors, Priors, "priors", StructureError)

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, final
 
 from dspn.engine import TimeUpError, compile_program, until
@@ -130,12 +130,13 @@ class Journal:
     ) -> Iterator["Journal"]:
         """The directory as `of` has it, kept from other runs until this one ends."""
         with RunDirectory.hold(path, _describe_run(task), resume=resume) as directory:
-            yield cls(directory)
+            yield cls(replace(directory, families=task.train.schema.families))
 
     @classmethod
     def of(cls, path: str | os.PathLike[str], task: AutoTask, *, resume: bool) -> "Journal":
         """The directory, made where it is missing; with `resume` it may belong to this run."""
-        return cls(RunDirectory.open(path, _describe_run(task), resume=resume))
+        directory = RunDirectory.open(path, _describe_run(task), resume=resume)
+        return cls(replace(directory, families=task.train.schema.families))
 
     def recall(self, attempt: Try, task: AutoTask) -> Candidate | None:
         """The candidate of a try, where it was trained before."""

@@ -16,7 +16,7 @@ from dspn.data import Sequences
 from dspn.engine import ExpectedFlows, Program, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.inference import interface_posteriors
-from dspn.leaves.base import require_number
+from dspn.options import require_number
 from dspn.structure import DynamicNetwork, Product, Root, Sum, Template, Top
 from dspn.structure.chain import transition_sums
 from dspn.structure.edit import Entry, reduce_network, template_entries, top_entries

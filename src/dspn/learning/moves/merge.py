@@ -14,7 +14,7 @@ from dspn._checks import float_array, indices, require_type, whole_number
 from dspn.engine import ExpectedFlows, NetworkFlows
 from dspn.errors import StructureError
 from dspn.learning.moves.edges import check_flows, input_visits
-from dspn.leaves import Categorical, Family, Gaussian
+from dspn.leaves import Categorical, Family
 from dspn.structure import DynamicNetwork, Input, Leaf, Product, Sum, Template
 from dspn.structure.edit import Entry, reduce_network, template_entries, top_entries
 from dspn.structure.nodes import children_of
@@ -151,24 +151,11 @@ def _count_losses(counts: Sequence[Floats]) -> Floats:
 
 
 def _leaf_losses(family: Family, statistics: Floats) -> Floats:
-    """Loss of Gaussian or Poisson leaves over pairs of rows of statistics; upper triangle."""
-    own = _largest(family, statistics)
+    """Loss of leaves over pairs of rows of statistics; upper triangle."""
+    own = family.largest_log_likelihood(statistics)
     both = statistics[:, None, :] + statistics[None, :, :]
-    losses = own[:, None] + own[None, :] - _largest(family, both)
+    losses = own[:, None] + own[None, :] - family.largest_log_likelihood(both)
     return np.triu(np.maximum(losses, 0.0), 1)
-
-
-def _largest(family: Family, statistics: Floats) -> Floats:
-    """The largest log-likelihood, up to terms that are linear in the statistics, (...,)."""
-    weight, first = statistics[..., 0], statistics[..., 1]
-    divisor = np.where(weight > 0, weight, 1.0)
-    if isinstance(family, Gaussian):
-        floor = family.default_prior.min_variance / family.scale**2
-        spread = (statistics[..., 2] - first * first / divisor) / divisor
-        return np.asarray(-0.5 * weight * np.log(np.maximum(spread, floor)))
-    total = np.maximum(first, 0.0)
-    rate = np.where(total > 0, total / divisor, 1.0)
-    return np.asarray(total * np.log(rate))
 
 
 def _choice_counts(shapes: _Shapes, flows: NetworkFlows, nodes: Sequence[int]) -> Floats:
@@ -303,10 +290,8 @@ def _average(one: Entry, other: Entry, share: float, is_choice: bool) -> Entry:
     """
     node = one.node
     if isinstance(node, Leaf):
-        rows = share * one.values + (1.0 - share) * other.values
-        if isinstance(node.family, Gaussian):
-            rows[:, 1:] += share * (1.0 - share) * (one.values[:, :1] - other.values[:, :1]) ** 2
-        return Entry(node, rows)
+        shares = np.full((len(one.values), 1), share)
+        return Entry(node, node.family.average(one.values, other.values, shares))
     theirs = children_of(other.node if is_choice else node)
     values = np.concatenate([share * one.values, (1.0 - share) * other.values], axis=1)
     return Entry(Sum(children_of(node) + theirs), values)

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import logsumexp
 
 from dspn import Schema, Variable
-from dspn.learning.auto import AutoOptions
+from dspn.learning.auto import Auto
 from dspn.learning.auto.base import Block, Candidate, Recipe
 from dspn.learning.auto.choice import Choice, Chooser, Pool
 from dspn.learning.auto.moves import CLUSTERS
@@ -55,7 +55,7 @@ def expected_validation(choice: Choice) -> np.ndarray:
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_a_choice_is_a_mixture_of_products_of_mixtures(seed: int, most: int) -> None:
     pool = drawn_pool(np.random.default_rng(seed), BLOCKS * 3)
-    choice = Chooser(AutoOptions(max_layouts=most, max_members=2)).choice(pool, LAYOUTS)
+    choice = Chooser(Auto(max_layouts=most, max_members=2)).choice(pool, LAYOUTS)
     assert 1 <= len(choice.layouts) <= most and set(choice.layouts) <= set(LAYOUTS)
     assert len(set(choice.layouts)) == len(choice.layouts)
     assert all(len(model.members) <= 2 for model in choice.models.values())
@@ -68,7 +68,7 @@ def test_a_choice_is_a_mixture_of_products_of_mixtures(seed: int, most: int) -> 
 @pytest.mark.parametrize("seed", range(5))
 def test_blocks_count_so_that_every_variable_counts_once(seed: int) -> None:
     pool = drawn_pool(np.random.default_rng(seed), BLOCKS)
-    weights = Chooser(AutoOptions()).choice(pool, LAYOUTS).block_weights()
+    weights = Chooser(Auto()).choice(pool, LAYOUTS).block_weights()
     for variable in range(3):
         own = sum(weight for block, weight in weights.items() if variable in block)
         assert own == pytest.approx(1.0, rel=1e-12)
@@ -77,7 +77,7 @@ def test_blocks_count_so_that_every_variable_counts_once(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_more_candidates_and_layouts_never_make_the_choice_worse(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    chooser = Chooser(AutoOptions(max_layouts=2, max_members=2, least_weight=0.1))
+    chooser = Chooser(Auto(max_layouts=2, max_members=2, least_weight=0.1))
     pool = drawn_pool(rng, BLOCKS)
     scores = []
     for number in range(25):
@@ -95,7 +95,7 @@ def test_layouts_that_explain_different_sequences_are_both_chosen() -> None:
     for number, block in enumerate([(0,), (1,), (2,)]):
         pool = pool.with_candidates(candidate(block, -1 - 9 * half, number))
     pool = pool.with_candidates(candidate((0, 1, 2), -3 - 27 * (1 - half), 3))
-    choice = Chooser(AutoOptions()).choice(pool, LAYOUTS[:2])
+    choice = Chooser(Auto()).choice(pool, LAYOUTS[:2])
     assert set(choice.layouts) == set(LAYOUTS[:2])
     shares = dict(zip(choice.layouts, choice.weights.tolist(), strict=True))
     assert shares[LAYOUTS[0]] == pytest.approx(4 / 9, abs=0.02)
@@ -103,7 +103,7 @@ def test_layouts_that_explain_different_sequences_are_both_chosen() -> None:
 
 def test_a_block_without_news_is_not_mixed_again() -> None:
     pool = drawn_pool(np.random.default_rng(0), BLOCKS)
-    chooser = Chooser(AutoOptions())
+    chooser = Chooser(Auto())
     first = chooser.model(pool, (0,))
     more = pool.with_candidates(candidate((1,), np.full(NUM_SEQUENCES, -1.0), 99))
     assert chooser.model(more, (0,)) is first
@@ -112,7 +112,7 @@ def test_a_block_without_news_is_not_mixed_again() -> None:
 
 def test_one_layout_has_all_the_weight() -> None:
     pool = drawn_pool(np.random.default_rng(0), [(0, 1, 2)])
-    choice = Chooser(AutoOptions()).choice(pool, (((0, 1, 2),),))
+    choice = Chooser(Auto()).choice(pool, (((0, 1, 2),),))
     np.testing.assert_array_equal(choice.weights, [1.0])
     assert choice.block_weights() == {(0, 1, 2): 1.0}
 
@@ -124,7 +124,7 @@ def test_impossible_sequences_leave_a_choice_that_says_so() -> None:
         own = rng.normal(-5, 1, size=NUM_SEQUENCES)
         own[0] = -np.inf
         pool = pool.with_candidates(candidate(block, own, number))
-    choice = Chooser(AutoOptions()).choice(pool, LAYOUTS)
+    choice = Chooser(Auto()).choice(pool, LAYOUTS)
     assert choice.score == -np.inf
     assert choice.validation[0] == -np.inf and np.isfinite(choice.validation[1:]).all()
     assert choice.weights.sum() == pytest.approx(1.0, rel=1e-12)
@@ -137,6 +137,6 @@ def test_a_layout_that_is_possible_where_the_others_are_not_is_chosen() -> None:
     for number, block in enumerate([(0,), (1,), (2,)]):
         pool = pool.with_candidates(candidate(block, impossible, number))
     pool = pool.with_candidates(candidate((0, 1, 2), np.full(NUM_SEQUENCES, -9.0), 3))
-    choice = Chooser(AutoOptions()).choice(pool, LAYOUTS[:2])
+    choice = Chooser(Auto()).choice(pool, LAYOUTS[:2])
     assert LAYOUTS[1] in choice.layouts
     assert np.isfinite(choice.score)

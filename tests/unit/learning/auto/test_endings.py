@@ -11,7 +11,7 @@ import pytest
 
 from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.learning import run as runs
-from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto, learner
+from dspn.learning.auto import Auto, AutoLearned, learn_auto, learner
 from dspn.learning.auto import run as running
 from dspn.learning.auto.base import AutoTask, Candidate, Try
 from dspn.learning.auto.planner import AutoState
@@ -25,9 +25,7 @@ PLANTED = Model.from_hmm(
     {name: [[0.9, 0.1], [0.2, 0.8]] for name in SCHEMA.names},
     schema=SCHEMA,
 )
-OPTIONS = AutoOptions(
-    effort=1e3, patience=3, em=EmOptions(max_steps=2), refit=EmOptions(max_steps=1)
-)
+OPTIONS = Auto(effort=1e3, patience=3, em=EmOptions(max_steps=2), refit=EmOptions(max_steps=1))
 
 
 def drawn(num_sequences: int, seed: int) -> Sequences:

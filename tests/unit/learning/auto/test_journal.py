@@ -12,7 +12,7 @@ from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.errors import ModelFileError, StructureError
 from dspn.executors import Serial
 from dspn.io import atomic, load_network, save_network
-from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
+from dspn.learning.auto import Auto, AutoLearned, learn_auto
 from dspn.learning.auto import run as running
 from dspn.learning.auto.base import AutoTask, Candidate, Recipe, Try
 from dspn.learning.auto.moves import CLUSTERS, REGROUP
@@ -27,9 +27,7 @@ PLANTED = Model.from_hmm(
     {name: [[0.9, 0.1], [0.2, 0.8]] for name in SCHEMA.names},
     schema=SCHEMA,
 )
-OPTIONS = AutoOptions(
-    effort=1e3, patience=3, em=EmOptions(max_steps=2), refit=EmOptions(max_steps=1)
-)
+OPTIONS = Auto(effort=1e3, patience=3, em=EmOptions(max_steps=2), refit=EmOptions(max_steps=1))
 
 
 def drawn(num_sequences: int, seed: int) -> Sequences:
@@ -136,7 +134,7 @@ def test_an_empty_directory_may_be_begun_in(tmp_path: Path, resume: bool) -> Non
     ("settings", "said"),
     [
         ({"seed": 1}, "seed"),
-        ({"options": AutoOptions(effort=2e3)}, "options"),
+        ({"options": Auto(effort=2e3)}, "options"),
     ],
 )
 def test_another_run_is_refused(tmp_path: Path, settings: dict, said: str) -> None:

@@ -11,7 +11,7 @@ from dspn.data import Sequences as Data
 from dspn.engine import compile_program
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.learning import EmOptions, Priors
-from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
+from dspn.learning.auto import Auto, AutoLearned, learn_auto
 from dspn.learning.auto.moves import CLUSTERS, REGROUP, OtherPrior
 from dspn.learning.auto.planner import AutoState
 from dspn.learning.run import Ending
@@ -25,7 +25,7 @@ PLANTED = Model.from_hmm(
     schema=BITS,
 )
 EM = EmOptions(max_steps=6, min_steps=2, patience=2, single_precision=True)
-QUICK = AutoOptions(effort=0.03, em=EM, refit=EmOptions(max_steps=2))
+QUICK = Auto(effort=0.03, em=EM, refit=EmOptions(max_steps=2))
 
 
 def drawn(num_sequences: int, seed: int) -> Data:
@@ -39,7 +39,7 @@ def learned(**settings: object) -> AutoLearned:
 
 def test_the_planted_model_is_nearly_found() -> None:
     test = drawn(300, 2)
-    found = learn_auto(drawn(200, 0), drawn(60, 1), seed=0, options=AutoOptions(effort=1.0))
+    found = learn_auto(drawn(200, 0), drawn(60, 1), seed=0, options=Auto(effort=1.0))
     assert Model(found.mixture).log_likelihood(test).mean() > (
         PLANTED.log_likelihood(test).mean() - 0.4
     )
@@ -213,7 +213,7 @@ def test_other_variables_in_the_validation_set_are_refused() -> None:
 )
 def test_options_out_of_range_are_refused(settings: dict[str, object], said: str) -> None:
     with pytest.raises(StructureError, match=said):
-        AutoOptions(**settings)  # type: ignore[arg-type]
+        Auto(**settings)  # type: ignore[arg-type]
 
 
 def test_components_are_products_of_mixtures_of_their_blocks() -> None:

@@ -9,7 +9,7 @@ from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.data.sequences import joined
 from dspn.executors import Serial
 from dspn.learning import NO_PRIORS
-from dspn.learning.auto import AutoOptions, learn_auto
+from dspn.learning.auto import Auto, learn_auto
 from dspn.learning.auto.base import AutoTask, Candidate, Recipe, Try
 from dspn.learning.auto.choice import BlockModel, Choice
 from dspn.learning.auto.learner import build_mixture
@@ -42,7 +42,7 @@ def drawn(num_sequences: int, seed: int) -> Sequences:
 
 
 def task(**settings: object) -> AutoTask:
-    options = AutoOptions(em=EmOptions(max_steps=1), refit=REFIT)
+    options = Auto(em=EmOptions(max_steps=1), refit=REFIT)
     own = AutoTask(drawn(20, 0), drawn(8, 1), options, None, 0, Root.FIRST, True, Serial(), Clock())
     return replace(own, _restricted={}, **settings)  # type: ignore[arg-type]
 
@@ -125,14 +125,14 @@ def test_refitting_trains_every_member_on_all_data_and_keeps_weights_of_mixtures
 
 
 def test_no_steps_of_refitting_leave_the_networks() -> None:
-    own = task(options=AutoOptions(em=EmOptions(max_steps=1), refit=EmOptions(max_steps=0)))
+    own = task(options=Auto(em=EmOptions(max_steps=1), refit=EmOptions(max_steps=0)))
     choice = chosen(own)
     one, other = (build_mixture(choice, own, refit=refit) for refit in (False, True))
     assert one.fingerprint == other.fingerprint
 
 
 def test_refitting_in_batches() -> None:
-    own = task(options=AutoOptions(refit=EmOptions(max_steps=1, batch_size=5)))
+    own = task(options=Auto(refit=EmOptions(max_steps=1, batch_size=5)))
     choice = chosen(own)
     found = build_mixture(choice, own, refit=True)
     assert found.fingerprint == build_mixture(choice, own, refit=True).fingerprint
@@ -157,7 +157,7 @@ def test_impossible_validation_sequences_are_not_learned_from_and_do_not_end_the
         Sequences.from_arrays(train, schema=schema),
         Sequences.from_arrays(unseen, schema=schema),
         seed=0,
-        options=AutoOptions(effort=1e-3, em=EmOptions(max_steps=2), refit=REFIT),
+        options=Auto(effort=1e-3, em=EmOptions(max_steps=2), refit=REFIT),
         priors=NO_PRIORS,
     )
     assert found.score == -np.inf

@@ -8,7 +8,7 @@ import pytest
 from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.executors import Serial
 from dspn.learning import Priors
-from dspn.learning.auto import AutoOptions
+from dspn.learning.auto import Auto
 from dspn.learning.auto.base import AutoTask, Block, BlockRecord, Candidate, Recipe, Try
 from dspn.learning.auto.moves import (
     CLUSTERS,
@@ -40,7 +40,7 @@ def drawn(num_sequences: int, length: int, seed: int) -> Sequences:
 def task(
     *, most: int = 1024, priors: Priors | None = None, num_sequences: int = 30, length: int = 16
 ) -> AutoTask:
-    options = AutoOptions(max_interfaces=most, em=EmOptions(max_steps=0))
+    options = Auto(max_interfaces=most, em=EmOptions(max_steps=0))
     train, validation = drawn(num_sequences, length, 0), drawn(6, 4, 1)
     return AutoTask(train, validation, options, priors, 0, Root.FIRST, True, Serial(), Clock())
 

@@ -9,8 +9,8 @@ from dspn import EmOptions, Model, Schema, Variable
 from dspn.errors import ModelFileError, StructureError
 from dspn.learning.auto import (
     DEFAULT_MOVES,
+    Auto,
     AutoLearned,
-    AutoOptions,
     BlockRecord,
     Move,
     Recipe,
@@ -48,7 +48,7 @@ class Restart(Move):
 
 
 def learned(moves: tuple[Move, ...], **settings: object) -> AutoLearned:
-    options = AutoOptions(effort=1e3, patience=3, em=EM, refit=EM, moves=moves)
+    options = Auto(effort=1e3, patience=3, em=EM, refit=EM, moves=moves)
     return learn_auto(TRAIN, VALIDATION, seed=0, options=options, **settings)  # type: ignore[arg-type]
 
 
@@ -85,4 +85,4 @@ def test_a_run_with_a_move_is_resumed_with_that_move_only(tmp_path: Path) -> Non
 )
 def test_moves_are_objects_with_different_names(moves: object, words: str) -> None:
     with pytest.raises(StructureError, match=words):
-        AutoOptions(moves=moves)  # type: ignore[arg-type]
+        Auto(moves=moves)  # type: ignore[arg-type]

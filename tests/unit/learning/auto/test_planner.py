@@ -9,7 +9,7 @@ import pytest
 from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.engine import compile_program
 from dspn.executors import Serial
-from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
+from dspn.learning.auto import Auto, AutoLearned, learn_auto
 from dspn.learning.auto.base import AutoTask, Recipe, restrict
 from dspn.learning.auto.choice import Pool
 from dspn.learning.auto.moves import CLUSTERS, REGROUP
@@ -25,7 +25,7 @@ PLANTED = Model.from_hmm(
     {name: [[0.9, 0.1], [0.2, 0.8]] for name in SCHEMA.names},
     schema=SCHEMA,
 )
-OPTIONS = AutoOptions(effort=0.04, patience=6, em=EmOptions(max_steps=4, patience=2))
+OPTIONS = Auto(effort=0.04, patience=6, em=EmOptions(max_steps=4, patience=2))
 
 
 def drawn(num_sequences: int, seed: int) -> Sequences:

@@ -9,7 +9,7 @@ from dspn import EmOptions, Schema, Sequences, Variable
 from dspn.engine import compile_program
 from dspn.executors import Serial
 from dspn.learning import Priors
-from dspn.learning.auto import AutoOptions, Move
+from dspn.learning.auto import Auto, Move
 from dspn.learning.auto.base import AutoTask, Candidate, Recipe, Try, work_of
 from dspn.learning.auto.moves import (
     CLUSTERS,
@@ -36,7 +36,7 @@ SCHEMA = Schema(
     )
 )
 EVERY = (0, 1, 2, 3)
-OPTIONS = AutoOptions(em=EmOptions(max_steps=3, tolerance=0.0))
+OPTIONS = Auto(em=EmOptions(max_steps=3, tolerance=0.0))
 
 
 def drawn(num_sequences: int, seed: int) -> Sequences:
@@ -147,7 +147,7 @@ def test_many_nodes_lose_the_edges_that_are_hardly_used(move: Move) -> None:
 
 
 def test_an_untrained_network_is_a_candidate_as_well() -> None:
-    own = task(options=AutoOptions(em=EmOptions(max_steps=0)))
+    own = task(options=Auto(em=EmOptions(max_steps=0)))
     found = begun(own)
     check(found, own)
     assert found.steps == 0
@@ -181,7 +181,7 @@ def test_no_try_where_time_is_up() -> None:
 
 
 def test_batches_of_sequences_may_be_learned_from() -> None:
-    own = task(options=AutoOptions(em=EmOptions(max_steps=2, batch_size=7)))
+    own = task(options=Auto(em=EmOptions(max_steps=2, batch_size=7)))
     found = begun(own)
     check(found, own)
     assert found.network.fingerprint == begun(own).network.fingerprint

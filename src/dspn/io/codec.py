@@ -1,0 +1,410 @@
+"""Mixtures of networks, and classifiers, as named arrays and a JSON object, and back.
+
+The metadata holds what is small and read by people: the schema, the families of the leaves (one for
+each variable), the interface groups, the root and the provenance. What grows with the network is a
+tensor, structure included: the 65,536 sum edges of an HMM with 256 states take 256 KiB and no
+parsing. `0` in the names below is the index of the component.
+
+- `0.template.kinds` (nodes,): the `NodeKind` of each node; `0.template.degrees` (nodes,): how many
+  references it has; `0.template.references`: node after node, the children of a sum or product, the
+  variable of a leaf, the position of an input; `0.template.outputs` (interfaces,).
+- `0.template.weights` (sum edges,): the weights of all sums, node after node;
+  `0.template.leaves.3` (leaves, parameters): the leaves of variable 3, in node order.
+- `0.bottom.weights`, `0.bottom.leaves.3`: the same for a bottom network that is not tied.
+- `0.top.kinds`, `0.top.degrees`, `0.top.references`, `0.top.weights`: the top network.
+- `weights` (components,): the weights of the root sum; absent where there is one component.
+
+Any addition raises `FORMAT_VERSION`: a file with an unknown entry is refused. A model of one
+component is written as version 1, a mixture of several as version 2, and a model in which a
+variable has a `leaf`, a family from outside the library, as version 3.
+
+A classifier has the metadata `classes`, `models` (the metadata of the model of each class, with its
+version) and `provenance`; tensor `t` of the model of class 2 is called `class.2.t`, and `logits`
+has an entry for each class.
+"""
+
+import reprlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dspn._arrays import Floats
+from dspn.data import Schema, Variable
+from dspn.errors import DataError, ModelFileError, StructureError
+from dspn.io.container import Contents, Tensors
+from dspn.io.json_values import JSON, fields, items, plain, text, whole
+from dspn.leaves import Families, Family, family_from_json
+from dspn.structure import (
+    DynamicNetwork,
+    Input,
+    Leaf,
+    Mixture,
+    NetworkParameters,
+    Node,
+    Parameters,
+    Product,
+    Sum,
+    Template,
+    Top,
+)
+
+_STRUCTURE: Final = ("kinds", "degrees", "references")
+_VARIABLE: Final = ("categories", "kind", "name")
+_COMPONENT: Final = ("bottom", "families", "groups", "root", "top_root")
+# Arrays of text give every entry the room of the longest.
+_LONGEST_LABEL: Final = 1000
+
+Label = str | int | float | bool
+
+
+class NodeKind(IntEnum):
+    """The number of each kind of node in a file."""
+
+    INPUT = 0
+    LEAF = 1
+    PRODUCT = 2
+    SUM = 3
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LoadedMixture:
+    """A mixture that passed every check, and the provenance that was saved with it."""
+
+    mixture: Mixture
+    provenance: dict[str, JSON]
+
+    @property
+    def network(self) -> DynamicNetwork:
+        """The only component; raises where there are several."""
+        return self.mixture.only
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LoadedClassifier:
+    """The classes, their logits, their models, and the provenance saved with the classifier."""
+
+    classes: tuple[Label, ...]
+    logits: Floats
+    models: tuple[LoadedMixture, ...]
+    provenance: dict[str, JSON]
+
+
+def encode(mixture: Mixture, provenance: Mapping[str, JSON] | None = None) -> Contents:
+    """Everything a file says about the mixture; a function of mixture and provenance only."""
+    tensors: Tensors = {}
+    for index, network in enumerate(mixture):
+        tensors |= {f"{index}.{name}": array for name, array in _tensors(network).items()}
+    if len(mixture) > 1:
+        tensors["weights"] = mixture.weights
+    schema = [
+        {"categories": list(own.categories), "kind": str(own.kind), "name": own.name}
+        | ({} if own.leaf is None else {"leaf": plain(own.leaf.to_json(), f"leaf of {own.name}")})
+        for own in mixture.schema
+    ]
+    metadata: dict[str, JSON] = {
+        "components": [_component(network) for network in mixture],
+        "provenance": fields(plain(provenance or {}, "`provenance`"), "`provenance`"),
+        "schema": schema,
+    }
+    return Contents(tensors, metadata, _version_of(schema, len(mixture)))
+
+
+def _version_of(schema: Sequence[Mapping[str, Any]], num_components: int) -> int:
+    return 3 if any("leaf" in own for own in schema) else min(num_components, 2)
+
+
+def _groups(network: DynamicNetwork) -> list[int]:
+    """The number of the group of each interface node."""
+    group_of = [0] * network.num_interfaces
+    for group, positions in enumerate(network.groups):
+        for position in positions:
+            group_of[position] = group
+    return group_of
+
+
+def _component(network: DynamicNetwork) -> JSON:
+    families = [dict(bank.family.to_json()) for bank in network.template.banks]
+    return {
+        "bottom": "tied" if network.parameters.tied else "own",
+        "families": families,
+        "groups": _groups(network),
+        "root": str(network.root),
+        "top_root": network.top.root,
+    }
+
+
+def _tensors(network: DynamicNetwork) -> Tensors:
+    tensors: Tensors = {"template.outputs": np.array(network.template.outputs, dtype=np.int32)}
+    for prefix, nodes in (("template", network.template.nodes), ("top", network.top.nodes)):
+        kinds, references = zip(*map(_kind_and_references, nodes), strict=True)
+        flat = [reference for each in references for reference in each]
+        tensors[f"{prefix}.kinds"] = np.array(kinds, dtype=np.uint8)
+        tensors[f"{prefix}.degrees"] = np.array([len(each) for each in references], dtype=np.int32)
+        tensors[f"{prefix}.references"] = np.array(flat, dtype=np.int32)
+    own = network.parameters
+    for prefix, part in (("template", own.template), ("top", own.top), ("bottom", own.bottom)):
+        if part is not None:
+            tensors[f"{prefix}.weights"] = part.weights
+            tensors |= {f"{prefix}.leaves.{bank}": rows for bank, rows in enumerate(part.leaves)}
+    return tensors
+
+
+def _kind_and_references(node: Node) -> tuple[NodeKind, tuple[int, ...]]:
+    if isinstance(node, Input):
+        return NodeKind.INPUT, (node.position,)
+    if isinstance(node, Leaf):
+        return NodeKind.LEAF, (node.variable,)
+    return (NodeKind.PRODUCT if isinstance(node, Product) else NodeKind.SUM), node.children
+
+
+def decode(contents: Contents, families: Families = ()) -> LoadedMixture:
+    """The inverse of `encode`; raises with the reason where the contents are no valid model.
+
+    `families` are the leaf families from outside the library that the model may have.
+    """
+    if "classes" in contents.metadata:
+        raise ModelFileError(
+            "it is a classifier, which has a model for each class; it is for `dspn.load`, `dspn "
+            "classify predict` and `dspn inspect`"
+        )
+    metadata = fields(contents.metadata, "its metadata", ("components", "provenance", "schema"))
+    components = items(metadata["components"], "`components`")
+    described = [
+        fields(item, "a variable of the schema") for item in items(metadata["schema"], "`schema`")
+    ]
+    count, version = len(components), contents.version
+    if count < 1 or version != _version_of(described, count):
+        rule = {1: "one", 2: "at least two"}.get(version, "a variable with a leaf family")
+        raise ModelFileError(
+            f"it has {count} components, but format version {version} has {rule}; it is damaged"
+        )
+    provenance = fields(plain(metadata["provenance"], "`provenance`"), "`provenance`")
+    try:
+        schema = Schema(tuple(_variable(variable, families) for variable in described))
+        mixture = _mixture(schema, components, contents.tensors, families)
+    except (StructureError, DataError) as error:
+        raise ModelFileError(f"it holds a model that is not valid: {error}") from error
+    return LoadedMixture(mixture, provenance)
+
+
+def _variable(described: dict[str, JSON], families: Families) -> Variable:
+    has_leaf = "leaf" in described
+    fields(described, "a variable of the schema", (*_VARIABLE, *(["leaf"] if has_leaf else [])))
+    name = text(described["name"], "the name of a variable")
+    kind: Any = text(described["kind"], f"the kind of variable {name!r}")
+    # `Variable` checks what the kind and the categories are.
+    categories: list[Any] = items(described["categories"], f"the categories of variable {name!r}")
+    leaf = _family(described["leaf"], families) if has_leaf else None
+    return Variable(name, kind, tuple(categories), leaf)
+
+
+def _family(value: JSON, families: Families) -> Family:
+    return family_from_json(fields(value, "a leaf family"), families)
+
+
+def _mixture(
+    schema: Schema, components: list[JSON], tensors: Tensors, families: Families
+) -> Mixture:
+    described = [fields(value, "a component", _COMPONENT) for value in components]
+    several = len(described) > 1
+    expected = {"weights"} if several else set()
+    for index, component in enumerate(described):
+        if component["bottom"] not in ("tied", "own"):
+            raise ModelFileError("the `bottom` of a component must be 'tied' or 'own'")
+        names = ["template.outputs", "top.weights"]
+        names += [f"{part}.{array}" for part in ("template", "top") for array in _STRUCTURE]
+        for part in ("template", "bottom")[: 1 + (component["bottom"] == "own")]:
+            names += [f"{part}.weights", *(f"{part}.leaves.{i}" for i in range(len(schema)))]
+        expected |= {f"{index}.{name}" for name in names}
+    missing, unknown = sorted(expected - tensors.keys()), sorted(tensors.keys() - expected)
+    if missing or unknown:
+        raise ModelFileError(
+            f"its tensors are not those of its schema and structure: {len(missing)} are missing "
+            f"{missing[:5]}, {len(unknown)} are unknown {unknown[:5]}"
+        )
+    networks = []
+    for index, component in enumerate(described):
+        try:
+            networks.append(_network(schema, component, tensors, str(index), families))
+        except (StructureError, DataError) as error:
+            raise type(error)(f"component {index}: {error}" if several else str(error)) from error
+    weights = _finite_numbers(tensors, "weights") if several else np.ones(1)
+    return Mixture(tuple(networks), weights)
+
+
+def _network(
+    schema: Schema, component: dict[str, JSON], tensors: Tensors, prefix: str, given: Families
+) -> DynamicNetwork:
+    described = items(component["families"], "the `families` of a component")
+    if len(described) != len(schema):
+        raise ModelFileError(
+            f"it has {len(described)} leaf families, but {len(schema)} variables; each variable "
+            "has one"
+        )
+    families = [_family(family, given) for family in described]
+    outputs = _whole_numbers(tensors, f"{prefix}.template.outputs").tolist()
+    template = Template(schema, _nodes(tensors, f"{prefix}.template", families), tuple(outputs))
+    top_root = whole(component["top_root"], "the `top_root` of a component")
+    top = Top(len(outputs), _nodes(tensors, f"{prefix}.top", families), top_root)
+    own_bottom = component["bottom"] == "own"
+    parameters = Parameters(
+        _parameters(tensors, f"{prefix}.template", len(schema)),
+        _parameters(tensors, f"{prefix}.top", 0),
+        _parameters(tensors, f"{prefix}.bottom", len(schema)) if own_bottom else None,
+    )
+    root: Any = text(component["root"], "the `root` of a component")
+    network = DynamicNetwork(template, top, parameters, root)
+    if component["groups"] != _groups(network):
+        raise ModelFileError("its interface `groups` are not those of its template")
+    return network
+
+
+def _whole_numbers(tensors: Tensors, name: str, dtype: str = "i4") -> NDArray[Any]:
+    array = tensors[name]
+    if array.dtype != np.dtype(dtype) or array.ndim != 1:
+        raise ModelFileError(
+            f"tensor {name!r} must be a vector of type {np.dtype(dtype).name}, "
+            f"but is of type {array.dtype.name} and shape {array.shape}"
+        )
+    return array
+
+
+def _finite_numbers(tensors: Tensors, name: str) -> Floats:
+    array = tensors[name]
+    if array.dtype != np.float64:
+        raise ModelFileError(f"tensor {name!r} must be of type float64, but is {array.dtype.name}")
+    wrong = array.size - int(np.count_nonzero(np.isfinite(array)))
+    if wrong:
+        raise ModelFileError(
+            f"tensor {name!r} has {wrong} of {array.size} entries that are NaN or infinite"
+        )
+    return array
+
+
+def _parameters(tensors: Tensors, prefix: str, num_variables: int) -> NetworkParameters:
+    weights = _finite_numbers(tensors, f"{prefix}.weights")
+    leaves = [_finite_numbers(tensors, f"{prefix}.leaves.{i}") for i in range(num_variables)]
+    return NetworkParameters(weights, tuple(leaves))
+
+
+def _nodes(tensors: Tensors, prefix: str, families: Sequence[Family]) -> tuple[Node, ...]:
+    kinds = _whole_numbers(tensors, f"{prefix}.kinds", "u1")
+    degrees = _whole_numbers(tensors, f"{prefix}.degrees")
+    references = _whole_numbers(tensors, f"{prefix}.references")
+    ends = np.cumsum(degrees, dtype=np.int64).tolist()
+    total = ends[-1] if ends else 0
+    if kinds.shape != degrees.shape or np.any(degrees < 0) or total != references.size:
+        raise ModelFileError(
+            f"tensors '{prefix}.kinds', '{prefix}.degrees' and '{prefix}.references' do not fit "
+            f"together: {kinds.size} kinds, {degrees.size} degrees that must not be negative and "
+            f"sum to {total}, {references.size} references"
+        )
+    flat = references.tolist()
+    return tuple(
+        _node(kind, tuple(flat[start:end]), families, f"{prefix} node {number}")
+        for number, (kind, start, end) in enumerate(
+            zip(kinds.tolist(), [0, *ends], ends, strict=False)
+        )
+    )
+
+
+def _node(kind: int, references: tuple[int, ...], families: Sequence[Family], where: str) -> Node:
+    if kind in (NodeKind.SUM, NodeKind.PRODUCT):
+        return Sum(references) if kind == NodeKind.SUM else Product(references)
+    if kind not in (NodeKind.INPUT, NodeKind.LEAF) or len(references) != 1:
+        raise ModelFileError(
+            f"{where} has kind {kind} and {len(references)} references; kinds are 0 to 3, and "
+            "inputs and leaves have one reference"
+        )
+    if kind == NodeKind.INPUT:
+        return Input(references[0])
+    if not 0 <= references[0] < len(families):
+        raise ModelFileError(
+            f"{where} is a leaf of variable {references[0]}, but variables are 0 to "
+            f"{len(families) - 1}"
+        )
+    return Leaf(references[0], families[references[0]])
+
+
+def encode_classifier(
+    classes: Sequence[Label],
+    logits: Floats,
+    models: Sequence[tuple[Mixture, Mapping[str, JSON]]],
+    provenance: Mapping[str, JSON],
+) -> Contents:
+    """A mixture with its own provenance for each class, and the logits of the classes."""
+    encoded = [encode(mixture, origin) for mixture, origin in models]
+    tensors: Tensors = {"logits": np.ascontiguousarray(logits, dtype=np.float64)}
+    for number, own in enumerate(encoded):
+        tensors |= {f"class.{number}.{name}": array for name, array in own.tensors.items()}
+    metadata: dict[str, JSON] = {
+        "classes": plain(list(classes), "`classes`"),
+        "models": [{**own.metadata, "version": own.version} for own in encoded],
+        "provenance": fields(plain(provenance, "`provenance`"), "`provenance`"),
+    }
+    _check_classes(metadata, tensors)
+    _check_variables([mixture for mixture, _ in models])
+    return Contents(tensors, metadata, max(2, *(own.version for own in encoded)))
+
+
+def decode_classifier(contents: Contents, families: Families = ()) -> LoadedClassifier:
+    """The inverse of `encode_classifier`; raises with the reason for anything else."""
+    if "classes" not in contents.metadata:
+        raise ModelFileError(
+            "it cannot be read as a classifier, it holds a model, not a classifier; `dspn classify "
+            "fit` makes one"
+        )
+    metadata = fields(contents.metadata, "its metadata", ("classes", "models", "provenance"))
+    _check_classes(metadata, contents.tensors)
+    described = [fields(value, "a model") for value in items(metadata["models"], "`models`")]
+    own: dict[str, Tensors] = {f"class.{number}": {} for number in range(len(described))}
+    for name, array in contents.tensors.items():
+        owner = ".".join(name.split(".", 2)[:2])
+        if owner in own:
+            own[owner][name.removeprefix(f"{owner}.")] = array
+        elif name != "logits":
+            raise ModelFileError(f"it has a tensor {name!r}, which belongs to no class")
+    models = []
+    for tensors, value in zip(own.values(), described, strict=True):
+        version = whole(value.pop("version", None), "the version of a model")
+        models.append(decode(Contents(tensors, value, version), families))
+    _check_variables([model.mixture for model in models])
+    classes: list[Any] = items(metadata["classes"], "`classes`")
+    provenance = fields(metadata["provenance"], "`provenance`")
+    return LoadedClassifier(tuple(classes), contents.tensors["logits"], tuple(models), provenance)
+
+
+def _check_classes(metadata: Mapping[str, JSON], tensors: Tensors) -> None:
+    """Raises unless there is a model and a finite logit for each of at least two classes."""
+    classes = items(metadata["classes"], "`classes`")
+    models = items(metadata["models"], "`models`")
+    logits = tensors.get("logits")
+    kinds = {float if type(label) is int else type(label) for label in classes}
+    too_long = any(isinstance(label, str) and len(label) > _LONGEST_LABEL for label in classes)
+    # Different as an array, too, where `a` and `a\0` are one text.
+    if (
+        kinds not in ({str}, {bool}, {float})
+        or too_long
+        or np.unique(np.array(classes)).size < max(2, len(classes))
+    ):
+        raise ModelFileError(
+            "there must be at least two classes that differ, all numbers, all booleans or all text "
+            f"of at most {_LONGEST_LABEL} characters, found {reprlib.repr(classes)}"
+        )
+    if logits is None or logits.dtype != np.float64 or logits.shape != (len(classes),):
+        raise ModelFileError(f"there must be a logit for each of the {len(classes)} classes")
+    if not np.isfinite(logits).all():
+        raise ModelFileError("the logits of the classes must be finite")
+    if len(models) != len(classes):
+        raise ModelFileError(f"there are {len(models)} models for {len(classes)} classes")
+
+
+def _check_variables(mixtures: Sequence[Mixture]) -> None:
+    if len({mixture.schema for mixture in mixtures}) > 1:
+        raise ModelFileError("the models of the classes differ in their variables")

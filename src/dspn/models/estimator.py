@@ -1,0 +1,665 @@
+"""What all estimators of sequences have in common: how they read data, and what they remember."""
+
+import math
+import os
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dspn._arrays import Bools, Floats, Ints
+from dspn._checks import require_type, sequence_weights, whole_number
+from dspn._version import __version__
+from dspn.data import Schema, Sequences
+from dspn.data.sequences import data_fingerprint, drawn_places, joined, sequences_of
+from dspn.engine import Program, TimeUpError
+from dspn.errors import ConvergenceWarning, DataError, EvidenceError, ModelFileError, warn
+from dspn.io import JSON, LoadedMixture, load_mixture, path_text, save_mixture
+from dspn.learning import ConditionalLikelihood, Ending, Likelihood
+from dspn.learning.em import DeadNode, EmFit, dead_nodes, fit_em
+from dspn.learning.learner import DEFAULT_PLAN
+from dspn.learning.priors import Priors
+from dspn.learning.run import Clock, describe_options, limited
+from dspn.learning.scores import StopReason
+from dspn.leaves import Families
+from dspn.models.model import FITTED, Model, Queries
+from dspn.options import Checked, Options, require_number
+from dspn.structure import DynamicNetwork, Mixture
+
+_LARGEST_SEED: Final = 2**32
+_MOST_NAMED: Final = 5
+_GRACE: Final = 0.1  # of a time limit: what a last pass over the data may take after it
+# What a model file holds elsewhere, or what belongs to the machine.
+_NOT_RECORDED: Final = frozenset(
+    ["schema", "random_state", "checkpoint", "resume", "n_jobs", "verbose"]
+)
+# How an option that a file describes fails to be one.
+_NOT_MADE: Final = (KeyError, TypeError, ValueError, ArithmeticError)
+_ENDINGS: Final = {str(ending): ending for kind in (StopReason, Ending) for ending in kind}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """The training set, the validation set where there is one, and the seed of all randomness.
+
+    `weights` says how often each training sequence counts, None where all count once. A validation
+    set that was held out of the training data is learned from in the end, as `held_weights` say;
+    one that was given is not. `clock` counts from the beginning of the fit.
+    """
+
+    train: Sequences
+    validation: Sequences | None
+    weights: Floats | None
+    seed: int
+    is_held_out: bool = False
+    held_weights: Floats | None = None
+    clock: Clock = field(default_factory=Clock)
+
+    @classmethod
+    def split(
+        cls,
+        data: Sequences,
+        weights: Floats | None,
+        validation: Sequences | None,
+        fraction: float,
+        seed: int,
+    ) -> "TrainingData":
+        """The sequences that count, and those that choose: as given, or held out at random.
+
+        Held out is a share `fraction`, but at least one sequence and never all. A single sequence
+        is its own validation set.
+        """
+        if weights is not None and not weights.all():
+            counted = np.flatnonzero(weights)
+            data, weights = data[counted], weights[counted]
+        if weights is not None and np.all(weights == 1):
+            weights = None
+        if validation is not None or fraction == 0:
+            return cls(data, validation, weights, seed)
+        size = len(data)
+        if size == 1:
+            return cls(data, data, weights, seed)
+        order = np.random.default_rng([seed, 0]).permutation(size)
+        held = min(max(1, round(fraction * size)), size - 1)
+        chosen, rest = np.sort(order[:held]), np.sort(order[held:])
+        parts = (None, None) if weights is None else (weights[rest], weights[chosen])
+        return cls(data[rest], data[chosen], parts[0], seed, True, parts[1])
+
+    @property
+    def schema(self) -> Schema:
+        """The variables of a slice."""
+        return self.train.schema
+
+    def whole(self) -> tuple[Sequences, Floats | None]:
+        """All sequences to learn from in the end, and their weights."""
+        if self.validation is None or not self.is_held_out:
+            return self.train, self.weights
+        data = joined([self.train, self.validation])
+        if self.weights is None or self.held_weights is None:
+            return data, None
+        return data, np.concatenate([self.weights, self.held_weights])
+
+    def sampled(self, num_slices: int, clock: Clock) -> "TrainingData":
+        """Some of the sequences of either set, of about as many slices, and another clock."""
+        rows = drawn_places(self.train, num_slices, self.rng(3))
+        held = self.validation
+        return replace(
+            self,
+            train=self.train[rows],
+            weights=None if self.weights is None else self.weights[rows],
+            validation=None if held is None else held[drawn_places(held, num_slices, self.rng(4))],
+            clock=clock,
+        )
+
+    def rng(self, *part: int) -> np.random.Generator:
+        """The randomness of one part of the work, whatever the others draw."""
+        return np.random.default_rng([self.seed, *part])
+
+    def fingerprints(self) -> dict[str, str | None]:
+        """What tells these data from others, in hexadecimal digits."""
+        held = self.validation
+        return {
+            "train": data_fingerprint(self.train).hex(),
+            "validation": None if held is None else data_fingerprint(held).hex(),
+        }
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What an estimator has learned: a model, its score where others chose it, and how it went.
+
+    `score` is in nats per sequence, on the validation set and before that was learned from; None
+    without a validation set.
+    """
+
+    network: DynamicNetwork | Mixture
+    score: float | None
+    history: tuple[Any, ...]
+    ending: StrEnum
+
+    @classmethod
+    def of_em(cls, fit: EmFit, data: TrainingData, priors: Priors, *, refit: bool) -> "Outcome":
+        """The result of EM, trained once more with what was held out; warns if it ended early."""
+        steps = fit.history[-1].step
+        if fit.stopped is StopReason.MAX_STEPS and steps:
+            warn(
+                f"expectation maximisation ended after {steps} steps and was still gaining; the "
+                "model can be used, and more `max_steps` may make it better.",
+                ConvergenceWarning,
+            )
+        if fit.stopped is StopReason.DEADLINE:
+            warn_of_time(data, f"expectation maximisation after {steps} steps")
+        network = fit.network
+        if refit and data.is_held_out and DEFAULT_PLAN.refit is not None and fit.score > -np.inf:
+            whole, weights = data.whole()
+            clock = data.clock.grace(2 * _GRACE, whole)
+            with suppress(TimeUpError), limited(clock, whole):
+                network = fit_em(
+                    network,
+                    whole,
+                    options=DEFAULT_PLAN.refit,
+                    priors=priors,
+                    sample_weights=weights,
+                    deadline=clock.is_due,
+                ).network
+        score = None if data.validation is None else fit.score
+        return cls(network, score, fit.history, fit.stopped)
+
+
+def warn_of_time(data: TrainingData, what: str) -> None:
+    """Says that a time limit ended learning too early."""
+    warn(
+        f"`time_limit={data.clock.limit:g}` ended {what}; the model can be used, and more time may "
+        f"make it better (there are {data.train.total_slices:,} slices of "
+        f"{data.train.num_variables} variables to learn from).",
+        ConvergenceWarning,
+    )
+
+
+def seed_of(random_state: Any) -> int:
+    """The seed that `random_state` stands for, as scikit-learn takes it, or a NumPy generator.
+
+    A whole number is the seed itself; anything else is asked for one.
+    """
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(_LARGEST_SEED))
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        source = check_random_state(random_state)
+        return int(source.randint(0, _LARGEST_SEED, dtype=np.uint32))
+    return whole_number(random_state, "random_state", DataError, least=0)
+
+
+def rng_of(random_state: Any) -> np.random.Generator:
+    """The generator that draws are made with: the one given, or one with the seed of the rest."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    return np.random.default_rng(seed_of(random_state))
+
+
+def read_for_fit(
+    estimator: Any, X: Any, lengths: Any, schema: Schema | None, *, by_row: bool = False
+) -> Sequences:
+    """The sequences of X, whose columns the estimator remembers.
+
+    Args:
+        estimator: The estimator that is fitted.
+        X: A `Sequences`, a list of (T_i, n) arrays, an (N, T, n) array, or an array of rows.
+        lengths: Rows of each sequence where X is an array of rows. Without them it is a single
+            sequence.
+        schema: The variables, where they are not inferred from X.
+        by_row: Whether each row without `lengths` is a sequence of a single slice.
+    """
+    if schema is not None:
+        require_type(schema, Schema, "schema", DataError)
+    if hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
+    if lengths is not None or _is_matrix(X):
+        matrix = _matrix(estimator, X, lengths, reset=True)
+        names = getattr(estimator, "feature_names_in_", None)
+        if schema is not None and names is not None and tuple(names.tolist()) != schema.names:
+            raise DataError(
+                f"`X` must have the columns of the schema in its order, {list(schema.names)}, but "
+                f"has {names.tolist()}; select them by name, or give an array without names."
+            )
+        return _cut(matrix, lengths, schema, names, by_row)
+    if isinstance(X, Sequences):
+        data = X if schema is None else sequences_of(X, schema, "X")
+    else:
+        data = Sequences.from_arrays(X, schema=schema, argument="X")
+    remember_columns(estimator, data.schema)
+    return data
+
+
+def read_for_query(
+    estimator: Any, X: Any, lengths: Any, schema: Schema, argument: str, *, by_row: bool = False
+) -> Sequences:
+    """The sequences of X, in any of the forms that `read_for_fit` takes, for a fitted schema."""
+    if lengths is not None or _is_matrix(X):
+        return _cut(_matrix(estimator, X, lengths, reset=False), lengths, schema, None, by_row)
+    return sequences_of(X, schema, argument)
+
+
+def remember_columns(estimator: Any, schema: Schema) -> None:
+    """Sets what scikit-learn knows of columns: how many, and their names unless x0, x1, ..."""
+    estimator.n_features_in_ = len(schema)
+    if schema.names != tuple(f"x{i}" for i in range(len(schema))):
+        estimator.feature_names_in_ = np.array(schema.names, dtype=object)
+
+
+def _is_matrix(X: Any) -> bool:
+    """Whether X is one table of numbers, as opposed to a list of sequences."""
+    if isinstance(X, list | tuple | Sequences):
+        return False
+    shape = getattr(X, "shape", None)
+    if shape is None and hasattr(X, "__array__"):
+        shape = np.shape(np.asarray(X))
+    return shape is not None and len(shape) != 3
+
+
+def _matrix(estimator: Any, X: Any, lengths: Any, *, reset: bool) -> Any:
+    """One array of rows, after scikit-learn's checks of its shape and of its columns' names."""
+    if isinstance(X, Sequences):
+        raise DataError("`lengths` must be left out where X is a Sequences, which knows its own.")
+    if lengths is not None and isinstance(X, list | tuple) and np.ndim(X[0] if X else 0) == 2:
+        raise DataError(
+            "`lengths` must be left out where X is a list of sequences; give them with one array "
+            "of all rows only."
+        )
+    if isinstance(X, np.ma.MaskedArray):  # scikit-learn would bring back masked values
+        X, masked = np.ma.getdata(X).astype(object), np.ma.getmaskarray(X)
+        X[masked] = None
+    if hasattr(X, "select_dtypes"):
+        # scikit-learn turns a frame with nullable numbers into floats, unless it has columns of
+        # objects, so that the text of categories has to take their place.
+        categories = X.select_dtypes("category").items()
+        words = [n for n, own in categories if own.cat.categories.dtype.kind not in "biuf"]
+        X = X.astype(dict.fromkeys(words, object)) if words else X
+    return validate_data(
+        estimator, X, reset=reset, dtype=None, ensure_all_finite=False, accept_sparse=False
+    )
+
+
+def _cut(matrix: Any, lengths: Any, schema: Schema | None, names: Any, by_row: bool) -> Sequences:
+    if lengths is None:
+        lengths = np.ones(len(matrix), dtype=np.int64) if by_row else [len(matrix)]
+    return Sequences.from_concatenated(matrix, lengths, schema=schema, names=names)
+
+
+def checked_sample_weight(sample_weight: Any, num_sequences: int) -> Floats | None:
+    """A weight for each sequence; None where all count alike."""
+    if sample_weight is None:
+        return None
+    return sequence_weights(sample_weight, "sample_weight", DataError, num_sequences)
+
+
+def warn_of_idle_variables(data: Sequences) -> None:
+    """Names the variables that say nothing: never observed, or the same in every slice."""
+    # fmin and fmax leave NaN where there is nothing but NaN.
+    low, high = (np.asarray(f.reduce(data.values)) for f in (np.fmin, np.fmax))
+    for mask, what in (
+        (np.isnan(low), "have no observed value, so that nothing is learned of them"),
+        (low == high, "have the same value wherever they are observed and are learned as constant"),
+    ):
+        if mask.any():
+            names = np.array(data.schema.names, dtype=object)[mask].tolist()
+            warn(f"variables {_listed(names)} {what}.", UserWarning)
+
+
+def _warn_of_unseen_categories(train: Sequences, validation: Sequences) -> None:
+    """Names the categories that occur in the validation set but never in training."""
+
+    def seen(data: Sequences, column: int, size: int) -> Bools:
+        values = data.values[:, column]
+        codes = values[~np.isnan(values)].astype(np.int64)
+        return np.asarray(np.bincount(codes, minlength=size) > 0)
+
+    unseen = []
+    for column, variable in enumerate(train.schema):
+        size = variable.num_categories
+        if size:
+            new = np.flatnonzero(seen(validation, column, size) & ~seen(train, column, size))
+            if new.size:
+                unseen.append(f"{variable.name!r}: {[variable.categories[code] for code in new]}")
+    if unseen:
+        warn(
+            f"`validation` has categories that never occur in training ({_listed(unseen)}); only "
+            "the priors speak for them.",
+            UserWarning,
+        )
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+class SequenceEstimator(Queries, BaseEstimator):
+    """A model of sequences that is learned from data; scikit-learn's conventions throughout.
+
+    Data are everywhere a `Sequences`, a list of (T_i, n) arrays, an (N, T, n) array, or one array
+    of rows, which with `lengths` holds as many sequences and without is a single one. NaN and None
+    are missing.
+
+    Attributes:
+        model_: The `Model`, and `network_`, `schema_` its parts.
+        validation_score_: Its score in nats per sequence where sequences were held out, else None.
+        history_: How the score rose.
+        ending_: Why learning ended.
+        dead_: Nodes of the model that the training data do not use, each by name.
+    """
+
+    schema: Schema | None
+    validation_fraction: float
+    random_state: Any
+    model_: Model
+    n_features_in_: int
+    validation_score_: float | None
+    history_: tuple[Any, ...]
+    ending_: StrEnum | None
+    feature_names_in_: NDArray[Any]
+    dead_: tuple[DeadNode, ...]
+
+    # Attributes of a kind of estimator that its file keeps.
+    _KEPT: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def _check(self, schema: Schema, *, weighted: bool, validated: bool) -> None:
+        """Raises where options are out of range or do not go together, before any work."""
+
+    @abstractmethod
+    def _learned(self, data: TrainingData) -> Outcome:
+        """The model of the data."""
+
+    @classmethod
+    def _current_parameters(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Parameters that a file tells of, by the names they have now."""
+        return parameters
+
+    @property
+    def network_(self) -> DynamicNetwork:
+        """The network that was learned, where it is one."""
+        return self.model_.network
+
+    @property
+    def mixture_(self) -> Mixture:
+        """The mixture that was learned; of one component where it is one network."""
+        return self.model_.mixture
+
+    @property
+    def schema_(self) -> Schema:
+        """The variables of a slice."""
+        return self.model_.schema
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Whatever else `model_` knows, such as `provenance` and `components`."""
+            if name.startswith("_") or "model_" not in vars(self):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return getattr(self.model_, name)
+
+    def _compiled(self) -> Program:
+        check_is_fitted(self, "model_")
+        return self.model_.compiled
+
+    def _read(self, X: Any, lengths: Any = None, argument: str = "X") -> Sequences:
+        check_is_fitted(self, "model_")
+        return read_for_query(self, X, lengths, self.model_.schema, argument)
+
+    def sample(
+        self, n_samples: int, length: int | Sequence[int] | Ints, *, random_state: Any = None
+    ) -> Sequences:
+        """Draws of whole sequences; `length` is one number, or one for each sequence."""
+        check_is_fitted(self, "model_")
+        return self.model_.sample(n_samples, length, rng=rng_of(random_state))
+
+    def sample_given(self, X: Any, *, lengths: Any = None, random_state: Any = None) -> Sequences:
+        """Missing entries drawn jointly, given the observed ones."""
+        data = self._read(X, lengths)
+        return self.model_.sample_given(data, rng=rng_of(random_state))
+
+    def sample_futures(
+        self, X: Any, steps: int, *, lengths: Any = None, random_state: Any = None
+    ) -> Sequences:
+        """One drawn continuation of each sequence."""
+        data = self._read(X, lengths)
+        return self.model_.sample_futures(data, steps, rng=rng_of(random_state))
+
+    def set_params(self, **params: Any) -> Self:
+        """Sets parameters; those of options within as `name__field`, as scikit-learn has it."""
+        for path in list(params):
+            name, _, rest = path.partition("__")
+            options = getattr(self, name, None) if rest else None
+            if isinstance(options, Options):
+                setattr(self, name, options.with_params(**{rest: params.pop(path)}))
+        super().set_params(**params)
+        return self
+
+    @final
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        lengths: Any = None,
+        sample_weight: Any = None,
+        validation: Any = None,
+    ) -> Self:
+        """Learns a model of the sequences.
+
+        Args:
+            X: The sequences.
+            y: Not used; there for scikit-learn.
+            lengths: Slices of each sequence where X is one array of rows.
+            sample_weight: How often each sequence counts; zero leaves it out.
+            validation: Sequences that choose among models. Without them a share
+                `validation_fraction` of X is held out, a single sequence being its own validation
+                set; in the end the model is trained once more with what was held out, unless
+                `refit` is off.
+        """
+        clock = Clock(getattr(self, "time_limit", None))
+        data = read_for_fit(self, X, lengths, self.schema)
+        weights = checked_sample_weight(sample_weight, len(data))
+        held = None
+        if validation is not None:
+            held = read_for_query(self, validation, None, data.schema, "validation")
+            _warn_of_unseen_categories(data, held)
+        warn_of_idle_variables(data)
+        if held is None and len(data) == 1 and self.validation_fraction:
+            warn(
+                "there is a single sequence, so that none can be held out: it is its own "
+                "validation set, and nothing keeps the model from fitting it too closely. Cut it "
+                "into several sequences (`Sequences.from_table` reads a table that has more than "
+                "one), give `validation`, or set `validation_fraction=0`.",
+                ConvergenceWarning,
+            )
+        fraction = self._fraction()
+        parts = TrainingData.split(data, weights, held, fraction, seed_of(self.random_state))
+        return self._fit_parts(replace(parts, clock=clock))
+
+    def _fraction(self) -> float:
+        """The share of the sequences that is held out."""
+        fraction = self.validation_fraction
+        require_number(type(self).__name__, "validation_fraction", fraction, least=0, below=1)
+        return float(fraction)
+
+    @final
+    def _fit_parts(self, parts: TrainingData) -> Self:
+        """Learns from data that are read, checked and divided."""
+        self._check(
+            parts.schema,
+            weighted=parts.weights is not None,
+            validated=parts.validation is not None,
+        )
+        if parts.clock.limit is None:
+            parts = replace(parts, clock=Clock(getattr(self, "time_limit", None)))
+        known = parts.fingerprints()  # first, so that it is within a time limit and not after it
+        outcome = self._learned(parts)
+        options, score = self.get_params(deep=False), outcome.score
+        provenance: dict[str, JSON] = {
+            "estimator": type(self).__name__,
+            "parameters": {
+                name: _plain(value) for name, value in options.items() if name not in _NOT_RECORDED
+            },
+            "seed": parts.seed,
+            "data": known,
+            "validation_score": score if score is not None and math.isfinite(score) else None,
+            "ending": str(outcome.ending),
+            "dspn": __version__,
+        }
+        self.n_features_in_ = parts.train.num_variables
+        self.validation_score_ = score
+        self.history_ = outcome.history
+        self.ending_ = outcome.ending
+        self.model_ = Model(outcome.network, provenance=provenance)
+        self.dead_ = dead_nodes_of(self.model_, parts)
+        return self
+
+    @final
+    def save(self, path: str | bytes | os.PathLike[str]) -> None:
+        """Writes model and estimator to a `*.dspn` file, which `dspn.load` reads."""
+        check_is_fitted(self, "model_")
+        kept: dict[str, JSON] = {
+            name: _plain(getattr(self, name)) for name in self._KEPT if hasattr(self, name)
+        }
+        kept["columns"] = hasattr(self, "feature_names_in_")
+        provenance = {**self.model_.provenance, FITTED: kept}
+        save_mixture(self.model_.mixture, path, provenance=provenance)
+
+    @final
+    @classmethod
+    def load(cls, path: str | bytes | os.PathLike[str], *, families: Families = ()) -> Self:
+        """The estimator in a file: it answers as the one that was saved.
+
+        Parameters come back as far as they are numbers, text or options of this library, and
+        `random_state` as the seed that was used. `history_` and `dead_` are empty: how the model
+        was learned is not kept. `families` are leaf families of your own; see `dspn.load`.
+        """
+        found = load_mixture(path, families=families)
+        if found.provenance.get("estimator") != cls.__name__:
+            raise ModelFileError(
+                f"cannot load {path_text(path)!r} as {cls.__name__}: no {cls.__name__} has learned "
+                "the model in it; use `dspn.load`."
+            )
+        return cls._from_file(found)
+
+    @final
+    @classmethod
+    def _from_file(cls, found: LoadedMixture) -> Self:
+        told: dict[str, Any] = dict(found.provenance)
+        kept = told.pop(FITTED, None)
+        own = cls(**cls._restored_parameters(told))
+        own.schema = found.mixture.schema
+        own.model_ = Model(found.mixture, provenance=told)
+        own.history_, own.dead_ = (), ()
+        own.validation_score_ = told.get("validation_score")
+        own.ending_ = _ENDINGS.get(str(told.get("ending")))
+        if not isinstance(kept, dict):  # a file of before there was this entry
+            remember_columns(own, own.schema)
+            return own
+        own.n_features_in_ = len(own.schema)
+        if kept.get("columns"):
+            own.feature_names_in_ = np.array(own.schema.names, dtype=object)
+        for name in kept.keys() & set(cls._KEPT):
+            with suppress(*_NOT_MADE):
+                setattr(own, name, _restored(kept[name]))
+        return own
+
+    @classmethod
+    def _restored_parameters(cls, told: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters that a file tells of, as far as they can be made from what it says."""
+        given, restored = told.get("parameters"), {}
+        for name, value in given.items() if isinstance(given, dict) else ():
+            with suppress(*_NOT_MADE):
+                restored[name] = _restored(value)
+        with suppress(AttributeError, *_NOT_MADE):
+            restored = cls._current_parameters(restored)
+        usual = cls().get_params(deep=False)
+        parameters = {
+            name: value
+            for name, value in restored.items()
+            # Any other text stands for an object that JSON does not have.
+            if name in usual and (isinstance(usual[name], str) or not isinstance(value, str))
+        }
+        if isinstance(told.get("seed"), int):
+            parameters["random_state"] = told["seed"]
+        return parameters
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = sequence_tags(super().__sklearn_tags__())
+        tags.estimator_type = "density_estimator"
+        return tags
+
+
+def sequence_tags(tags: Tags) -> Tags:
+    """Tags of an estimator that takes sequences with gaps, numbers and text."""
+    for name in ("allow_nan", "string", "categorical", "three_d_array"):
+        setattr(tags.input_tags, name, True)
+    return tags
+
+
+def dead_nodes_of(model: Model, data: TrainingData) -> tuple[DeadNode, ...]:
+    """The nodes that nothing of the training data flows through; warns of dead interface nodes.
+
+    What stands below an interface node that is not used is not used either. A mixture has no dead
+    nodes: a component that the data do not need still has its weight. None are named where a time
+    limit leaves no time for another pass.
+    """
+    if len(model.components) > 1:
+        return ()
+    try:
+        with limited(data.clock.grace(_GRACE, data.train), data.train):
+            flows = model.program.expected_flows(data.train).flows
+    except (EvidenceError, TimeUpError):  # every query says what is impossible
+        return ()
+    dead = dead_nodes(model.network, flows)
+    idle = [str(node) for node in dead if node.is_interface]
+    if idle:
+        named = ", ".join(idle[:_MOST_NAMED]) + (", ..." if len(idle) > _MOST_NAMED else "")
+        warn(
+            f"{len(idle)} of {model.network.num_interfaces} interface nodes are not used by the "
+            f"training data ({named}); the model can be used, and fewer nodes would do.",
+            ConvergenceWarning,
+        )
+    return dead
+
+
+def _kinds(kind: type[Any]) -> Iterator[type[Any]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _kinds(below)
+
+
+def _restored(value: Any) -> Any:
+    """The option that `_plain` wrote as JSON."""
+    if isinstance(value, list):
+        return [_restored(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {name: _restored(item) for name, item in value.items() if name != "class"}
+    if "class" in value:
+        kinds: tuple[type[Any], ...] = (*_kinds(Checked), Likelihood, ConditionalLikelihood)
+        known = {kind.__name__: kind for kind in kinds}
+        return {**known, "Auto": known["Auto"]}[value["class"]](**fields)
+    return {int(name): float(item) for name, item in fields.items()}
+
+
+def _plain(value: Any) -> JSON:
+    """An option as JSON."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    return describe_options(value)
