@@ -59,7 +59,7 @@ _HOMES: Final = {
     "learning": "AscentOptions Auto ConditionalLikelihood EmOptions GrowthOptions Likelihood "
     "Priors SearchOptions SliceSpnOptions",
     "models": "DSPN HMM HMMSPN DSPNClassifier Em Model Paper load",
-    "sequences": "Kind Schema Sequences Variable",
+    "data": "Kind Schema Sequences Variable",
     "structure": "DbnStructure DbnTables DynamicNetwork Mixture Root Template",
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names.split()}
