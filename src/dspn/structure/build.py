@@ -5,8 +5,6 @@ is a sum over the group's input nodes. A scope is therefore a sequence of variab
 `Interface`s.
 """
 
-import operator
-import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
@@ -25,7 +23,7 @@ from dspn._checks import (
 from dspn.errors import StructureError
 from dspn.leaves import Family, family_for
 from dspn.sequences import Schema
-from dspn.structure.edit import Entry, add_node, pack_parameters
+from dspn.structure.edit import Entry, add_node, checked_partition, pack_parameters
 from dspn.structure.network import DynamicNetwork, Root, checked_root
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
 from dspn.structure.parameters import NetworkParameters, Parameters
@@ -244,7 +242,7 @@ def grouped_network(
     nodes, from each group; with a single group it is the paper's root sum.
     """
     builder = NetworkBuilder(schema)
-    members = _checked_groups(schema, groups)
+    members = checked_partition(schema, groups, "groups")
     sizes = sizes_of_groups(num_interfaces, "num_interfaces", len(members))
     count = whole_number(num_products, "num_products", StructureError)
     inputs = [builder.inputs(size) for size in sizes]
@@ -255,24 +253,6 @@ def grouped_network(
     ]
     top = _grouped_top(schema, sizes, count, rng)
     return assemble(builder.template(outputs), top, root=root)
-
-
-def _checked_groups(schema: Schema, groups: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-    """The groups of variable indices, none of them empty, that share out the variables."""
-    try:
-        members = [tuple(map(operator.index, group)) for group in groups]
-    except TypeError:
-        raise StructureError(
-            "`groups` must be a list of lists of variables by number, such as [[0, 1], [2]], but "
-            f"is {reprlib.repr(groups)}."
-        ) from None
-    flat = sorted(variable for group in members for variable in group)
-    if flat != list(range(len(schema))) or not all(members):
-        raise StructureError(
-            f"`groups` must hold each of the {len(schema)} variables exactly once and no empty "
-            f"group, but is {members}; variables are numbered from 0."
-        )
-    return members
 
 
 def sizes_of_groups(sizes: int | Sequence[int], argument: str, num_groups: int) -> list[int]:

@@ -5,6 +5,8 @@ that list; `build_network` packs the parameters again. `side_by_side`, `united`,
 `with_labels` are edits of whole networks; moves and starts of learning make others.
 """
 
+import operator
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -281,21 +283,33 @@ def _join(
     return build_network(schema, template, outputs, top, apex, networks[0].root)
 
 
+def checked_partition(schema: Schema, blocks: Any, argument: str) -> list[tuple[int, ...]]:
+    """Lists of variables by number; raises unless each is in one list and no list is empty."""
+    try:
+        parts = [tuple(map(operator.index, block)) for block in blocks]
+    except TypeError:
+        raise StructureError(
+            f"`{argument}` must be a list of lists of variables by number, such as [[0, 1], [2]], "
+            f"but is {reprlib.repr(blocks)}."
+        ) from None
+    flat = sorted(variable for part in parts for variable in part)
+    if flat != list(range(len(schema))) or not all(parts):
+        raise StructureError(
+            f"`{argument}` must hold each of the {len(schema)} variables exactly once and no empty "
+            f"list, but is {parts}; variables are numbered from 0."
+        )
+    return parts
+
+
 def _checked_columns(
     schema: Schema, networks: Sequence[DynamicNetwork], columns: Any
 ) -> list[tuple[int, ...]]:
     """The columns of each network; raises unless they share out the variables and fit."""
-    given = list(columns) if hasattr(columns, "__iter__") else []
-    if len(given) != len(networks):
+    places = checked_partition(schema, columns, "columns")
+    if len(places) != len(networks):
         raise StructureError(
             f"`columns` must have one list of variable numbers for each of the {len(networks)} "
             f"networks, but is {columns!r}."
-        )
-    places = [indices(own, f"columns[{index}]", StructureError) for index, own in enumerate(given)]
-    if sorted(place for own in places for place in own) != list(range(len(schema))):
-        raise StructureError(
-            f"`columns` must name each of the {len(schema)} variables exactly once, but is "
-            f"{places}; variables are numbered from 0."
         )
     for index, (network, own) in enumerate(zip(networks, places, strict=True)):
         wanted = tuple(schema[place] for place in own)

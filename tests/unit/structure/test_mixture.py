@@ -83,7 +83,7 @@ WRONG = {
     "another root": (
         (network(), network(root="last")),
         [0.5, 0.5],
-        r"components\[1\] has root 'last'",
+        r"\[1\] has root 'last'",
     ),
     "a weight too few": ((network(), network(1)), [1.0], "each of the 2 components"),
     "weights as a matrix": ((network(),), [[1.0]], "each of the 1 components"),

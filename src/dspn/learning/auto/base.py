@@ -9,14 +9,14 @@ from typing import ClassVar, Final, final
 import numpy as np
 
 from dspn._arrays import Floats
-from dspn._checks import require_type, whole_number
+from dspn._checks import require_type
 from dspn.engine import ExpectedFlows, compile_program
 from dspn.errors import StructureError
 from dspn.executors import Executor, Serial, Shared
 from dspn.learning.em import EmOptions
 from dspn.learning.priors import Priors
 from dspn.learning.run import Clock
-from dspn.leaves.base import keep_number
+from dspn.options import Options, number_field, part_field, whole_field
 from dspn.sequences import Schema, Sequences
 from dspn.sequences.joining import drawn_part, drawn_places, joined
 from dspn.structure import DynamicNetwork, Leaf, Product, Root, Sum
@@ -75,6 +75,9 @@ class Move(ABC):
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+    def __str__(self) -> str:
+        return self.name
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
@@ -150,7 +153,7 @@ class Candidate:
 
 @final
 @dataclass(frozen=True)
-class AutoOptions:
+class AutoOptions(Options):
     """The budget of the automatic learner, and the bounds of what it builds.
 
     `effort` counts work, not time: one unit is 10^9 edges of a template evaluated at a slice in a
@@ -163,47 +166,30 @@ class AutoOptions:
     `DEFAULT_MOVES` where none are given.
     """
 
-    effort: float | None = None
-    exploration: float = 0.3
-    max_interfaces: int = 1024
-    max_layouts: int = 5
-    max_members: int = 6
-    least_weight: float = 0.04
-    patience: int = 12
-    em: EmOptions = _EM
-    refit: EmOptions = _REFIT
+    effort: float | None = number_field(None, above=0)
+    exploration: float = number_field(0.3, least=0, most=1)
+    max_interfaces: int = whole_field(1024)
+    max_layouts: int = whole_field(5)
+    max_members: int = whole_field(6)
+    least_weight: float = number_field(0.04, least=0, most=1)
+    patience: int = whole_field(12)
+    em: EmOptions = part_field(_EM)
+    refit: EmOptions = part_field(_REFIT)
     moves: Sequence[Move] | None = None
 
-    def __post_init__(self) -> None:
-        """Refuse numbers out of range."""
-        if self.effort is not None:
-            keep_number(self, "effort", least=0, open_end=True)
-        for name in ("exploration", "least_weight"):
-            keep_number(self, name, least=0, open_end=False)
-            if getattr(self, name) > 1:
+    def _check(self) -> None:
+        if self.moves is None:
+            return
+        require_type(self.moves, Iterable, "moves", StructureError, remedy="see `DEFAULT_MOVES`")
+        given = tuple(self.moves)
+        for place, move in enumerate(given):
+            require_type(move, Move, f"moves[{place}]", StructureError, remedy="give an object")
+            if move in given[:place]:
                 raise StructureError(
-                    f"`{name}` of AutoOptions must be a share, at most 1, but is "
-                    f"{getattr(self, name)!r}."
+                    f"`moves` must have different names, but {move.name!r} is there twice; rename "
+                    "one."
                 )
-        for name in ("max_interfaces", "max_layouts", "max_members", "patience"):
-            number = whole_number(getattr(self, name), name, StructureError)
-            object.__setattr__(self, name, number)
-        require_type(self.em, EmOptions, "em", StructureError)
-        require_type(self.refit, EmOptions, "refit", StructureError)
-        if self.moves is not None:
-            object.__setattr__(self, "moves", _checked_moves(self.moves))
-
-
-def _checked_moves(moves: Sequence[Move]) -> tuple[Move, ...]:
-    require_type(moves, Iterable, "moves", StructureError, remedy="see `DEFAULT_MOVES`")
-    given = tuple(moves)
-    for place, move in enumerate(given):
-        require_type(move, Move, f"moves[{place}]", StructureError, remedy="give an object")
-        if move in given[:place]:
-            raise StructureError(
-                f"`moves` must have different names, but {move.name!r} is there twice; rename one."
-            )
-    return given
+        object.__setattr__(self, "moves", given)
 
 
 DEFAULT_AUTO: Final = AutoOptions()

@@ -13,10 +13,10 @@ from dspn.engine import TimeUpError
 from dspn.errors import StructureError
 from dspn.executors import Executor, Shared, executor_of
 from dspn.learning.auto.base import DEFAULT_AUTO, AutoOptions, AutoTask, Block, Candidate
-from dspn.learning.auto.checkpoint import Journal
 from dspn.learning.auto.choice import Choice
 from dspn.learning.auto.planner import AutoState, Tried
 from dspn.learning.auto.run import AutoRun
+from dspn.learning.auto.training import Journal
 from dspn.learning.em import fit_em
 from dspn.learning.priors import Priors
 from dspn.learning.run import Clock, Ending, Report, Reporter, check_sets, follow, limited

@@ -9,11 +9,10 @@ from typing import Final, final
 from dspn._arrays import Floats
 from dspn.executors import Shared
 from dspn.learning.auto.base import FEW_SLICES, AutoTask, Block, Candidate, Move, Recipe, Try
-from dspn.learning.auto.checkpoint import Journal
 from dspn.learning.auto.choice import Chooser, Pool
 from dspn.learning.auto.moves import CLUSTERS, REGROUP, USUAL, first_recipe
 from dspn.learning.auto.planner import AutoState, Bandit, Step, Tried, expected_work, next_steps
-from dspn.learning.auto.training import attempted
+from dspn.learning.auto.training import Journal, attempted
 from dspn.learning.dependence import (
     Layout,
     dependence,

@@ -63,10 +63,11 @@ def input_visits(network: DynamicNetwork, flows: ExpectedFlows) -> Floats:
     return visits
 
 
-def posterior_runs(program: Program, data: Sequences) -> Iterator[tuple[Ints, Sequences, Floats]]:
+def posterior_runs(
+    program: Program, data: Sequences, most_numbers: int = _NUMBERS_AT_ONCE
+) -> Iterator[tuple[Ints, Sequences, Floats]]:
     """Runs of sequences whose interface posteriors fit in memory: members, data and posteriors."""
-    most = max(_NUMBERS_AT_ONCE // program.num_interfaces, 1)
-    run = (np.cumsum(data.lengths) - data.lengths) // most
+    run = (np.cumsum(data.lengths) - data.lengths) // max(most_numbers // program.num_interfaces, 1)
     for members in np.split(np.arange(len(data)), np.flatnonzero(np.diff(run)) + 1):
         part = data[members]
         yield members, part, interface_posteriors(program, part)

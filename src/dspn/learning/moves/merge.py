@@ -25,8 +25,6 @@ Shape = tuple[tuple[str | int, ...], ...]
 
 # Expected counts below this are taken for none; they cost less than a hundredth of a nat.
 _LEAST_COUNT: Final = 1e-3
-_NOBODY: Final = -1
-_SEVERAL: Final = -2
 
 
 # Interface nodes whose outputs have the same shape, so that their parameters can be compared.
@@ -44,20 +42,16 @@ def _sums_of(template: Template, children: Iterable[int]) -> frozenset[int]:
 
 def _shared_nodes(template: Template) -> frozenset[int]:
     """The nodes, other than inputs, that stand below several outputs or are one of them."""
-    owners = [_NOBODY] * len(template.nodes)
+    owners = [0] * len(template.nodes)  # a bit for each output at or above the node
     transitions = _sums_of(template, template.inputs)
-
-    def claim(node: int, owner: int) -> None:
-        owners[node] = owner if owners[node] in (_NOBODY, owner) else _SEVERAL
-
     for position, output in enumerate(template.outputs):
-        claim(output, position)
+        owners[output] |= 1 << position
     for index in reversed(template.order):
-        if owners[index] != _NOBODY and index not in transitions:
+        if index not in transitions:
             for child in children_of(template.nodes[index]):
-                claim(child, owners[index])
-    shared = frozenset(index for index, owner in enumerate(owners) if owner == _SEVERAL)
-    return shared - frozenset(template.inputs)
+                owners[child] |= owners[index]
+    several = (index for index, bits in enumerate(owners) if bits.bit_count() > 1)
+    return frozenset(several) - frozenset(template.inputs)
 
 
 @final

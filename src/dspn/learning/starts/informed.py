@@ -176,12 +176,18 @@ class _Visits:
     posteriors: Floats
 
     @classmethod
-    def of(cls, network: DynamicNetwork, data: Sequences, rng: np.random.Generator) -> "_Visits":
-        """Sequences drawn at random, or all where they are few."""
-        lengths = np.minimum(data.lengths, _MOST_SLICES)
+    def of(
+        cls,
+        network: DynamicNetwork,
+        data: Sequences,
+        rng: np.random.Generator,
+        most: int = _MOST_SLICES,
+    ) -> "_Visits":
+        """Sequences of about `most` slices, drawn at random, or all where they are few."""
+        lengths = np.minimum(data.lengths, most)
         order = rng.permutation(len(data))
         before = np.cumsum(lengths[order]) - lengths[order]
-        members = np.sort(order[before < _MOST_SLICES])
+        members = np.sort(order[before < most])
         rows = np.concatenate(
             [np.arange(data.offsets[i], data.offsets[i] + lengths[i]) for i in members]
         )

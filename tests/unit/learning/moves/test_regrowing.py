@@ -10,6 +10,7 @@ from dspn.engine import ExpectedFlows, NetworkFlows, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning import em_step
 from dspn.learning.moves import pruned, regrown
+from dspn.learning.moves.edges import posterior_runs
 from dspn.structure import (
     DynamicNetwork,
     Root,
@@ -131,15 +132,13 @@ def test_regrowing_random_templates_is_valid(seed: int) -> None:
     np.testing.assert_allclose(compile_program(grown).log_likelihood(nothing), 0.0, atol=1e-9)
 
 
-def test_runs_of_sequences_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_sequences_have_the_posteriors_of_all() -> None:
     network, data = thin_network(2), as_sequences(SCHEMA, some_data())
-    whole = regrown(network, data, 3)
-    monkeypatch.setattr("dspn.learning.moves.edges._NUMBERS_AT_ONCE", 8)
-    parts = regrown(network, data, 3)
-    assert parts.template == whole.template
-    np.testing.assert_allclose(
-        parts.parameters.template.weights, whole.parameters.template.weights, rtol=1e-12
-    )
+    runs = list(posterior_runs(compile_program(network), data, 8))
+    assert len(runs) > 1
+    np.testing.assert_array_equal(np.concatenate([own for own, _, _ in runs]), range(len(data)))
+    expected = np.concatenate([interface_posteriors(network, values) for values in some_data()])
+    np.testing.assert_allclose(np.concatenate([own for _, _, own in runs]), expected, rtol=1e-9)
 
 
 def test_arguments_that_do_not_fit_are_refused() -> None:

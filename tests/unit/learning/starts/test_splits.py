@@ -106,13 +106,6 @@ def test_interface_use_of_a_chain_without_sums_counts_slices() -> None:
     np.testing.assert_allclose(weighted, [6.0], rtol=1e-12)
 
 
-def test_interface_use_is_exact_in_runs_of_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
-    network = bare_chain()
-    data = as_sequences(network.schema, [np.zeros((length, 1)) for length in (3, 1, 4, 2, 2)])
-    monkeypatch.setattr("dspn.learning.moves.edges._NUMBERS_AT_ONCE", 8)
-    np.testing.assert_allclose(interface_use(compile_program(network), data), [12.0], rtol=1e-12)
-
-
 def test_output_below_another_output_is_copied_with_it() -> None:
     builder = NetworkBuilder(schema_of(("binary",)))
     inputs = builder.inputs(2)

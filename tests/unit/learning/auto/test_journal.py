@@ -15,9 +15,8 @@ from dspn.io import atomic, load_network, save_network
 from dspn.learning.auto import AutoLearned, AutoOptions, learn_auto
 from dspn.learning.auto import run as running
 from dspn.learning.auto.base import AutoTask, Candidate, Recipe, Try
-from dspn.learning.auto.checkpoint import Journal
 from dspn.learning.auto.moves import CLUSTERS, REGROUP
-from dspn.learning.auto.training import attempted
+from dspn.learning.auto.training import Journal, attempted
 from dspn.learning.run import Clock, Ending
 from dspn.structure import Root
 
