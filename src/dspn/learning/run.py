@@ -490,7 +490,7 @@ class RunDirectory:
                     "holds other files; give another path."
                 )
             write_atomically(known, json.dumps(run, indent=1).encode("utf-8"))
-            return cls(directory, run)
+            return cls(directory.absolute(), run)
         if not resume:
             raise ModelFileError(
                 f"there is a run in the directory {str(directory)!r} already; go on from it with "
@@ -502,7 +502,8 @@ class RunDirectory:
                 f"the run in {str(directory)!r} is another one: {'; '.join(others)}. Give what it "
                 "was made with, or begin anew at another path."
             )
-        return cls(directory, run)
+        # Worker processes may have another working directory.
+        return cls(directory.absolute(), run)
 
     def _file(self, number: int) -> Path:
         return self.path / f"{number:05d}.dspn"

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, partial
-from typing import Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
@@ -440,25 +440,18 @@ class SearchTask:
 
         Mini-batches are drawn from `rng`.
         """
+        common: dict[str, Any] = {
+            "score": self.score,
+            "priors": self.priors,
+            "rng": rng,
+            "deadline": self.clock.is_due,
+        }
+        own, options, data = neighbour, self.options, self.train
         started = fit_em(
-            neighbour.network,
-            self.train,
-            score=self.score,
-            options=self.options.new_part,
-            priors=self.priors,
-            rng=rng,
-            learnable=neighbour.new_nodes,
-            deadline=self.clock.is_due,
+            own.network, data, options=options.new_part, learnable=own.new_nodes, **common
         )
         return fit_em(
-            started.network,
-            self.train,
-            validation=self.validation,
-            score=self.score,
-            options=self.options.whole,
-            priors=self.priors,
-            rng=rng,
-            deadline=self.clock.is_due,
+            started.network, data, validation=self.validation, options=options.whole, **common
         )
 
 
