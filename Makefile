@@ -7,16 +7,19 @@ BIN := .venv/bin
 INSTALLED := .venv/.stamp
 WARMED := .venv/.warm
 LOCK := requirements-dev.lock
+# Oracles and contracts of the core; processes, learners and random templates are for `make test`.
+QUICK := tests/contracts $(addprefix tests/unit/,data engine inference io leaves models report structure)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv lock demo tables test lint docs bench clean
+.PHONY: help venv lock demo tables check test lint docs bench clean
 
 help:
 	@echo 'make venv    environment in .venv with the library and its tools; compiles the kernels once'
 	@echo 'make lock    renew $(LOCK): the newest versions that pyproject.toml allows'
 	@echo 'make demo    learn from recordings with gaps, ask, and look: text here, a page and pictures in out/demo'
 	@echo 'make tables  the tables of the paper, in out/experiments: hours, or minutes with TABLES=--quick'
+	@echo 'make check   the tests of the library that take a second each at most, in a minute'
 	@echo 'make test    everything that must hold: lint, pytest, documentation'
 	@echo 'make lint    ruff, mypy, import-linter'
 	@echo 'make docs    documentation in docs/_build/html, warnings are errors'
@@ -84,6 +87,9 @@ docs: $(INSTALLED)
 
 test: $(WARMED)
 	$(call run_all,$(lint)$(newline)$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal$(newline)$(documentation))
+
+check: $(WARMED)
+	$(call run_all,$(BIN)/python -m ruff check .$(newline)$(BIN)/lint-imports --no-cache --no-logo$(newline)$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not slow' $(QUICK))
 
 bench: $(WARMED)
 	@$(BIN)/python -m benchmarks.run $(BENCH)
