@@ -12,7 +12,7 @@ from dspn.cli.options import Reading
 from dspn.data import Schema
 from dspn.data.cells import code_cells
 from dspn.data.chunks import describe_column, read_whole
-from dspn.data.coding import Column
+from dspn.data.layout import Column
 from dspn.data.order import variable_names
 from dspn.errors import DataError, DspnError, printable
 from dspn.io.codec import LoadedClassifier, LoadedMixture

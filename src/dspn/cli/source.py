@@ -23,7 +23,7 @@ from dspn.cli.console import CSV_COLUMN, note, plainly, show_progress
 from dspn.cli.options import Format, Reading, Unknown
 from dspn.data import Schema, Sequences
 from dspn.data.chunks import Chunk, chunks
-from dspn.data.coding import MISSING, Unseen
+from dspn.data.layout import MISSING, Unseen
 from dspn.data.order import Keys, require_columns
 from dspn.errors import DataError
 from dspn.models import Model

@@ -18,7 +18,7 @@ from dspn.cli.query import free_name, predictions
 from dspn.cli.sink import csv_lines, plain_json
 from dspn.data import Variable
 from dspn.data.cells import code_cells
-from dspn.data.coding import Column, Unseen
+from dspn.data.layout import Column, Unseen
 from dspn.errors import DataError
 from dspn.inference import Filter
 from dspn.models import Model

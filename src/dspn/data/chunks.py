@@ -9,8 +9,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dspn._arrays import Floats
-from dspn.data.cells import code_cells, convertible, is_plain, plain, read_cells, reads_as_number
-from dspn.data.coding import MISSING, Column, Raw, Unseen, encode_checked, infer_variable
+from dspn.data.cells import (
+    code_cells,
+    convertible,
+    encode_checked,
+    is_plain,
+    plain,
+    read_cells,
+    reads_as_number,
+)
+from dspn.data.coding import Raw, infer_variable
+from dspn.data.layout import MISSING, Column, Unseen
 from dspn.data.order import (
     Grouping,
     Keys,

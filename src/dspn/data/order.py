@@ -18,7 +18,7 @@ from pyarrow import types
 
 from dspn._arrays import Bools, Ints
 from dspn.data.cells import convertible, is_missing, is_text, parse_numbers, plain, to_integers
-from dspn.data.coding import Column
+from dspn.data.layout import Column
 from dspn.data.schema import list_names
 from dspn.errors import DataError
 

@@ -16,8 +16,8 @@ from pyarrow import types
 
 from dspn._arrays import Floats
 from dspn.data.cells import convertible, decode_cells, plain, read_cells
-from dspn.data.coding import Column, Raw, Reading, check_names, read_items
-from dspn.data.layout import Ragged, TableKeys
+from dspn.data.coding import Raw, Reading, read_items
+from dspn.data.layout import Column, Ragged, TableKeys, check_names
 from dspn.data.order import Keys, group_rows, require_columns, variable_names
 from dspn.data.schema import Schema, list_names
 from dspn.data.sequences import Sequences
