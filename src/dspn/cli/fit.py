@@ -15,9 +15,9 @@ from typer import BadParameter
 
 from dspn.cli import console, sink, source
 from dspn.cli.options import Table, Training, check_extension, parse_kinds, parse_names
-from dspn.data import Sequences
+from dspn.data import Schema, Sequences
 from dspn.data.cells import is_text, plain
-from dspn.data.chunks import Chunk, Described, describe_column, gather_sequences, read_whole
+from dspn.data.chunks import Chunk, Described, chunks, describe_column
 from dspn.data.order import near_misses, uneven_steps, variable_names
 from dspn.data.schema import list_names
 from dspn.errors import DataError, StructureError, printable
@@ -48,16 +48,20 @@ def read_training_data(
     """
     read, wanted, told = table.read, parse_names(table.variables), parse_kinds(table.kind)
     words = source.missing_words(read.missing)
-    with source.open_table(table.data, read.delimiter) as opened:
+    with source.open_table(table.data, read) as opened:
         keys = source.find_keys(opened, read, None, quiet=quiet)
-        names = [name for name in variable_names(opened, keys, wanted) if name not in besides]
+        all_names = variable_names(opened.title, opened.columns, keys, wanted)
+        names = [name for name in all_names if name not in besides]
         for name in sorted(told.keys() - set(names)):
-            near, all_names = near_misses(name, names), list_names(names)
-            raise DataError(f"--kind names {name!r}{near}, but the variables are {all_names}.")
-        chunk = read_whole(opened, keys, names, sort=read.sort, extra=besides)
+            near = near_misses(name, names)
+            raise DataError(
+                f"--kind names {name!r}{near}, but the variables are {list_names(names)}."
+            )
+        (chunk,) = chunks(opened, keys, [*names, *besides], sort=read.sort, whole=True)
     variables = [describe_column(chunk, name, told.get(name), words) for name in names]
     _require_few_categories(variables, chunk)
-    sequences = gather_sequences(chunk, variables)
+    schema = Schema(tuple(item.variable for item in variables))
+    sequences = chunk.ordered((item.codes for item in variables), schema)
     if not quiet:
         _show(sequences, variables, chunk)
     return sequences, chunk
@@ -222,10 +226,10 @@ def fit(
     sequences, chunk = read_training_data(table, quiet=quiet)
     held_out = None
     if _validation_fraction(training) is None:
-        with source.open_table(training.validation, table.read.delimiter) as opened:
+        with source.open_table(training.validation, table.read) as opened:
             schema, read = sequences.schema, table.read
-            chunks = source.read_chunks(opened, schema, None, read, quiet=True, whole=True)
-            ((_, held_out),) = chunks
+            parts = source.read_chunks(opened, schema, None, read, quiet=True, whole=True)
+            ((_, held_out),) = parts
     estimator.fit(sequences, validation=held_out)
     provenance = source.remember_keys(estimator.model_.provenance, chunk.keys)
     model = Model(estimator.model_.mixture, provenance=provenance)

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn.cli import console, sink, source
-from dspn.cli.options import Request, Target
+from dspn.cli.options import Request, Target, parse_levels
 from dspn.data import Kind, Schema, Sequences, Variable
 from dspn.data.cells import convertible, decode_cells, is_text, plain, with_columns
-from dspn.data.chunks import Chunk
+from dspn.data.chunks import Chunk, Source
 from dspn.data.order import next_values, order_goes_on
 from dspn.inference import Marginals
 from dspn.models import Model
@@ -41,6 +41,8 @@ class Query:
 def ask(name: str, request: Request, **options: Any) -> None:
     """Writes the answers of a model to the query of this name."""
     query, model = QUERIES[name], source.load_model(request.model)
+    if query.keeps_columns:
+        options["digits"] = request.target.digits
 
     def answer(chunk: Chunk, data: Sequences) -> Any:
         return query.answer(model, chunk, data, **options)
@@ -68,7 +70,7 @@ def write_answers(
         optional: Further columns that chunks have if the table has them.
     """
     target, form = request.target, sink.output_format(request.target)
-    with source.open_table(request.data, request.read.delimiter) as opened:
+    with source.open_table(request.data, request.read) as opened:
         chunks = source.read_chunks(
             opened,
             schema,
@@ -91,7 +93,7 @@ def write_answers(
                 out.write(table)
 
 
-def _column_types(opened: source.Source, variables: Iterable[Variable]) -> dict[str, Any]:
+def _column_types(opened: Source, variables: Iterable[Variable]) -> dict[str, Any]:
     """The types that the columns of a text table get in formats that have types.
 
     Variables that are numbers become numbers. None stands for whatever type looks the same when it
@@ -126,12 +128,8 @@ def sequence_table(chunk: Chunk, columns: Mapping[str, Any]) -> Any:
 
 def _score(model: Model, chunk: Chunk, data: Sequences) -> Any:
     scores = model.log_likelihood(data)
-    columns = {
-        "log_likelihood": scores,
-        "slices": data.lengths,
-        "per_slice": scores / data.lengths,
-    }
-    return sequence_table(chunk, columns)
+    columns = {"log_likelihood": scores, "slices": data.lengths}
+    return sequence_table(chunk, {**columns, "per_slice": scores / data.lengths})
 
 
 def _slice_surprise(model: Model, chunk: Chunk, data: Sequences) -> Any:
@@ -264,34 +262,44 @@ QUERIES: Final = {
 }
 
 
-def sample(path: Path, number: int, length: int, seed: int | None, target: Target) -> None:
+def forecast(steps: int, levels: str, request: Request) -> None:
+    """Writes the distributions of the next `steps` slices, with quantiles of the `levels`."""
+    ask("forecast", request, steps=steps, levels=parse_levels(levels))
+
+
+def surprise(by: str, request: Request) -> None:
+    """Writes how unexpected each slice is, or each sequence if `by` says so."""
+    ask(f"surprise by {by}", request)
+
+
+def sample(model: Path, number: int, length: int, seed: int | None, target: Target) -> None:
     """Writes sequences drawn from a model; sequences and slices are numbered from 0.
 
     Args:
-        path: The model file.
+        model: The model file.
         number: The number of sequences.
         length: The number of slices of each.
         seed: The seed; without it one is chosen and noted.
         target: Where the table goes.
     """
     form = sink.output_format(target)
-    model = source.load_model(path)
+    loaded = source.load_model(model)
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
         console.note(f"note: seed {seed}", quiet=target.quiet)
     rng = np.random.default_rng(seed)
-    keys, taken = source.remembered_keys(model.provenance), model.schema.names
+    keys, taken = source.remembered_keys(loaded.provenance), loaded.schema.names
     sequence = free_name(keys.get("sequence", "sequence"), taken)
     order = free_name(keys.get("order", "slice"), [*taken, sequence])
     batch = max(_SAMPLED_ROWS // length, 1)
     with sink.write_table(target, form) as out:
         for start in range(0, number, batch):
             count = min(batch, number - start)
-            values = model.sample(count, length, rng=rng).values
+            values = loaded.sample(count, length, rng=rng).values
             columns: dict[str, Any] = {
                 sequence: np.repeat(np.arange(start, start + count), length),
                 order: np.tile(np.arange(length), count),
             }
-            for variable, codes in zip(model.schema, values.T, strict=True):
+            for variable, codes in zip(loaded.schema, values.T, strict=True):
                 columns[variable.name] = decode_cells(codes, variable)
             out.write(sink.round_table(pa.table(columns), target.digits))

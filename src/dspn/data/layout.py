@@ -54,7 +54,7 @@ class Ragged:
 class Unseen(Counter[str]):
     """Numbers of cells, by column, whose category the model does not know."""
 
-    def said(self) -> str | None:
+    def sentence(self) -> str | None:
         """What was taken as missing, in a sentence; None if nothing was."""
         total = self.total()
         if not total:
