@@ -147,16 +147,14 @@ def _remedy_for_times(name: str, chunk: Chunk) -> str:
 
 
 def _few_whole_numbers(few: Sequence[Described]) -> str:
-    names = ", ".join(repr(item.variable.name) for item in few[:_NAMED])
-    options = " ".join(_kind(item, "count") for item in few[:_NAMED])
-    have, condition = f"column {names} has", "if it counts"
-    if len(few) > 1:
-        more = ", ..." if len(few) > _NAMED else ""
-        have, condition = f"columns {names}{more} have", "where they count"
-    return (
-        f"{have} few whole numbers, which are taken as categories; {condition} something, say "
-        f"{options}{' ...' if len(few) > _NAMED else ''}"
-    )
+    more = ["..."] if len(few) > _NAMED else []
+    names = ", ".join([*(repr(item.variable.name) for item in few[:_NAMED]), *more])
+    options = " ".join([*(_kind(item, "count") for item in few[:_NAMED]), *more])
+    have, condition = f"columns {names} have", "where they count"
+    if len(few) == 1:
+        have, condition = f"column {names} has", "if it counts"
+    rule = "few whole numbers, which are taken as categories"
+    return f"{have} {rule}; {condition} something, say {options}"
 
 
 def _kind(item: Described, kind: str) -> str:
@@ -174,15 +172,15 @@ def _validation_fraction(training: Training) -> float | None:
 def _make_learner(training: Training) -> Auto | Em | Paper:
     """The learner with its options of the command line."""
     size, effort = training.interfaces, training.effort
-    if training.learner == "auto" and size is None:
-        return Auto(effort=effort)
-    if training.learner == "em" and size is not None and effort is None:
-        return Em(size)
-    if training.learner == "paper" and effort is None:
-        growth = GrowthOptions()
-        if size is not None:
-            growth = GrowthOptions(min_interfaces=size, max_interfaces=size)
-        return Paper(growth)
+    match training.learner, size, effort:
+        case "auto", None, _:
+            return Auto(effort=effort)
+        case "em", int(), None:
+            return Em(size)
+        case "paper", None, None:
+            return Paper()
+        case "paper", int(), None:
+            return Paper(GrowthOptions(min_interfaces=size, max_interfaces=size))
     raise StructureError(
         f"`learner` must be 'auto', 'paper' or 'em', but is {training.learner!r}; `interfaces` is "
         "for 'paper' and 'em', and `effort` for 'auto', to be left out with the others."

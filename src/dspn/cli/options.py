@@ -188,7 +188,7 @@ def as_command(
 
     def command(**given: Any) -> None:
         values = {name: getattr(value, "value", value) for name, value in given.items()}
-        run(**_gather(declaration, values))
+        _call(run, declaration, values)
 
     arguments = [_described(item, path) for item in _parameters(declaration)]
     command.__annotations__ = {item.name: item.annotation for item in arguments}
@@ -201,13 +201,13 @@ def _parameters(function: Any) -> Iterator[Parameter]:
         yield from _parameters(item.annotation) if is_dataclass(item.annotation) else [item]
 
 
-def _gather(function: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """The value of each parameter; those of the classes above are made of their fields."""
-    kinds = {name: item.annotation for name, item in signature(function).parameters.items()}
-    return {
-        name: kind(**_gather(kind, given)) if is_dataclass(kind) else given[name]
-        for name, kind in kinds.items()
-    }
+def _call(function: Any, declaration: Any, given: dict[str, Any]) -> Any:
+    """Calls the function with the declared parameters, and makes those of the classes above."""
+    values = {}
+    for name, item in signature(declaration).parameters.items():
+        kind = item.annotation
+        values[name] = _call(kind, kind, given) if is_dataclass(kind) else given[name]
+    return function(**values)
 
 
 def _described(item: Parameter, path: str) -> Parameter:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -177,20 +178,14 @@ def _rank(tables: Iterator[Any]) -> Iterator[Any]:
     yield table.take(pa.array(order)).add_column(0, free_name("rank", table.column_names), rank)
 
 
-def _impute(model: Model, chunk: Chunk, data: Sequences, digits: int | None) -> Any:
-    return _fill(chunk, data, model.impute(data), digits)
-
-
-def _complete(model: Model, chunk: Chunk, data: Sequences, digits: int | None) -> Any:
-    return _fill(chunk, data, model.complete(data).sequences, digits)
-
-
-def _fill(chunk: Chunk, observed: Sequences, completed: Sequences, digits: int | None) -> Any:
-    """The table with its gaps filled; observed cells stay as they are."""
+def _fill(
+    model: Model, chunk: Chunk, data: Sequences, digits: int | None, *, jointly: bool = False
+) -> Any:
+    """The table with each gap filled by itself, or all jointly; observed cells stay as they are."""
+    completed = model.complete(data).sequences if jointly else model.impute(data)
+    gaps, values = chunk.as_rows(np.isnan(data.values)), chunk.as_rows(completed.values)
     columns = {}
-    gaps = chunk.as_rows(np.isnan(observed.values))
-    values = chunk.as_rows(completed.values)
-    for variable, gap, codes in zip(observed.schema, gaps.T, values.T, strict=True):
+    for variable, gap, codes in zip(data.schema, gaps.T, values.T, strict=True):
         cells = plain(chunk.table[variable.name])
         if variable.kind is Kind.CONTINUOUS and gap.any():
             codes = sink.rounded(codes, digits)
@@ -254,8 +249,8 @@ def _forecast(
 
 QUERIES: Final = {
     "score": Query(_score),
-    "impute": Query(_impute, keeps_columns=True),
-    "complete": Query(_complete, keeps_columns=True),
+    "impute": Query(_fill, keeps_columns=True),
+    "complete": Query(partial(_fill, jointly=True), keeps_columns=True),
     "forecast": Query(_forecast),
     "surprise by slice": Query(_slice_surprise),
     "surprise by sequence": Query(_sequence_surprise, exact=("worst",), finish=_rank),

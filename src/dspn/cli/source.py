@@ -7,7 +7,6 @@ import os
 import re
 import sys
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -23,7 +22,7 @@ from dspn.cli.options import Format, Reading, Unknown
 from dspn.data import Schema, Sequences
 from dspn.data.chunks import Chunk, Source, chunks
 from dspn.data.layout import MISSING, Unseen
-from dspn.data.order import Keys, require_columns
+from dspn.data.order import Keys, require_columns, require_different
 from dspn.errors import DataError, ModelFileError
 from dspn.models import Model
 
@@ -100,7 +99,7 @@ def open_table(name: str, read: Reading = _AS_USUAL) -> Iterator[Source]:
         yield _source(name, file, read, None if is_pipe else os.fstat(file.fileno()))
 
 
-def _source(name: str, file: Any, options: Reading, status: Any = None) -> Source:
+def _source(name: str, file: Any, options: Reading, status: os.stat_result | None = None) -> Source:
     """The table in an open file; `status` is that of a regular file, None for a pipe."""
     with _reading(name):
         if status is None:
@@ -112,7 +111,7 @@ def _source(name: str, file: Any, options: Reading, status: Any = None) -> Sourc
             schema, read = _text(stream, name, options, "\t" if kind == "tsv" else ",")
         else:
             schema, read = _parquet(stream) if kind == "parquet" else _arrow(stream)
-        check_columns(schema.names, name)
+        require_different(quoted(name), schema.names)
 
     def batches(wanted: list[str]) -> Iterator[Any]:
         with _reading(name, schema.names):
@@ -126,7 +125,7 @@ def _source(name: str, file: Any, options: Reading, status: Any = None) -> Sourc
             _require_unchanged(name, status)
 
     def share() -> float | None:
-        return status and min(file.tell() / status.st_size, 1.0)
+        return None if status is None else min(file.tell() / status.st_size, 1.0)
 
     return Source(quoted(name), schema, is_text, batches, share)
 
@@ -313,16 +312,6 @@ def header_cells(start: bytes, name: str, delimiter: str | None, usual: str = ",
 
 def _empty(name: str) -> DataError:
     return DataError(f"{quoted(name)} is empty; a table has at least a header and a row.")
-
-
-def check_columns(names: Sequence[str], name: str) -> None:
-    """Raises if two columns have one name."""
-    for column, count in Counter(names).items():
-        if count > 1:
-            raise DataError(
-                f"{quoted(name)} must have different column names, but {column!r} occurs {count} "
-                "times; rename one."
-            )
 
 
 def load_file(path: Path, load: Callable[[Path], Loaded]) -> Loaded:

@@ -19,6 +19,7 @@ from dspn.cli.sink import csv_lines, plain_json
 from dspn.data import Schema, Variable
 from dspn.data.cells import code_cells
 from dspn.data.layout import Column, Unseen
+from dspn.data.order import require_different
 from dspn.errors import DataError
 from dspn.inference import Filter
 
@@ -99,7 +100,7 @@ def _records(stream: TextIO | None, delimiter: str | None) -> Iterator[Record]:
                 yield _parse_json(line, row)
         return
     names = source.header_cells(first.encode(), source.STDIN, delimiter)
-    source.check_columns(names, source.STDIN)
+    require_different(source.quoted(source.STDIN), names)
     rows = csv.reader(lines, delimiter=delimiter or ",")
     for row in itertools.count(1):
         try:

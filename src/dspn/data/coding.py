@@ -33,6 +33,7 @@ MOST_CATEGORIES = 20
 
 BOOLEANS: Final = (False, True)
 _MISSING_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
+_FAMILIES: Final = {"text": str, "boolean": bool | np.bool_, "number": numbers.Real | Decimal}
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
 _SAMPLE = 1024
 _LARGEST_TABULATED = 1 << 16
@@ -64,12 +65,9 @@ def read_matrix(matrix: NDArray[Any], names: tuple[str, ...]) -> tuple[Floats, t
     if matrix.dtype != object:
         reading = Reading(declared=BOOLEANS if matrix.dtype == np.bool_ else None)
         return matrix.astype(np.float64, copy=False), (reading,) * len(names)
-    values = np.empty(matrix.shape, dtype=np.float64)
-    readings = []
-    for column, name in enumerate(names):
-        values[:, column], reading = read_items(matrix[:, column].tolist(), name)
-        readings.append(reading)
-    return values, tuple(readings)
+    raw = [read_items(column.tolist(), name) for column, name in zip(matrix.T, names, strict=True)]
+    values, readings = zip(*raw, strict=True)
+    return np.column_stack(values), readings
 
 
 def read_items(items: list[Any], name: str) -> Raw:
@@ -124,11 +122,7 @@ def wrong_type(name: str, finding: str) -> DataError:
 def _family(kind: type) -> str:
     if kind.__name__ in _MISSING_TYPES:
         return "missing"
-    if issubclass(kind, str):
-        return "text"
-    if issubclass(kind, bool | np.bool_):
-        return "boolean"
-    return "number" if issubclass(kind, numbers.Real | Decimal) else "other"
+    return next((family for family, types in _FAMILIES.items() if issubclass(kind, types)), "other")
 
 
 # Kinds

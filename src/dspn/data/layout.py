@@ -404,17 +404,16 @@ def check_values(
     """
     width = values.shape[1]
     num_rows = min(len(values), max(1, _BLOCK // width))
-    if bounds is not None:
+    if bounds is not None and num_rows > 1:  # NumPy is slow where it repeats a short row
         lower, upper, whole = bounds
-        if num_rows > 1:  # NumPy is slow where it repeats a short row
-            lower, upper = np.tile(lower, num_rows), np.tile(upper, num_rows)
-            whole = np.tile(whole, num_rows)
+        bounds = np.tile(lower, num_rows), np.tile(upper, num_rows), np.tile(whole, num_rows)
     flat = values.reshape(-1)
     for start in range(0, flat.size, num_rows * width):
         block = flat[start : start + num_rows * width]
         if bounds is None:
             broken = np.isinf(block)
         else:
+            lower, upper, whole = bounds
             broken = (block < lower[: block.size]) | (block >= upper[: block.size])
             broken |= whole[: block.size] & (np.floor(block) < block)
         if broken.any():

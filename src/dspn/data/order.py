@@ -5,6 +5,7 @@ have steps, which also tell the order of slices that follow the last one.
 """
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -56,6 +57,16 @@ class Keys:
     def names(self) -> list[str]:
         """Names of the key columns."""
         return [name for name in (self.sequence, self.order) if name is not None]
+
+
+def require_different(title: str, columns: Iterable[str]) -> None:
+    """Raise where two columns of a table have one name; messages call the table `title`."""
+    for name, count in Counter(columns).items():
+        if count > 1:
+            raise DataError(
+                f"{title} must have different column names, but {name!r} occurs {count} times; "
+                "rename one."
+            )
 
 
 def near_misses(name: str, names: Sequence[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from dspn._arrays import Floats
 from dspn.data.cells import convertible, decode_cells, plain, read_cells
 from dspn.data.coding import Raw, Reading, read_items
 from dspn.data.layout import Column, Ragged, TableKeys, check_names
-from dspn.data.order import Keys, group_rows, require_columns, variable_names
+from dspn.data.order import Keys, group_rows, require_columns, require_different, variable_names
 from dspn.data.schema import Schema, list_names
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
@@ -89,9 +88,7 @@ def _open(table: Any) -> dict[str, Any]:
             "`table` must be a data frame of pandas or polars, or an Arrow table, found "
             f"{type(table).__module__}.{type(table).__name__}."
         ) from None
-    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
-    if repeated:
-        raise DataError(f"`table` must have different column names, but {repeated} occur twice.")
+    require_different("`table`", names)
     return series
 
 

@@ -9,6 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from dspn import Model
+from dspn.cli.options import Reading, Target
+from dspn.cli.sink import write_table
+from dspn.cli.source import open_table
+from dspn.data.chunks import chunks
+from dspn.data.order import Keys
+from dspn.errors import DataError
 
 Run = Any
 
@@ -119,23 +125,19 @@ def test_a_word_that_is_a_category_is_not_missing(command: Run, tmp_path: Path) 
     assert found.out == "id,land\na,NA\nb,DE\n"
 
 
-def test_a_file_that_changes_while_it_is_read_leaves_no_output(
-    command: Run, model: Path, days: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = Model.log_likelihood
-
-    def changing(self: Model, data: Any) -> Any:
-        with days.open("a") as file:
-            file.write("wed,1,,,\n")
-        return own(self, data)
-
-    # The chunk is small, so that there is something left to read when the file has grown.
-    monkeypatch.setattr(Model, "log_likelihood", changing)
-    sizes = ("--chunk-rows", 2, "--block-size", 70)
-    found = command("score", model, days, "-o", "scores.csv", *sizes)
-    assert found.status == 1
-    assert "changed while it was being read" in found.err
-    assert not Path("scores.csv").exists()
+def test_a_file_that_changes_while_it_is_read_leaves_no_output(tmp_path: Path, days: Path) -> None:
+    output = tmp_path / "scores.csv"
+    with (
+        pytest.raises(DataError, match="changed while it was being read"),
+        open_table(str(days), Reading(block_size=70)) as source,
+        write_table(Target(str(output)), "csv") as sink,
+    ):
+        # The chunk is small, so that there is something left to read when the file has grown.
+        for chunk in chunks(source, Keys("day"), ["sky"], chunk_rows=2):
+            with days.open("a") as file:
+                file.write("wed,1,,,\n")
+            sink.write(chunk.table)
+    assert not output.exists()
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
