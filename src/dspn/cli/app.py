@@ -198,7 +198,12 @@ def inspect(model: Path, as_json: bool = False) -> None:
 
 @_command("inspect.validate")
 def validate(
-    file: str, read: Reading, model: Path | None = None, as_json: bool = False, quiet: bool = False
+    file: str,
+    model: Path | None = None,
+    as_json: bool = False,
+    quiet: bool = False,
+    *,
+    read: Reading,
 ) -> None:
     """Check a model file or a table: lists what is wrong, and where; the status is then 1.
 

@@ -161,14 +161,6 @@ def _kind(item: Described, kind: str) -> str:
     return f"--kind {shlex.quote(f'{item.variable.name}={kind}')}"
 
 
-def _validation_fraction(training: Training) -> float | None:
-    """The fraction to hold out; None if the option names a table."""
-    try:
-        return float(training.validation)
-    except ValueError:
-        return None
-
-
 def _make_learner(training: Training) -> Auto | Em | Paper:
     """The learner with its options of the command line."""
     size, effort = training.interfaces, training.effort
@@ -187,8 +179,8 @@ def _make_learner(training: Training) -> Auto | Em | Paper:
     )
 
 
-def _make_estimator(training: Training, *, quiet: bool) -> DSPN:
-    checkpoint, fraction = training.checkpoint, _validation_fraction(training)
+def _make_estimator(training: Training, fraction: float | None, *, quiet: bool) -> DSPN:
+    checkpoint = training.checkpoint
     if checkpoint is not None and training.learner == "paper":
         os.makedirs(checkpoint, exist_ok=True)
         checkpoint = checkpoint / "paper.dspn"
@@ -220,10 +212,13 @@ def fit(
     if training.learner == "em" and training.interfaces is None:
         raise BadParameter("--learner em needs the number of --interfaces.")
     sink.check_place(str(output))
-    estimator = _make_estimator(training, quiet=quiet)
+    fraction = None  # the option names a table
+    with suppress(ValueError):
+        fraction = float(training.validation)
+    estimator = _make_estimator(training, fraction, quiet=quiet)
     sequences, chunk = read_training_data(table, quiet=quiet)
     held_out = None
-    if _validation_fraction(training) is None:
+    if fraction is None:
         with source.open_table(training.validation, table.read) as opened:
             schema, read = sequences.schema, table.read
             parts = source.read_chunks(opened, schema, None, read, quiet=True, whole=True)

@@ -376,13 +376,12 @@ def find_keys(source: Source, read: Reading, provenance: Any, *, quiet: bool) ->
     for key, option in columns.items():
         columns[key] = remembered.get(key) if option is None else option
         if columns[key] is not None:
-            remedy = f"the model was fitted with it, name another with --{key}"
-            remedy = "" if option else remedy
+            remedy = "" if option else f"the model was fitted with it, name another with --{key}"
             require_columns(source.title, source.columns, [columns[key]], remedy)
     keys = Keys(**columns)
     if keys.sequence is None:
         note("note: without --sequence the whole table is one sequence.", quiet=quiet)
-    if keys.sequence is not None and keys.sequence == keys.order:
+    elif keys.sequence == keys.order:
         raise DataError(f"column {keys.order!r} cannot be both --sequence and --order.")
     return keys
 
