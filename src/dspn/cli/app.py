@@ -3,6 +3,7 @@
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
 from types import FrameType
@@ -70,21 +71,37 @@ def _split_help(function: Callable[..., None]) -> dict[str, Any]:
     return {"help": text, "epilog": f"\b\nExamples:\n{examples}" if examples else ""}
 
 
-def _command(function: Callable[..., None]) -> Callable[..., None]:
-    """Adds a function as the command of its name; `classify_fit` is `classify fit`."""
-    path = function.__name__.replace("_", " ")
-    group = classify if " " in path else app
-    add = group.command(path.split()[-1], **_split_help(function))
-    add(options.as_command(function, path))
-    return function
+def _command(implementation: str, *words: str) -> Callable[[Callable[..., None]], None]:
+    """Makes a declaration, a signature with a docstring, the command of its name.
+
+    `classify_fit` declares `classify fit`. A module is imported only when its command runs. The
+    status is 1 where the implementation returns False.
+
+    Args:
+        implementation: Module of `dspn.cli` and function that take the arguments of the command.
+        words: Arguments that come before those of the command.
+    """
+
+    def add(declaration: Callable[..., None]) -> None:
+        def run(**given: Any) -> None:
+            module, name = implementation.split(".")
+            if getattr(import_module(f"dspn.cli.{module}"), name)(*words, **given) is False:
+                raise typer.Exit(_DATA)
+
+        path = declaration.__name__.replace("_", " ")
+        group = classify if " " in path else app
+        named = group.command(path.split()[-1], **_split_help(declaration))
+        named(options.as_command(declaration, run, path))
+
+    return add
 
 
 app.callback(**_split_help(dspn))(dspn)
 
 
-@_command
+@_command("fit.fit")
 def fit(
-    output: Path, table: Table, training: Training, json: bool = False, quiet: bool = False
+    output: Path, table: Table, training: Training, as_json: bool = False, quiet: bool = False
 ) -> None:
     """Learn a model of a table: the kind of each variable, and then the network that fits best.
 
@@ -96,12 +113,9 @@ def fit(
         dspn fit days.parquet -s day --effort 20 --validation new.parquet -o weather.dspn
         dspn fit days.csv -s day --checkpoint run --time-limit 600 -o weather.dspn
     """
-    from dspn.cli import fit
-
-    fit.fit(table, training, output, as_json=json, quiet=quiet)
 
 
-@_command
+@_command("query.ask", "score")
 def score(request: Request) -> None:
     """Compute how probable each sequence is: its log-likelihood in nats, in all and by slice.
 
@@ -111,10 +125,9 @@ def score(request: Request) -> None:
         dspn score weather.dspn days.csv -s day -o scores.csv
         cat days.csv | dspn score weather.dspn | sort -t, -k4 -g | head
     """
-    _ask("score", request)
 
 
-@_command
+@_command("query.ask", "impute")
 def impute(request: Request) -> None:
     """Fill each gap by itself: the most probable category, the median of a count, or the mean.
 
@@ -124,20 +137,18 @@ def impute(request: Request) -> None:
         dspn impute weather.dspn days.csv -o whole.csv
         dspn impute weather.dspn days.parquet -s day -t hour -o whole.parquet
     """
-    _ask("impute", request, digits=request.target.digits)
 
 
-@_command
+@_command("query.ask", "complete")
 def complete(request: Request) -> None:
     """Fill all gaps together: the values and hidden choices that are jointly most probable.
 
     Examples:
         dspn complete weather.dspn days.csv -s day -o whole.csv
     """
-    _ask("complete", request, digits=request.target.digits)
 
 
-@_command
+@_command("query.forecast")
 def forecast(steps: int = 1, levels: str = "0.05,0.5,0.95", *, request: Request) -> None:
     """Predict the next slices: a row for each sequence and step, with exact distributions.
 
@@ -149,10 +160,9 @@ def forecast(steps: int = 1, levels: str = "0.05,0.5,0.95", *, request: Request)
         dspn forecast weather.dspn days.csv --steps 24 -o ahead.csv
         dspn forecast weather.dspn days.csv --steps 3 --levels 0.1,0.9
     """
-    _ask("forecast", request, steps=steps, levels=options.parse_levels(levels))
 
 
-@_command
+@_command("query.sample")
 def sample(
     model: Path, number: int = 1, length: int = 10, seed: int | None = None, *, target: Target
 ) -> None:
@@ -161,12 +171,9 @@ def sample(
     Examples:
         dspn sample weather.dspn -n 100 --length 24 --seed 1 -o drawn.csv
     """
-    from dspn.cli import query
-
-    query.sample(model, number, length, seed, target)
 
 
-@_command
+@_command("query.surprise")
 def surprise(by: Literal["slice", "sequence"] = "slice", *, request: Request) -> None:
     """Find anomalies: how unexpected each slice is given its past, and each entry, in nats.
 
@@ -177,31 +184,26 @@ def surprise(by: Literal["slice", "sequence"] = "slice", *, request: Request) ->
         dspn surprise weather.dspn days.csv -o surprise.csv
         dspn surprise weather.dspn days.csv --by sequence | head -n 5
     """
-    _ask(f"surprise by {by}", request)
 
 
-def _ask(query_name: str, request: Request, **parameters: Any) -> None:
-    from dspn.cli.query import ask
-
-    ask(query_name, request, **parameters)
-
-
-@_command
-def inspect(model: Path, json: bool = False) -> None:
+@_command("inspect.inspect")
+def inspect(model: Path, as_json: bool = False) -> None:
     """Show what a model file holds: variables, networks and their sizes, and its origin.
 
     Examples:
         dspn inspect weather.dspn
         dspn inspect weather.dspn --json
     """
-    from dspn.cli import inspect
-
-    inspect.inspect(model, as_json=json)
 
 
-@_command
+@_command("inspect.validate")
 def validate(
-    file: str, model: Path | None = None, json: bool = False, quiet: bool = False, *, read: Reading
+    file: str,
+    model: Path | None = None,
+    as_json: bool = False,
+    quiet: bool = False,
+    *,
+    read: Reading,
 ) -> None:
     """Check a model file or a table: lists what is wrong, and where; the status is then 1.
 
@@ -210,13 +212,9 @@ def validate(
         dspn validate days.csv -s day -t hour
         dspn validate days.csv --model weather.dspn
     """
-    from dspn.cli import inspect
-
-    if not inspect.validate(file, model, read, as_json=json, quiet=quiet):
-        raise typer.Exit(_DATA)
 
 
-@_command
+@_command("plot.plot")
 def plot(drawing: Drawing) -> None:
     """Draw a model, or what it says of one sequence of a table.
 
@@ -224,12 +222,9 @@ def plot(drawing: Drawing) -> None:
         dspn plot template weather.dspn -o template.svg
         dspn plot filtered weather.dspn days.csv --only monday -o monday.png
     """
-    from dspn.cli import plot
-
-    plot.plot(drawing)
 
 
-@_command
+@_command("plot.report")
 def report(
     model: Path,
     data: str,
@@ -246,13 +241,9 @@ def report(
     Examples:
         dspn report weather.dspn days.csv -o report.html
     """
-    from dspn.cli import plot
-
-    page = {"title": title, "max_sequences": max_sequences, "steps": steps}
-    plot.report(model, data, output, read, unknown, quiet, **page)
 
 
-@_command
+@_command("watch.watch")
 def watch(model: Path, watching: Watching) -> None:
     """Read slices from standard input; answer each at once with its surprise and a forecast.
 
@@ -264,12 +255,9 @@ def watch(model: Path, watching: Watching) -> None:
         tail -n +1 -f station.csv | dspn watch weather.dspn
         sensor | dspn watch weather.dspn --sequence station --json
     """
-    from dspn.cli import watch
-
-    watch.watch(model, watching)
 
 
-@_command
+@_command("classify.fit_classifier")
 def classify_fit(
     label: str,
     output: Path,
@@ -284,21 +272,15 @@ def classify_fit(
     Examples:
         dspn classify fit walks.csv -s walk --label who -o who.dspn
     """
-    from dspn.cli.classify import fit_classifier
-
-    fit_classifier(table, label, output, mode=mode, states=states, seed=seed, quiet=quiet)
 
 
-@_command
+@_command("classify.predict_classes")
 def classify_predict(request: Request) -> None:
     """Predict the class of each sequence, with the probability of every class.
 
     Examples:
         dspn classify predict who.dspn new.csv -o predicted.csv
     """
-    from dspn.cli.classify import predict_classes
-
-    predict_classes(request)
 
 
 app.add_typer(classify, name="classify")

@@ -34,10 +34,9 @@ def _labels(chunk: Chunk, name: str, *, everywhere: bool = False) -> list[Any]:
             )
         if missing.all():
             return [None] * len(grouping.ids)
-        owners = np.repeat(np.arange(len(grouping.ids)), grouping.lengths)
-        rows = grouping.rows[
-            np.lexsort((missing[grouping.rows], owners))
-        ]  # rows with a class first
+        owners = grouping.owners
+        classes_first = np.lexsort((missing[grouping.rows], owners))
+        rows = grouping.rows[classes_first]
         firsts = rows[grouping.offsets[:-1]]
         same = pc.equal(cells.take(pa.array(rows)), cells.take(pa.array(firsts[owners])))
         differ = ~missing[rows] & ~same.fill_null(True).to_numpy(zero_copy_only=False)
@@ -80,7 +79,7 @@ def fit_classifier(
 
 def predict_classes(request: Request) -> None:
     """Writes the class of each sequence; notes how many agree with the labels of the table."""
-    classifier = DSPNClassifier.load(request.model)
+    classifier = source.load_file(request.model, DSPNClassifier.load)
     classes = classifier.classes_.tolist()
     source.check_texts(request.model, classifier.schema_, classes)
     label = str(classifier.provenance_.get("label", ""))
@@ -93,11 +92,10 @@ def predict_classes(request: Request) -> None:
             pairs = zip(best, _labels(chunk, label), strict=True)
             known = [(one, other) for one, other in pairs if other is not None]
             agreements.extend(one == other or str(one) == str(other) for one, other in known)
-        key = chunk.keys.sequence or "sequence"
-        columns = {key: chunk.ids(), query.free_name("predicted", [key]): pa.array(best)}
+        columns: dict[str, Any] = {"predicted": pa.array(best)}
         for name, share in zip(classes, shares.T, strict=True):
             columns[query.free_name(f"P({name})", columns)] = np.ascontiguousarray(share)
-        return pa.table(columns)
+        return query.sequence_table(chunk, columns)
 
     schema, provenance, asked = classifier.schema_, classifier.provenance_, query.Query(answer)
     query.write_answers(request, "classify", schema, provenance, asked, optional=[label])

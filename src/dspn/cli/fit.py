@@ -15,9 +15,9 @@ from typer import BadParameter
 
 from dspn.cli import console, sink, source
 from dspn.cli.options import Table, Training, check_extension, parse_kinds, parse_names
-from dspn.data import Sequences
+from dspn.data import Schema, Sequences
 from dspn.data.cells import is_text, plain
-from dspn.data.chunks import Chunk, Described, describe_column, gather_sequences, read_whole
+from dspn.data.chunks import Chunk, Described, chunks, describe_column
 from dspn.data.order import near_misses, uneven_steps, variable_names
 from dspn.data.schema import list_names
 from dspn.errors import DataError, StructureError, printable
@@ -48,16 +48,20 @@ def read_training_data(
     """
     read, wanted, told = table.read, parse_names(table.variables), parse_kinds(table.kind)
     words = source.missing_words(read.missing)
-    with source.open_table(table.data, read.delimiter) as opened:
+    with source.open_table(table.data, read) as opened:
         keys = source.find_keys(opened, read, None, quiet=quiet)
-        names = [name for name in variable_names(opened, keys, wanted) if name not in besides]
+        all_names = variable_names(opened.title, opened.columns, keys, wanted)
+        names = [name for name in all_names if name not in besides]
         for name in sorted(told.keys() - set(names)):
-            near, all_names = near_misses(name, names), list_names(names)
-            raise DataError(f"--kind names {name!r}{near}, but the variables are {all_names}.")
-        chunk = read_whole(opened, keys, names, sort=read.sort, extra=besides)
+            near = near_misses(name, names)
+            raise DataError(
+                f"--kind names {name!r}{near}, but the variables are {list_names(names)}."
+            )
+        (chunk,) = chunks(opened, keys, [*names, *besides], sort=read.sort, whole=True)
     variables = [describe_column(chunk, name, told.get(name), words) for name in names]
     _require_few_categories(variables, chunk)
-    sequences = gather_sequences(chunk, variables)
+    schema = Schema(tuple(item.variable for item in variables))
+    sequences = chunk.ordered((item.codes for item in variables), schema)
     if not quiet:
         _show(sequences, variables, chunk)
     return sequences, chunk
@@ -143,50 +147,40 @@ def _remedy_for_times(name: str, chunk: Chunk) -> str:
 
 
 def _few_whole_numbers(few: Sequence[Described]) -> str:
-    names = ", ".join(repr(item.variable.name) for item in few[:_NAMED])
-    options = " ".join(_kind(item, "count") for item in few[:_NAMED])
-    have, condition = f"column {names} has", "if it counts"
-    if len(few) > 1:
-        more = ", ..." if len(few) > _NAMED else ""
-        have, condition = f"columns {names}{more} have", "where they count"
-    return (
-        f"{have} few whole numbers, which are taken as categories; {condition} something, say "
-        f"{options}{' ...' if len(few) > _NAMED else ''}"
-    )
+    more = ["..."] if len(few) > _NAMED else []
+    names = ", ".join([*(repr(item.variable.name) for item in few[:_NAMED]), *more])
+    options = " ".join([*(_kind(item, "count") for item in few[:_NAMED]), *more])
+    have, condition = f"columns {names} have", "where they count"
+    if len(few) == 1:
+        have, condition = f"column {names} has", "if it counts"
+    rule = "few whole numbers, which are taken as categories"
+    return f"{have} {rule}; {condition} something, say {options}"
 
 
 def _kind(item: Described, kind: str) -> str:
     return f"--kind {shlex.quote(f'{item.variable.name}={kind}')}"
 
 
-def _validation_fraction(training: Training) -> float | None:
-    """The fraction to hold out; None if the option names a table."""
-    try:
-        return float(training.validation)
-    except ValueError:
-        return None
-
-
 def _make_learner(training: Training) -> Auto | Em | Paper:
     """The learner with its options of the command line."""
     size, effort = training.interfaces, training.effort
-    if training.learner == "auto" and size is None:
-        return Auto(effort=effort)
-    if training.learner == "em" and size is not None and effort is None:
-        return Em(size)
-    if training.learner == "paper" and effort is None:
-        growth = GrowthOptions()
-        if size is not None:
-            growth = GrowthOptions(min_interfaces=size, max_interfaces=size)
-        return Paper(growth)
+    match training.learner, size, effort:
+        case "auto", None, _:
+            return Auto(effort=effort)
+        case "em", int(), None:
+            return Em(size)
+        case "paper", None, None:
+            return Paper()
+        case "paper", int(), None:
+            return Paper(GrowthOptions(min_interfaces=size, max_interfaces=size))
     raise StructureError(
         f"`learner` must be 'auto', 'paper' or 'em', but is {training.learner!r}; `interfaces` is "
         "for 'paper' and 'em', and `effort` for 'auto', to be left out with the others."
     )
 
 
-def _make_estimator(training: Training, *, quiet: bool) -> DSPN:
-    checkpoint, fraction = training.checkpoint, _validation_fraction(training)
+def _make_estimator(training: Training, fraction: float | None, *, quiet: bool) -> DSPN:
+    checkpoint = training.checkpoint
     if checkpoint is not None and training.learner == "paper":
         os.makedirs(checkpoint, exist_ok=True)
         checkpoint = checkpoint / "paper.dspn"
@@ -218,14 +212,17 @@ def fit(
     if training.learner == "em" and training.interfaces is None:
         raise BadParameter("--learner em needs the number of --interfaces.")
     sink.check_place(str(output))
-    estimator = _make_estimator(training, quiet=quiet)
+    fraction = None  # the option names a table
+    with suppress(ValueError):
+        fraction = float(training.validation)
+    estimator = _make_estimator(training, fraction, quiet=quiet)
     sequences, chunk = read_training_data(table, quiet=quiet)
     held_out = None
-    if _validation_fraction(training) is None:
-        with source.open_table(training.validation, table.read.delimiter) as opened:
+    if fraction is None:
+        with source.open_table(training.validation, table.read) as opened:
             schema, read = sequences.schema, table.read
-            chunks = source.read_chunks(opened, schema, None, read, quiet=True, whole=True)
-            ((_, held_out),) = chunks
+            parts = source.read_chunks(opened, schema, None, read, quiet=True, whole=True)
+            ((_, held_out),) = parts
     estimator.fit(sequences, validation=held_out)
     provenance = source.remember_keys(estimator.model_.provenance, chunk.keys)
     model = Model(estimator.model_.mixture, provenance=provenance)

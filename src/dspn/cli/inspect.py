@@ -11,8 +11,8 @@ from dspn.cli import console, sink, source
 from dspn.cli.options import Reading
 from dspn.data import Schema
 from dspn.data.cells import code_cells
-from dspn.data.chunks import describe_column, read_whole
-from dspn.data.coding import Column
+from dspn.data.chunks import chunks, describe_column
+from dspn.data.layout import Column
 from dspn.data.order import variable_names
 from dspn.errors import DataError, DspnError, printable
 from dspn.io.codec import LoadedClassifier, LoadedMixture
@@ -20,9 +20,9 @@ from dspn.io.files import load_any
 from dspn.structure import DynamicNetwork
 
 
-def inspect(path: Path, *, as_json: bool) -> None:
+def inspect(model: Path, *, as_json: bool) -> None:
     """Writes what a model file holds: one JSON object, or tables."""
-    contents = _contents(path)
+    contents = _contents(model)
     if as_json:
         sys.stdout.write(json.dumps(sink.plain_json(contents), indent=2) + "\n")
         return
@@ -33,7 +33,7 @@ def inspect(path: Path, *, as_json: bool) -> None:
 
 def _contents(path: Path) -> dict[str, Any]:
     """What a model file holds; loading it checks that it is valid."""
-    loaded = load_any(path)
+    loaded = source.load_file(path, load_any)
     if not isinstance(loaded, LoadedClassifier):
         return {"file": str(path), "type": "model", **_model(loaded)}
     return {
@@ -116,11 +116,11 @@ def _components_table(components: list[dict[str, Any]]) -> Any:
     return console.make_table(("weight", *counts, "bottom"), rows)
 
 
-def validate(path: str, model: Path | None, read: Reading, *, as_json: bool, quiet: bool) -> bool:
+def validate(file: str, model: Path | None, read: Reading, *, as_json: bool, quiet: bool) -> bool:
     """Writes what is wrong with a file, a problem on each line; returns whether nothing is.
 
     Args:
-        path: A model file, or a table.
+        file: A model file, or a table.
         model: A model whose variables the table must have.
         read: How to read the table.
         as_json: Write one JSON object.
@@ -128,19 +128,19 @@ def validate(path: str, model: Path | None, read: Reading, *, as_json: bool, qui
     """
     problems: list[str] = []
     try:
-        if path == source.STDIN or not _looks_like_a_model(path):
-            problems = _table_problems(path, model, read, quiet=quiet)
+        if file == source.STDIN or not _looks_like_a_model(file):
+            problems = _table_problems(file, model, read, quiet=quiet)
         else:
-            _contents(Path(path))
+            _contents(Path(file))
     except DspnError as error:
         problems = [console.sentence(error)]
     if as_json:
-        verdict = {"file": path, "valid": not problems, "problems": problems}
+        verdict = {"file": file, "valid": not problems, "problems": problems}
         sys.stdout.write(json.dumps(verdict) + "\n")
     else:
         sys.stdout.write("".join(f"{problem}\n" for problem in problems))
         if not problems:
-            console.note(f"{path}: nothing is wrong", quiet=quiet)
+            console.note(f"{file}: nothing is wrong", quiet=quiet)
     return not problems
 
 
@@ -156,10 +156,11 @@ def _looks_like_a_model(path: str) -> bool:
 def _table_problems(path: str, model: Path | None, read: Reading, *, quiet: bool) -> list[str]:
     loaded = None if model is None else source.load_model(model)
     words = source.missing_words(read.missing)
-    with source.open_table(path, read.delimiter) as table:
+    with source.open_table(path, read) as table:
         keys = source.find_keys(table, read, loaded and loaded.provenance, quiet=quiet)
-        names = list(loaded.schema.names) if loaded else variable_names(table, keys, None)
-        chunk = read_whole(table, keys, names, sort=read.sort)
+        names = list(loaded.schema.names if loaded else ())
+        names = names or variable_names(table.title, table.columns, keys)
+        (chunk,) = chunks(table, keys, names, sort=read.sort, whole=True)
     problems = []
     for number, name in enumerate(names):
         try:

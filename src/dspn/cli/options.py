@@ -33,6 +33,8 @@ _DESCRIPTIONS: Final = {
     "empty cell always does.  [default: NA,N/A,n/a,NaN,nan,null,NULL,None]",
     "--delimiter CHAR": "Character between the cells of a text table, such as ';' or tab; by "
     "default a comma, and a tab in .tsv.",
+    "--chunk-rows 1..": "Number of rows from which on a part of the table is answered.",
+    "--block-size 1..": "Number of bytes of text that are read at a time.",
     "--unknown": "Whether a category that the model does not know is an error or a missing value.",
     "--digits 1..17": "Significant digits of computed numbers; all of them by default.",
     "--output -o FILE": "Where the table goes; - is standard output.",
@@ -71,6 +73,10 @@ _DESCRIPTIONS: Final = {
 }
 
 
+# Sizes that change no answer, which nobody needs to choose but to see that they change none.
+_HIDDEN: Final = ("chunk_rows", "block_size")
+
+
 @final
 @dataclass(frozen=True)
 class Reading:
@@ -81,6 +87,8 @@ class Reading:
     missing: str | None = None
     delimiter: str | None = None
     sort: bool = False
+    chunk_rows: int | None = None
+    block_size: int = 4 * 2**20
 
 
 @final
@@ -165,21 +173,24 @@ class Drawing:
     quiet: bool = False
 
 
-def as_command(function: Callable[..., None], path: str) -> Callable[..., None]:
-    """The function as typer takes it, each parameter described by the table of options.
+def as_command(
+    declaration: Callable[..., None], run: Callable[..., None], path: str
+) -> Callable[..., None]:
+    """A function as typer takes it, each parameter described by the table of options.
 
     A parameter whose type is one of the classes above stands for the fields of the class.
 
     Args:
-        function: Has a parameter for each argument and option, with its type and its default.
+        declaration: Has a parameter for each argument and option, with its type and its default.
+        run: What is called with the values of the parameters.
         path: The words of the command, such as `classify fit`.
     """
 
     def command(**given: Any) -> None:
-        _call(function, {name: getattr(value, "value", value) for name, value in given.items()})
+        values = {name: getattr(value, "value", value) for name, value in given.items()}
+        _call(run, declaration, values)
 
-    arguments = [_described(item, path) for item in _parameters(function)]
-    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    arguments = [_described(item, path) for item in _parameters(declaration)]
     command.__annotations__ = {item.name: item.annotation for item in arguments}
     command.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
     return command
@@ -190,19 +201,21 @@ def _parameters(function: Any) -> Iterator[Parameter]:
         yield from _parameters(item.annotation) if is_dataclass(item.annotation) else [item]
 
 
-def _call(function: Any, given: dict[str, Any]) -> Any:
+def _call(function: Any, declaration: Any, given: dict[str, Any]) -> Any:
+    """Calls the function with the declared parameters, and makes those of the classes above."""
     values = {}
-    for name, item in signature(function).parameters.items():
+    for name, item in signature(declaration).parameters.items():
         kind = item.annotation
-        values[name] = _call(kind, given) if is_dataclass(kind) else given[name]
+        values[name] = _call(kind, kind, given) if is_dataclass(kind) else given[name]
     return function(**values)
 
 
 def _described(item: Parameter, path: str) -> Parameter:
     """The parameter with its flags, the word for its value, its range and its help."""
-    words, text = _WORDS.get((path, item.name)) or _WORDS["", item.name]
+    name = item.name.removeprefix("as_")
+    words, text = _WORDS.get((path, name)) or _WORDS["", name]
     flags = [word for word in words if word.startswith("-")]
-    settings: dict[str, Any] = {"help": text}
+    settings: dict[str, Any] = {"help": text, "hidden": name in _HIDDEN}
     for word in words[len(flags) :]:
         least, is_range, most = word.partition("..")
         if is_range:
@@ -212,8 +225,7 @@ def _described(item: Parameter, path: str) -> Parameter:
     if item.name == "delimiter":
         settings["callback"] = _parse_delimiter
     make: Any = typer.Option if flags else typer.Argument
-    annotation: Any = _with_choices(item.annotation)
-    annotation = Annotated[annotation, make(*flags, **settings)]
+    annotation: Any = Annotated[_with_choices(item.annotation), make(*flags, **settings)]
     return item.replace(annotation=annotation, kind=Parameter.KEYWORD_ONLY)
 
 

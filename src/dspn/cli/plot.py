@@ -71,7 +71,7 @@ def _read_sequences(
     model: Model, data: str, read: Reading, unknown: Unknown, *, quiet: bool
 ) -> Sequences:
     """All sequences of a table, with the values of the order column, which axes show."""
-    with source.open_table(data, read.delimiter) as table:
+    with source.open_table(data, read) as table:
         ((chunk, sequences),) = source.read_chunks(
             table, model.schema, model.provenance, read, unknown, quiet=quiet, whole=True
         )
@@ -120,12 +120,12 @@ def plot(drawing: Drawing) -> None:
 
 
 def report(
-    path: Path, data: str, output: Path, read: Reading, unknown: Unknown, quiet: bool, **page: Any
+    model: Path, data: str, output: Path, read: Reading, unknown: Unknown, quiet: bool, **page: Any
 ) -> None:
     """Writes a page about a model and a table.
 
     Args:
-        path: The model file.
+        model: The model file.
         data: The table.
         output: The page.
         read: How to read the table.
@@ -136,7 +136,7 @@ def report(
     from dspn.report import write_report
 
     sink.check_place(str(output))
-    model = source.load_model(path)
-    sequences = _read_sequences(model, data, read, unknown, quiet=quiet)
-    write_report(model, sequences, output, **page)
+    loaded = source.load_model(model)
+    sequences = _read_sequences(loaded, data, read, unknown, quiet=quiet)
+    write_report(loaded, sequences, output, **page)
     console.note(f"wrote {output}: {console.counted(len(sequences), 'sequence')}", quiet=quiet)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -11,10 +12,10 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn.cli import console, sink, source
-from dspn.cli.options import Request, Target
+from dspn.cli.options import Request, Target, parse_levels
 from dspn.data import Kind, Schema, Sequences, Variable
 from dspn.data.cells import convertible, decode_cells, is_text, plain, with_columns
-from dspn.data.chunks import Chunk
+from dspn.data.chunks import Chunk, Source
 from dspn.data.order import next_values, order_goes_on
 from dspn.inference import Marginals
 from dspn.models import Model
@@ -41,6 +42,8 @@ class Query:
 def ask(name: str, request: Request, **options: Any) -> None:
     """Writes the answers of a model to the query of this name."""
     query, model = QUERIES[name], source.load_model(request.model)
+    if query.keeps_columns:
+        options["digits"] = request.target.digits
 
     def answer(chunk: Chunk, data: Sequences) -> Any:
         return query.answer(model, chunk, data, **options)
@@ -68,7 +71,7 @@ def write_answers(
         optional: Further columns that chunks have if the table has them.
     """
     target, form = request.target, sink.output_format(request.target)
-    with source.open_table(request.data, request.read.delimiter) as opened:
+    with source.open_table(request.data, request.read) as opened:
         chunks = source.read_chunks(
             opened,
             schema,
@@ -91,7 +94,7 @@ def write_answers(
                 out.write(table)
 
 
-def _column_types(opened: source.Source, variables: Iterable[Variable]) -> dict[str, Any]:
+def _column_types(opened: Source, variables: Iterable[Variable]) -> dict[str, Any]:
     """The types that the columns of a text table get in formats that have types.
 
     Variables that are numbers become numbers. None stands for whatever type looks the same when it
@@ -126,12 +129,8 @@ def sequence_table(chunk: Chunk, columns: Mapping[str, Any]) -> Any:
 
 def _score(model: Model, chunk: Chunk, data: Sequences) -> Any:
     scores = model.log_likelihood(data)
-    columns = {
-        "log_likelihood": scores,
-        "slices": data.lengths,
-        "per_slice": scores / data.lengths,
-    }
-    return sequence_table(chunk, columns)
+    columns = {"log_likelihood": scores, "slices": data.lengths}
+    return sequence_table(chunk, {**columns, "per_slice": scores / data.lengths})
 
 
 def _slice_surprise(model: Model, chunk: Chunk, data: Sequences) -> Any:
@@ -179,20 +178,14 @@ def _rank(tables: Iterator[Any]) -> Iterator[Any]:
     yield table.take(pa.array(order)).add_column(0, free_name("rank", table.column_names), rank)
 
 
-def _impute(model: Model, chunk: Chunk, data: Sequences, digits: int | None) -> Any:
-    return _fill(chunk, data, model.impute(data), digits)
-
-
-def _complete(model: Model, chunk: Chunk, data: Sequences, digits: int | None) -> Any:
-    return _fill(chunk, data, model.complete(data).sequences, digits)
-
-
-def _fill(chunk: Chunk, observed: Sequences, completed: Sequences, digits: int | None) -> Any:
-    """The table with its gaps filled; observed cells stay as they are."""
+def _fill(
+    model: Model, chunk: Chunk, data: Sequences, digits: int | None, *, jointly: bool = False
+) -> Any:
+    """The table with each gap filled by itself, or all jointly; observed cells stay as they are."""
+    completed = model.complete(data).sequences if jointly else model.impute(data)
+    gaps, values = chunk.as_rows(np.isnan(data.values)), chunk.as_rows(completed.values)
     columns = {}
-    gaps = chunk.as_rows(np.isnan(observed.values))
-    values = chunk.as_rows(completed.values)
-    for variable, gap, codes in zip(observed.schema, gaps.T, values.T, strict=True):
+    for variable, gap, codes in zip(data.schema, gaps.T, values.T, strict=True):
         cells = plain(chunk.table[variable.name])
         if variable.kind is Kind.CONTINUOUS and gap.any():
             codes = sink.rounded(codes, digits)
@@ -256,42 +249,52 @@ def _forecast(
 
 QUERIES: Final = {
     "score": Query(_score),
-    "impute": Query(_impute, keeps_columns=True),
-    "complete": Query(_complete, keeps_columns=True),
+    "impute": Query(_fill, keeps_columns=True),
+    "complete": Query(partial(_fill, jointly=True), keeps_columns=True),
     "forecast": Query(_forecast),
     "surprise by slice": Query(_slice_surprise),
     "surprise by sequence": Query(_sequence_surprise, exact=("worst",), finish=_rank),
 }
 
 
-def sample(path: Path, number: int, length: int, seed: int | None, target: Target) -> None:
+def forecast(steps: int, levels: str, request: Request) -> None:
+    """Writes the distributions of the next `steps` slices, with quantiles of the `levels`."""
+    ask("forecast", request, steps=steps, levels=parse_levels(levels))
+
+
+def surprise(by: str, request: Request) -> None:
+    """Writes how unexpected each slice is, or each sequence if `by` says so."""
+    ask(f"surprise by {by}", request)
+
+
+def sample(model: Path, number: int, length: int, seed: int | None, target: Target) -> None:
     """Writes sequences drawn from a model; sequences and slices are numbered from 0.
 
     Args:
-        path: The model file.
+        model: The model file.
         number: The number of sequences.
         length: The number of slices of each.
         seed: The seed; without it one is chosen and noted.
         target: Where the table goes.
     """
     form = sink.output_format(target)
-    model = source.load_model(path)
+    loaded = source.load_model(model)
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
         console.note(f"note: seed {seed}", quiet=target.quiet)
     rng = np.random.default_rng(seed)
-    keys, taken = source.remembered_keys(model.provenance), model.schema.names
+    keys, taken = source.remembered_keys(loaded.provenance), loaded.schema.names
     sequence = free_name(keys.get("sequence", "sequence"), taken)
     order = free_name(keys.get("order", "slice"), [*taken, sequence])
     batch = max(_SAMPLED_ROWS // length, 1)
     with sink.write_table(target, form) as out:
         for start in range(0, number, batch):
             count = min(batch, number - start)
-            values = model.sample(count, length, rng=rng).values
+            values = loaded.sample(count, length, rng=rng).values
             columns: dict[str, Any] = {
                 sequence: np.repeat(np.arange(start, start + count), length),
                 order: np.tile(np.arange(length), count),
             }
-            for variable, codes in zip(model.schema, values.T, strict=True):
+            for variable, codes in zip(loaded.schema, values.T, strict=True):
                 columns[variable.name] = decode_cells(codes, variable)
             out.write(sink.round_table(pa.table(columns), target.digits))

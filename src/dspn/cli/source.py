@@ -7,13 +7,11 @@ import os
 import re
 import sys
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Final, final
+from typing import Any, BinaryIO, Final, TypeVar, final
 
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
@@ -22,10 +20,10 @@ from pyarrow import ipc
 from dspn.cli.console import CSV_COLUMN, note, plainly, show_progress
 from dspn.cli.options import Format, Reading, Unknown
 from dspn.data import Schema, Sequences
-from dspn.data.chunks import Chunk, chunks
-from dspn.data.coding import MISSING, Unseen
-from dspn.data.order import Keys, require_columns
-from dspn.errors import DataError
+from dspn.data.chunks import Chunk, Source, chunks
+from dspn.data.layout import MISSING, Unseen
+from dspn.data.order import Keys, require_columns, require_different
+from dspn.errors import DataError, ModelFileError
 from dspn.models import Model
 
 STDIN: Final = "-"
@@ -36,7 +34,6 @@ TYPED: Final[dict[str, Format]] = {
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
 }
 _EXTENSIONS: Final = {".csv": "csv", ".tsv": "tsv", ".txt": "csv", **TYPED}
-_BLOCK: Final = 4 * 2**20
 _BATCH_ROWS: Final = 65_536
 _LARGEST_HEADER: Final = 16 * 2**20
 _ARROW: Final = b"ARROW1"
@@ -44,73 +41,10 @@ _IDENTITY: Final = ("st_size", "st_mtime_ns", "st_ino")
 _UNREADABLE: Final = (OSError, EOFError, zlib.error, MemoryError, UnicodeDecodeError)
 _DELIMITERS: Final = (";", "\t", "|", ",")
 
+_AS_USUAL: Final = Reading()
+
+Loaded = TypeVar("Loaded")
 Read = Callable[[list[str]], Iterator[Any]]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Source:
-    """An open table: its columns, and a reader of record batches with some of them.
-
-    `is_text` says that all cells are text as it stands in the file, null where a cell is empty.
-    `status` is that of a regular file, which must not change while it is read; None for a pipe.
-    Rows are counted from 1, the first below the header.
-    """
-
-    name: str
-    schema: Any
-    is_text: bool
-    read: Read
-    file: BinaryIO
-    status: os.stat_result | None
-
-    @property
-    def said(self) -> str:
-        """The name for messages."""
-        return quoted(self.name)
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns, in their order."""
-        return list(self.schema.names)
-
-    def share(self) -> float | None:
-        """The fraction of the file that has been read; None if the table is no regular file."""
-        return self.status and min(self.file.tell() / self.status.st_size, 1.0)
-
-    def batches(self, wanted: list[str]) -> Iterator[Any]:
-        """The named columns, batch after batch; raises if the file has changed by the end."""
-        with _reading(self.name, self.columns):
-            for batch in self.read(wanted):
-                selected = batch.select(wanted)
-                if not self.is_text:
-                    self._check_buffers(selected)
-                for start in range(0, selected.num_rows, _BATCH_ROWS):
-                    yield selected.slice(start, _BATCH_ROWS)
-        if self.status is not None:
-            self._require_unchanged(self.status)
-
-    def _check_buffers(self, batch: Any) -> None:
-        """Raises if a column is damaged; Arrow reads any bytes, and trusts them afterwards."""
-        for column, cells in zip(batch.schema.names, batch.columns, strict=True):
-            try:
-                cells.validate(full=True)
-            except pa.ArrowException as error:
-                finding = f"column {column!r} of {self.said} is damaged: {plainly(error)}"
-                raise DataError(f"{finding}; write the file again.") from None
-        batch.validate()
-
-    def _require_unchanged(self, before: os.stat_result) -> None:
-        try:
-            now = os.stat(self.name)
-        except OSError:
-            reason = "was removed while it was being read; nothing was written"
-            raise DataError(f"{self.said} {reason}.") from None
-        if any(getattr(now, name) != getattr(before, name) for name in _IDENTITY):
-            raise DataError(
-                f"{self.said} changed while it was being read ({before.st_size} bytes before, "
-                f"{now.st_size} now); nothing was written, run the command again."
-            )
 
 
 def quoted(name: str) -> str:
@@ -148,17 +82,12 @@ def _reason(error: Exception, columns: Sequence[str]) -> str:
 
 
 @contextmanager
-def open_table(name: str, delimiter: str | None = None) -> Iterator[Source]:
-    """The table in a file, on standard input, or in a named pipe.
-
-    Args:
-        name: The path of the file, or `-` for standard input.
-        delimiter: The character between the cells of text; by default that of the extension.
-    """
+def open_table(name: str, read: Reading = _AS_USUAL) -> Iterator[Source]:
+    """The table in a file, on standard input (`-`), or in a named pipe, read with these options."""
     if name == STDIN:
         if sys.stdin is None or sys.stdin.isatty():
             raise DataError(f"{NOTHING} name a data file, or pipe a table into the command.")
-        yield _source(name, sys.stdin.buffer, delimiter)
+        yield _source(name, sys.stdin.buffer, read)
         return
     if os.path.isdir(name):
         raise DataError(f"{quoted(name)} is a directory; name a table in it.")
@@ -167,19 +96,59 @@ def open_table(name: str, delimiter: str | None = None) -> Iterator[Source]:
     with _reading(name):
         file = open(name, "rb")  # noqa: SIM115 (closed below)
     with file:
-        yield _source(name, file, delimiter, None if is_pipe else os.fstat(file.fileno()))
+        yield _source(name, file, read, None if is_pipe else os.fstat(file.fileno()))
 
 
-def _source(name: str, file: Any, delimiter: str | None, status: Any = None) -> Source:
+def _source(name: str, file: Any, options: Reading, status: os.stat_result | None = None) -> Source:
     """The table in an open file; `status` is that of a regular file, None for a pipe."""
     with _reading(name):
-        kind, stream = _by_content(file) if status is None else _by_extension(name, file, status)
-        if kind in ("csv", "tsv"):
-            schema, read = _text(stream, name, delimiter, "\t" if kind == "tsv" else ",")
+        if status is None:
+            kind, stream = _by_content(file, options.block_size)
+        else:
+            kind, stream = _by_extension(name, file, status)
+        is_text = kind in ("csv", "tsv")
+        if is_text:
+            schema, read = _text(stream, name, options, "\t" if kind == "tsv" else ",")
         else:
             schema, read = _parquet(stream) if kind == "parquet" else _arrow(stream)
-        check_columns(schema.names, name)
-    return Source(name, schema, kind in ("csv", "tsv"), read, file, status)
+        require_different(quoted(name), schema.names)
+
+    def batches(wanted: list[str]) -> Iterator[Any]:
+        with _reading(name, schema.names):
+            for batch in read(wanted):
+                selected = batch.select(wanted)
+                if not is_text:
+                    _check_buffers(selected, name)
+                for start in range(0, selected.num_rows, _BATCH_ROWS):
+                    yield selected.slice(start, _BATCH_ROWS)
+        if status is not None:
+            _require_unchanged(name, status)
+
+    def share() -> float | None:
+        return None if status is None else min(file.tell() / status.st_size, 1.0)
+
+    return Source(quoted(name), schema, is_text, batches, share)
+
+
+def _check_buffers(batch: Any, name: str) -> None:
+    """Raises if a column is damaged; Arrow reads any bytes, and trusts them afterwards."""
+    for column, cells in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            cells.validate(full=True)
+        except pa.ArrowException as error:
+            finding = f"column {column!r} of {quoted(name)} is damaged: {plainly(error)}"
+            raise DataError(f"{finding}; write the file again.") from None
+    batch.validate()
+
+
+def _require_unchanged(name: str, before: os.stat_result) -> None:
+    now = os.stat(name) if os.path.exists(name) else None
+    if now is None or any(getattr(now, key) != getattr(before, key) for key in _IDENTITY):
+        size = "was removed" if now is None else f"has {now.st_size} now"
+        raise DataError(
+            f"{quoted(name)} changed while it was being read (it had {before.st_size} bytes, and "
+            f"{size}); nothing was written, run the command again."
+        )
 
 
 def _by_extension(name: str, file: BinaryIO, status: os.stat_result) -> tuple[str, BinaryIO]:
@@ -198,13 +167,13 @@ def _by_extension(name: str, file: BinaryIO, status: os.stat_result) -> tuple[st
     return _EXTENSIONS[extension], file
 
 
-def _by_content(stream: Any) -> tuple[str, BinaryIO]:
+def _by_content(stream: Any, block_size: int) -> tuple[str, BinaryIO]:
     """The format that the first bytes tell, CSV if they tell none, and the bytes of the table."""
     start = stream.read(6)
-    whole = _buffered(_joined(start, stream))
-    if start.startswith(b"PAR1"):
-        return "parquet", io.BytesIO(whole.read())
-    return ("arrow", io.BytesIO(whole.read())) if start == _ARROW else ("csv", whole)
+    for mark, kind in ((b"PAR1", "parquet"), (_ARROW, "arrow")):
+        if start.startswith(mark):
+            return kind, io.BytesIO(start + stream.read())
+    return "csv", io.BufferedReader(_Joined(_blocks(start, stream, block_size)), block_size)
 
 
 def _parquet(stream: BinaryIO) -> tuple[Any, Read]:
@@ -226,36 +195,39 @@ def _arrow(stream: BinaryIO) -> tuple[Any, Read]:
     return file.schema, lambda _: map(file.get_batch, range(file.num_record_batches))
 
 
-def _text(stream: BinaryIO, name: str, delimiter: str | None, usual: str) -> tuple[Any, Read]:
+def _text(stream: Any, name: str, options: Reading, usual: str) -> tuple[Any, Read]:
     """Every cell as text: what a number is depends on the variable, and errors name the row.
 
     An empty line is no row. In a table of one column it is a row with an empty cell, except at the
     end of the file.
     """
     start = _header(stream)
-    names = header_cells(start, name, delimiter, usual)
+    names = header_cells(start, name, options.delimiter, usual)
     schema = pa.schema([(column, pa.large_string()) for column in names])
-
-    several = len(names) > 1
+    size, several = options.block_size, len(names) > 1
 
     def read(wanted: list[str]) -> Iterator[Any]:
-        blocks = _joined(start, stream)
-        file = pa.PythonFile(_buffered(blocks if several else _with_one_end(blocks)), "r")
-        read = arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK)
-        parse = arrow_csv.ParseOptions(delimiter=delimiter or usual, newlines_in_values=True)
-        parse.ignore_empty_lines = several
-        convert = arrow_csv.ConvertOptions(column_types=schema, include_columns=wanted)
-        convert.null_values, convert.strings_can_be_null = [""], True
-        batches: Iterator[Any] = arrow_csv.open_csv(file, read, parse, convert)
+        blocks = _blocks(start, stream, size)
+        file = io.BufferedReader(_Joined(blocks if several else _with_one_end(blocks)), size)
+        read = arrow_csv.ReadOptions(use_threads=False, block_size=size)
+        parse = arrow_csv.ParseOptions(
+            delimiter=options.delimiter or usual,
+            newlines_in_values=True,
+            ignore_empty_lines=several,
+        )
+        convert = arrow_csv.ConvertOptions(
+            column_types=schema, include_columns=wanted, null_values=[""], strings_can_be_null=True
+        )
+        batches: Iterator[Any] = arrow_csv.open_csv(pa.PythonFile(file, "r"), read, parse, convert)
         return batches
 
     return schema, read
 
 
-def _joined(start: bytes, stream: Any) -> Iterator[bytes]:
+def _blocks(start: bytes, stream: Any, size: int) -> Iterator[bytes]:
     """Bytes that were read already, and the blocks of the stream that they were read from."""
     yield start
-    while block := stream.read1(_BLOCK):
+    while block := stream.read1(size):
         yield block
 
 
@@ -270,12 +242,11 @@ def _with_one_end(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 @final
-class _Blocks(io.RawIOBase):
+class _Joined(io.RawIOBase):
     """Blocks of bytes as a stream."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks = blocks
-        self._block: bytes = b""
+        self._blocks, self._block = blocks, b""
 
     def readable(self) -> bool:
         """Always."""
@@ -283,19 +254,10 @@ class _Blocks(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fills the buffer with the next bytes."""
-        while not self._block:
-            block = next(self._blocks, None)
-            if block is None:
-                return 0
-            self._block = block
-        part = self._block[: len(buffer)]
-        self._block = self._block[len(part) :]
+        block = self._block or next(filter(None, self._blocks), b"")
+        part, self._block = block[: len(buffer)], block[len(buffer) :]
         buffer[: len(part)] = part
         return len(part)
-
-
-def _buffered(blocks: Iterator[bytes]) -> BinaryIO:
-    return io.BufferedReader(_Blocks(blocks), _BLOCK)
 
 
 def _header(stream: BinaryIO) -> bytes:
@@ -352,19 +314,22 @@ def _empty(name: str) -> DataError:
     return DataError(f"{quoted(name)} is empty; a table has at least a header and a row.")
 
 
-def check_columns(names: Sequence[str], name: str) -> None:
-    """Raises if two columns have one name."""
-    for column, count in Counter(names).items():
-        if count > 1:
-            raise DataError(
-                f"{quoted(name)} must have different column names, but {column!r} occurs {count} "
-                "times; rename one."
-            )
+def load_file(path: Path, load: Callable[[Path], Loaded]) -> Loaded:
+    """What a model file holds, read by `load`; all leaf families must be those of the library."""
+    try:
+        return load(path)
+    except ModelFileError as error:
+        if "families=" not in str(error):
+            raise
+        raise ModelFileError(
+            f"{str(path)!r} has a leaf family that is not one of dspn, and commands know no "
+            "others; load the model in Python, by dspn.load(path, families=[...])."
+        ) from error
 
 
 def load_model(path: Path) -> Model:
     """The model in a file."""
-    model = Model.load(path)
+    model = load_file(path, Model.load)
     check_texts(path, model.schema)
     return model
 
@@ -411,12 +376,12 @@ def find_keys(source: Source, read: Reading, provenance: Any, *, quiet: bool) ->
     for key, option in columns.items():
         columns[key] = remembered.get(key) if option is None else option
         if columns[key] is not None:
-            remedy = f"the model was fitted with it, name another with --{key}"
-            require_columns(source, [columns[key]], "" if option else remedy)
+            remedy = "" if option else f"the model was fitted with it, name another with --{key}"
+            require_columns(source.title, source.columns, [columns[key]], remedy)
     keys = Keys(**columns)
     if keys.sequence is None:
         note("note: without --sequence the whole table is one sequence.", quiet=quiet)
-    if keys.sequence is not None and keys.sequence == keys.order:
+    elif keys.sequence == keys.order:
         raise DataError(f"column {keys.order!r} cannot be both --sequence and --order.")
     return keys
 
@@ -458,7 +423,8 @@ def read_chunks(
     unseen = Unseen() if unknown == "missing" else None
     names = [*schema.names, *extra]
     with show_progress(title, quiet=quiet) as advance:
-        for chunk in chunks(source, keys, names, sort=read.sort, whole=whole, along=along):
+        choice: dict[str, Any] = {"sort": read.sort, "whole": whole, "chunk_rows": read.chunk_rows}
+        for chunk in chunks(source, keys, names, along=along, **choice):
             yield chunk, chunk.sequences(schema, words, unseen)
             advance(chunk.table.num_rows, source.share())
     note_unseen(unseen, quiet=quiet)
@@ -466,6 +432,6 @@ def read_chunks(
 
 def note_unseen(unseen: Unseen | None, where: str = "", *, quiet: bool) -> None:
     """Notes how many cells had unknown categories that were read as missing, if any had."""
-    counts = None if unseen is None else unseen.said()
+    counts = None if unseen is None else unseen.sentence()
     if counts is not None:
         note(f"note: {where}{counts}", quiet=quiet)

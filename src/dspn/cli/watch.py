@@ -16,43 +16,49 @@ from dspn.cli.console import ReaderGoneError, note
 from dspn.cli.options import Watching, parse_levels
 from dspn.cli.query import free_name, predictions
 from dspn.cli.sink import csv_lines, plain_json
-from dspn.data import Variable
+from dspn.data import Schema, Variable
 from dspn.data.cells import code_cells
-from dspn.data.coding import Column, Unseen
+from dspn.data.layout import Column, Unseen
+from dspn.data.order import require_different
 from dspn.errors import DataError
 from dspn.inference import Filter
-from dspn.models import Model
 
 Record = dict[str, Any]
 _LONGEST_LINE: Final = 16 * 2**20
 
 
-def watch(path: Path, options: Watching) -> None:
+def watch(model: Path, watching: Watching) -> None:
     """Answers every slice of standard input before the next one is read."""
-    sequence = options.sequence
-    levels, words = parse_levels(options.levels), source.missing_words(options.missing)
-    model = source.load_model(path)
+    sequence, quiet = watching.sequence, watching.quiet
+    levels, words = parse_levels(watching.levels), source.missing_words(watching.missing)
+    loaded = source.load_model(model)
     filters: dict[Any, tuple[Filter, int]] = {}
-    for row, record in enumerate(_records(sys.stdin, options.delimiter), start=1):
+    for row, record in enumerate(_records(sys.stdin, watching.delimiter), start=1):
         if row == 1 and sequence is None:
-            sequence = _remembered_sequence(model, record, quiet=options.quiet)
-        stream_id = _stream_id(record, sequence, row)
-        stream, count = filters.get(stream_id) or (model.filter(), 0)
-        step = stream.update(_slice(record, model, options, words, row))
+            sequence = source.remembered_keys(loaded.provenance).get("sequence")
+            sequence = sequence if sequence in record else None
+            if sequence is not None:
+                reason = "as the model was fitted; -s names another"
+                note(f"note: streams by {sequence!r}, {reason}.", quiet=quiet)
+        stream_id = None if sequence is None else _stream_id(record, sequence, row)
+        stream, count = filters.get(stream_id) or (loaded.filter(), 0)
+        unseen = Unseen() if watching.unknown == "missing" else None
+        step = stream.update(_slice(record, loaded.schema, words, unseen, row))
+        source.note_unseen(unseen, f"row {row}: ", quiet=quiet)
         filters[stream_id] = stream, count + 1
         if step.surprise == float("inf"):
-            note(f"note: row {row} is impossible; its stream begins anew.", quiet=options.quiet)
+            note(f"note: row {row} is impossible; its stream begins anew.", quiet=quiet)
             del filters[stream_id]
-            stream = model.filter()
+            stream = loaded.filter()
         key = {} if sequence is None else {sequence: stream_id}
         numbers = {"surprise": step.surprise, "log_likelihood": step.log_likelihood}
-        numbers = _round_values({"slice": count, **numbers}, options.digits)
-        taken = [*key, *model.schema.names]
+        numbers = _round_values({"slice": count, **numbers}, watching.digits)
+        taken = [*key, *loaded.schema.names]
         answer = {**key, **{free_name(name, taken): value for name, value in numbers.items()}}
         columns = predictions(stream.predict, levels)
         following = {name: pa.array(cells)[0].as_py() for name, cells in columns.items()}
-        following = _round_values(following, options.digits)
-        _write(answer, following, as_json=options.json, with_header=row == 1)
+        following = _round_values(following, watching.digits)
+        _write(answer, following, as_json=watching.json, with_header=row == 1)
 
 
 def _round_values(record: Record, digits: int | None) -> Record:
@@ -60,15 +66,6 @@ def _round_values(record: Record, digits: int | None) -> Record:
         name: float(f"{value:.{digits}g}") if digits and isinstance(value, float) else value
         for name, value in record.items()
     }
-
-
-def _remembered_sequence(model: Model, record: Record, *, quiet: bool) -> str | None:
-    """The column that named the sequences when the model was fitted, if the input has it."""
-    name = source.remembered_keys(model.provenance).get("sequence")
-    if name is None or name not in record:
-        return None
-    note(f"note: streams by {name!r}, as the model was fitted; -s names another.", quiet=quiet)
-    return name
 
 
 def _wrong(number: int, finding: str, unit: str = "row") -> DataError:
@@ -103,7 +100,7 @@ def _records(stream: TextIO | None, delimiter: str | None) -> Iterator[Record]:
                 yield _parse_json(line, row)
         return
     names = source.header_cells(first.encode(), source.STDIN, delimiter)
-    source.check_columns(names, source.STDIN)
+    require_different(source.quoted(source.STDIN), names)
     rows = csv.reader(lines, delimiter=delimiter or ",")
     for row in itertools.count(1):
         try:
@@ -114,11 +111,10 @@ def _records(stream: TextIO | None, delimiter: str | None) -> Iterator[Record]:
             return
         if not cells and len(names) > 1:
             continue
-        cells = cells or [""]
-        if len(cells) != len(names):
+        if len(cells or [""]) != len(names):
             rule = f"must have {len(names)} cells, as the header has, but has {len(cells)}"
             raise _wrong(row, rule)
-        yield dict(zip(names, cells, strict=True))
+        yield dict(zip(names, cells or [""], strict=True))
 
 
 def _parse_json(line: str, row: int) -> Record:
@@ -131,9 +127,7 @@ def _parse_json(line: str, row: int) -> Record:
     raise _wrong(row, f"must be a JSON object, found {line!r}")
 
 
-def _stream_id(record: Record, sequence: str | None, row: int) -> Any:
-    if sequence is None:
-        return None
+def _stream_id(record: Record, sequence: str, row: int) -> Any:
     name = record.get(sequence)
     if name in (None, "") or isinstance(name, list | dict) or not source.is_utf8(str(name)):
         rule = f"must name its stream in {sequence!r}, but has {str(record)[:200]}"
@@ -142,19 +136,15 @@ def _stream_id(record: Record, sequence: str | None, row: int) -> Any:
 
 
 def _slice(
-    record: Record, model: Model, options: Watching, words: tuple[str, ...], row: int
+    record: Record, schema: Schema, words: tuple[str, ...], unseen: Unseen | None, row: int
 ) -> list[Any]:
-    names = model.schema.names
-    if not any(name in record for name in names):
-        rule = f"must have the variables of the model, {', '.join(names)}"
+    if record.keys().isdisjoint(schema.names):
+        rule = f"must have the variables of the model, {', '.join(schema.names)}"
         raise _wrong(row, f"{rule}, but has {', '.join(record)}")
-    unseen = Unseen() if options.unknown == "missing" else None
-    entries = [
-        _entry(record.get(name), variable, Column(name, row, words, unseen))
-        for name, variable in zip(names, model.schema, strict=True)
+    return [
+        _entry(record.get(variable.name), variable, Column(variable.name, row, words, unseen))
+        for variable in schema
     ]
-    source.note_unseen(unseen, f"row {row}: ", quiet=options.quiet)
-    return entries
 
 
 def _entry(cell: Any, variable: Variable, column: Column) -> Any:

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn._arrays import Bools, Floats
-from dspn.data.coding import BOOLEANS, Column, Raw, Reading, encode_checked, wrong_type
+from dspn.data.coding import BOOLEANS, Raw, Reading, encode, wrong_type
+from dspn.data.layout import Column, check_values, value_bounds
 from dspn.data.schema import Kind, Variable
 from dspn.errors import DataError, DspnError
 
@@ -100,6 +101,15 @@ def code_cells(cells: Any, variable: Variable, column: Column) -> Floats:
         is_number = not isinstance(first, str | bool)
         raw = read_cells(cells, column, variable, is_number, f"the model has it as {variable.kind}")
         return encode_checked(raw, variable, column)
+
+
+def encode_checked(raw: Raw, variable: Variable, column: Column) -> Floats:
+    """Codes of a raw column; raises where one breaks a rule of the variable."""
+    codes, reading = raw
+    if variable.categories or reading.labels:
+        codes = encode(codes, reading, variable, column)
+    check_values(codes[:, np.newaxis], (variable,), column, value_bounds((variable,)))
+    return codes
 
 
 def read_cells(

@@ -1,20 +1,28 @@
 """Tables of files: in chunks of whole sequences, so that memory does not grow with the file."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from dspn._arrays import Floats
-from dspn.data.cells import code_cells, convertible, is_plain, plain, read_cells, reads_as_number
-from dspn.data.coding import MISSING, Column, Raw, Unseen, encode_checked, infer_variable
+from dspn.data.cells import (
+    code_cells,
+    convertible,
+    encode_checked,
+    is_plain,
+    plain,
+    read_cells,
+    reads_as_number,
+)
+from dspn.data.coding import Raw, infer_variable
+from dspn.data.layout import MISSING, Column, Unseen
 from dspn.data.order import (
     Grouping,
     Keys,
-    Table,
     find_starts,
     group_rows,
     number_sequences,
@@ -30,15 +38,29 @@ _MOST_CELLS: Final = 2_000_000
 _ROWS: Final = (1_000, 65_536)
 
 
-class Source(Table, Protocol):
-    """An open file that holds a table, read in record batches."""
+@final
+@dataclass(frozen=True, eq=False)
+class Source:
+    """An open file that holds a table.
+
+    Attributes:
+        title: What messages call the table.
+        schema: Its Arrow schema.
+        is_text: Whether all cells are text as it stands in the file, null where a cell is empty.
+        batches: Returns the named columns in record batches.
+        share: Returns the fraction of the file that has been read; None where it is not known.
+    """
+
+    title: str
+    schema: Any
+    is_text: bool
+    batches: Callable[[list[str]], Iterator[Any]]
+    share: Callable[[], float | None]
 
     @property
-    def schema(self) -> Any:
-        """Arrow schema of the table."""
-
-    def batches(self, wanted: list[str]) -> Iterator[Any]:
-        """Record batches of the named columns."""
+    def columns(self) -> list[str]:
+        """Names of the columns, in their order."""
+        return list(self.schema.names)
 
 
 @final
@@ -103,6 +125,7 @@ def chunks(
     sort: bool = False,
     whole: bool = False,
     along: Iterable[str] = (),
+    chunk_rows: int | None = None,
 ) -> Iterator[Chunk]:
     """The table in chunks that are cut between sequences.
 
@@ -113,18 +136,19 @@ def chunks(
         sort: Whether the rows of a sequence may lie anywhere; all rows are then one chunk.
         whole: Whether to read all rows as one chunk.
         along: More columns to read, of any type.
+        chunk_rows: Number of rows from which on a chunk is cut; None for one that suits memory.
     """
-    require_columns(source, [*keys.names, *names])
+    require_columns(source.title, source.columns, [*keys.names, *names])
     asked = {*names, *keys.names}
     for field in source.schema:
         if field.name in asked and not is_plain(field.type):
             raise DataError(
-                f"column {field.name!r} of {source.said} must hold numbers, text, truths or times, "
-                f"but is of type {field.type}; convert it, or leave it out."
+                f"column {field.name!r} of {source.title} must hold numbers, text, truths or "
+                f"times, but is of type {field.type}; convert it, or leave it out."
             )
     asked.update(along)
     wanted = [name for name in source.columns if name in asked]
-    most = int(np.clip(_MOST_CELLS // max(len(wanted), 1), *_ROWS))
+    most = chunk_rows or int(np.clip(_MOST_CELLS // max(len(wanted), 1), *_ROWS))
     whole = whole or sort or keys.sequence is None
     seen, row = _Seen(), 1
     for table in _cut(source, keys, wanted, None if whole else most):
@@ -138,15 +162,7 @@ def chunks(
         yield Chunk(table, row, grouping, keys)
         row += table.num_rows
     if row == 1:
-        raise DataError(f"{source.said} has a header, but no rows; there is nothing to do.")
-
-
-def read_whole(
-    source: Source, keys: Keys, names: list[str], *, sort: bool, extra: tuple[str, ...] = ()
-) -> Chunk:
-    """All rows of the columns as one chunk."""
-    (chunk,) = chunks(source, keys, [*names, *extra], sort=sort, whole=True)
-    return chunk
+        raise DataError(f"{source.title} has a header, but no rows; there is nothing to do.")
 
 
 def _cut(source: Source, keys: Keys, wanted: list[str], most: int | None) -> Iterator[Any]:
@@ -260,9 +276,3 @@ def _read_categories(cells: Any, column: Column, *, is_binary: bool) -> tuple[Ra
             f"{len(categories)}: {list_categories(categories)}; say categorical."
         )
     return (values, reading), Variable.categorical(column.name, categories)
-
-
-def gather_sequences(chunk: Chunk, found: list[Described]) -> Sequences:
-    """The sequences of all rows of the described columns."""
-    schema = Schema(tuple(described.variable for described in found))
-    return chunk.ordered((described.codes for described in found), schema)

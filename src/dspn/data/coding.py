@@ -15,97 +15,28 @@ The kind of a variable is inferred by the first of these rules that fits:
 from __future__ import annotations
 
 import numbers
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Bools, Floats
-from dspn._checks import require_type
-from dspn.data.layout import Ragged
-from dspn.data.schema import (
-    LARGEST_WHOLE,
-    Category,
-    Kind,
-    Schema,
-    Variable,
-    describe_variable,
-    list_categories,
-)
+from dspn._arrays import Floats
+from dspn.data.layout import Column, Ragged, codes_are_values, value_rule
+from dspn.data.schema import LARGEST_WHOLE, Category, Kind, Schema, Variable, describe_variable
 from dspn.errors import DataError
 
 MOST_CATEGORIES = 20
 """Whole-number columns with more distinct values than this are counts."""
 
-MISSING: Final = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
-"""Words that mean a missing value in the cells of a file."""
-
 BOOLEANS: Final = (False, True)
 _MISSING_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
+_FAMILIES: Final = {"text": str, "boolean": bool | np.bool_, "number": numbers.Real | Decimal}
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
 _SAMPLE = 1024
 _LARGEST_TABULATED = 1 << 16
-_COUNTS: Final = "counts, whole numbers from 0 to below 2**53"
-_BLOCK = 1 << 15  # entries that are checked at a time: they stay in the cache
-
-
-# Where a column comes from
-
-
-@final
-class Unseen(Counter[str]):
-    """Numbers of cells, by column, whose category the model does not know."""
-
-    def said(self) -> str | None:
-        """What was taken as missing, in a sentence; None if nothing was."""
-        total = self.total()
-        if not total:
-            return None
-        columns = ", ".join(f"{count:,} in {name!r}" for name, count in self.items())
-        cells = "1 cell has a category" if total == 1 else f"{total:,} cells have categories"
-        return f"{cells} that the model does not know, taken as missing: {columns}."
-
-
-@final
-@dataclass(frozen=True)
-class Column:
-    """The name of a column, and where its cells come from.
-
-    Attributes:
-        name: Name of the column.
-        first_row: Number of the first row, for cells of a file.
-        missing: Words that mean a missing value, for cells of a file.
-        unseen: Counts categories that the model does not know, which are then missing; without it
-            they are errors.
-        ragged: The sequences and slices of the rows, for data in memory, whose text is taken as it
-            is; None for a file, where text may stand for numbers.
-    """
-
-    name: str
-    first_row: int = 1
-    missing: tuple[str, ...] = MISSING
-    unseen: Unseen | None = None
-    ragged: Ragged | None = None
-
-    @property
-    def is_file(self) -> bool:
-        """Whether the cells come from a file."""
-        return self.ragged is None
-
-    def wrong(self, row: int, rule: str, value: Any, remedy: str = "") -> DataError:
-        """The error of a cell, `row` counted from 0 in this part of the column."""
-        place = f"row {self.first_row + row}" if self.ragged is None else self.ragged.place(row)
-        noun = "column" if self.is_file else "variable"
-        if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
-            value = int(value)
-        hint = f"; {remedy}" if remedy else ""
-        return DataError(
-            f"{noun} {self.name!r} must hold {rule}, but is {value!r} in {place}{hint}."
-        )
 
 
 # Raw columns: numbers before a schema codes them
@@ -125,12 +56,6 @@ class Reading:
     declared: tuple[Category, ...] | None = None
 
 
-Bounds = tuple[Floats, Floats, Bools] | None
-"""Least code of each variable, the bound above all codes, and whether codes are whole numbers.
-
-None where no variable has whole numbers, so that codes must only be finite.
-"""
-
 Raw = tuple[Floats, Reading]
 """Numbers of a raw column, NaN where missing, and what they stand for."""
 
@@ -140,12 +65,9 @@ def read_matrix(matrix: NDArray[Any], names: tuple[str, ...]) -> tuple[Floats, t
     if matrix.dtype != object:
         reading = Reading(declared=BOOLEANS if matrix.dtype == np.bool_ else None)
         return matrix.astype(np.float64, copy=False), (reading,) * len(names)
-    values = np.empty(matrix.shape, dtype=np.float64)
-    readings = []
-    for column, name in enumerate(names):
-        values[:, column], reading = read_items(matrix[:, column].tolist(), name)
-        readings.append(reading)
-    return values, tuple(readings)
+    raw = [read_items(column.tolist(), name) for column, name in zip(matrix.T, names, strict=True)]
+    values, readings = zip(*raw, strict=True)
+    return np.column_stack(values), readings
 
 
 def read_items(items: list[Any], name: str) -> Raw:
@@ -200,11 +122,7 @@ def wrong_type(name: str, finding: str) -> DataError:
 def _family(kind: type) -> str:
     if kind.__name__ in _MISSING_TYPES:
         return "missing"
-    if issubclass(kind, str):
-        return "text"
-    if issubclass(kind, bool | np.bool_):
-        return "boolean"
-    return "number" if issubclass(kind, numbers.Real | Decimal) else "other"
+    return next((family for family, types in _FAMILIES.items() if issubclass(kind, types)), "other")
 
 
 # Kinds
@@ -261,32 +179,6 @@ def _few_distinct(whole: Floats) -> list[int] | None:
 # Codes
 
 
-def check_names(
-    names: Iterable[str] | None, schema: Schema | None, argument: str
-) -> tuple[str, ...] | None:
-    """Names of variables as the schema or the argument of this name gives them; None for neither.
-
-    Args:
-        names: The value of the argument.
-        schema: The schema, which the names must not contradict.
-        argument: What messages call `names`.
-    """
-    if isinstance(names, str):
-        raise DataError(f"`{argument}` must be a list of names; write [{names!r}].")
-    given = None if names is None else tuple(map(str, names))
-    if given is not None and len(set(given)) < len(given):
-        raise DataError(f"`{argument}` must be different names, found {list(given)}.")
-    if schema is None:
-        return given
-    require_type(schema, Schema, "schema", DataError)
-    if given is not None and given != schema.names:
-        raise DataError(
-            f"`{argument}` must be those of `schema`, {list(schema.names)}, when both are given, "
-            f"found {list(given)}; leave `{argument}` out."
-        )
-    return schema.names
-
-
 def code_columns(
     values: Floats,
     readings: Sequence[Reading],
@@ -323,16 +215,9 @@ def code_columns(
     return values, schema, notes
 
 
-def codes_are_values(variable: Variable) -> bool:
-    """Whether the values of a variable stand for themselves: numbers, or categories 0, 1, 2, ..."""
-    return variable.categories == tuple(range(variable.num_categories))
-
-
 def encode(values: Floats, reading: Reading, variable: Variable, column: Column) -> Floats:
     """Codes of a raw column for a variable; numbers that are no categories stay as they are."""
     categories = variable.categories
-    if not categories and not reading.labels:
-        return values
     present = ~np.isnan(values)
     has_text = bool(categories) and isinstance(categories[0], str)
     if reading.labels:
@@ -342,14 +227,14 @@ def encode(values: Floats, reading: Reading, variable: Variable, column: Column)
             labels = [_TRUTHS.get(label.strip().lower()) for label in labels]
         elif not has_text:
             row = int(np.argmax(present))
-            raise column.wrong(row, _rule(variable), reading.labels[int(values[row])])
+            raise column.wrong(row, value_rule(variable), reading.labels[int(values[row])])
         table = np.array([*(code_of.get(label, np.nan) for label in labels), np.nan])
         codes = table[np.where(present, values, -1).astype(np.int64)]
     elif has_text:
         if present.any():
             row = int(np.argmax(present))
             remedy = "give the category itself, or read codes by `Sequences.from_codes`"
-            raise column.wrong(row, _rule(variable), float(values[row]), remedy)
+            raise column.wrong(row, value_rule(variable), float(values[row]), remedy)
         return values
     else:
         numbers_of = np.array(categories, dtype=np.float64)
@@ -364,64 +249,7 @@ def encode(values: Floats, reading: Reading, variable: Variable, column: Column)
         row = int(np.argmax(unknown))
         value = reading.labels[int(values[row])] if reading.labels else float(values[row])
         other = "say --unknown missing" if column.is_file else "give a schema that has this one"
-        raise column.wrong(row, _rule(variable), value, f"mark it as missing, or {other}")
-    return codes
-
-
-def _rule(variable: Variable) -> str:
-    if variable.kind is Kind.CATEGORICAL:
-        return f"one of the categories {list_categories(variable.categories)}"
-    return "finite numbers" if variable.kind is Kind.CONTINUOUS else _COUNTS
-
-
-def value_bounds(variables: Iterable[Variable]) -> Bounds:
-    """The bounds that `check_values` holds codes against."""
-    whole = np.array([variable.kind is not Kind.CONTINUOUS for variable in variables])
-    most = [float(variable.num_categories or LARGEST_WHOLE) for variable in variables]
-    lower, upper = np.where(whole, 0.0, np.finfo(np.float64).min), np.where(whole, most, np.inf)
-    return (lower, upper, whole) if whole.any() else None
-
-
-def check_values(
-    values: Floats, variables: Sequence[Variable] | Schema, column: Column, bounds: Bounds
-) -> None:
-    """Raise where a code is out of range, a count is not whole or a number is infinite.
-
-    Args:
-        values: Codes, a column for each variable; NaN is missing.
-        variables: The variables.
-        column: Says how messages name rows; the name is that of the variable.
-        bounds: `value_bounds` of the variables.
-    """
-    width = values.shape[1]
-    num_rows = min(len(values), max(1, _BLOCK // width))
-    if bounds is not None:
-        lower, upper, whole = bounds
-        if num_rows > 1:  # NumPy is slow where it repeats a short row
-            lower, upper = np.tile(lower, num_rows), np.tile(upper, num_rows)
-            whole = np.tile(whole, num_rows)
-    flat = values.reshape(-1)
-    for start in range(0, flat.size, num_rows * width):
-        block = flat[start : start + num_rows * width]
-        if bounds is None:
-            broken = np.isinf(block)
-        else:
-            broken = (block < lower[: block.size]) | (block >= upper[: block.size])
-            broken |= whole[: block.size] & (np.floor(block) < block)
-        if broken.any():
-            place = start + int(np.argmax(broken))
-            row, j = divmod(place, width)
-            rule = _rule(variables[j])
-            if variables[j].categories:
-                rule = f"category codes from 0 to {variables[j].num_categories - 1} for {rule}"
-            named = replace(column, name=variables[j].name)
-            raise named.wrong(row, rule, float(flat[place]), "mark it as missing")
-
-
-def encode_checked(raw: Raw, variable: Variable, column: Column) -> Floats:
-    """Codes of a raw column; raises where one breaks a rule of the variable."""
-    codes = encode(*raw, variable, column)
-    check_values(codes[:, np.newaxis], (variable,), column, value_bounds((variable,)))
+        raise column.wrong(row, value_rule(variable), value, f"mark it as missing, or {other}")
     return codes
 
 

@@ -1,17 +1,19 @@
-"""Arrays of every accepted layout as one matrix with offsets, and the rules of ragged batches."""
+"""Arrays of every accepted layout as one matrix with offsets, and the rules their values keep."""
 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Hashable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Floats, Ints
-from dspn._checks import float_array, whole_numbers
+from dspn._arrays import Bools, Floats, Ints
+from dspn._checks import float_array, require_type, whole_numbers
+from dspn.data.schema import LARGEST_WHOLE, Kind, Schema, Variable, list_categories
 from dspn.errors import DataError
 
 Ids = tuple[Hashable, ...]
@@ -20,6 +22,11 @@ Packed = tuple[NDArray[Any], Ints]
 
 _NUMERIC = "biuf"
 _OBJECT = "OUT"
+_COUNTS: Final = "counts, whole numbers from 0 to below 2**53"
+_BLOCK = 1 << 15  # entries that are checked at a time: they stay in the cache
+
+MISSING: Final = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
+"""Words that mean a missing value in the cells of a file."""
 
 
 @final
@@ -41,6 +48,58 @@ class Ragged:
         sequence = int(np.searchsorted(self.offsets, row, side="right")) - 1
         position = row - int(self.offsets[sequence])
         return f"{name_sequence(sequence, self.ids)}, slice {position} (counted from 0)"
+
+
+@final
+class Unseen(Counter[str]):
+    """Numbers of cells, by column, whose category the model does not know."""
+
+    def sentence(self) -> str | None:
+        """What was taken as missing, in a sentence; None if nothing was."""
+        total = self.total()
+        if not total:
+            return None
+        columns = ", ".join(f"{count:,} in {name!r}" for name, count in self.items())
+        cells = "1 cell has a category" if total == 1 else f"{total:,} cells have categories"
+        return f"{cells} that the model does not know, taken as missing: {columns}."
+
+
+@final
+@dataclass(frozen=True)
+class Column:
+    """The name of a column, and where its cells come from.
+
+    Attributes:
+        name: Name of the column.
+        first_row: Number of the first row, for cells of a file.
+        missing: Words that mean a missing value, for cells of a file.
+        unseen: Counts categories that the model does not know, which are then missing; without it
+            they are errors.
+        ragged: The sequences and slices of the rows, for data in memory, whose text is taken as it
+            is; None for a file, where text may stand for numbers.
+    """
+
+    name: str
+    first_row: int = 1
+    missing: tuple[str, ...] = MISSING
+    unseen: Unseen | None = None
+    ragged: Ragged | None = None
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the cells come from a file."""
+        return self.ragged is None
+
+    def wrong(self, row: int, rule: str, value: Any, remedy: str = "") -> DataError:
+        """The error of a cell, `row` counted from 0 in this part of the column."""
+        place = f"row {self.first_row + row}" if self.ragged is None else self.ragged.place(row)
+        noun = "column" if self.is_file else "variable"
+        if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
+            value = int(value)
+        hint = f"; {remedy}" if remedy else ""
+        return DataError(
+            f"{noun} {self.name!r} must hold {rule}, but is {value!r} in {place}{hint}."
+        )
 
 
 @final
@@ -76,12 +135,12 @@ def check_ids(ids: Iterable[Hashable] | None, num_sequences: int) -> Ids | None:
     """One hashable id for each sequence, as plain Python values."""
     if ids is None:
         return None
-    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-        raise DataError(f"`ids` must be a list with one id for each sequence, found {ids!r}.")
-    plain = tuple(map(_plain_id, ids))
+    is_list = isinstance(ids, Iterable) and not isinstance(ids, str | bytes)
+    plain = tuple(map(_plain_id, ids)) if is_list else ()
     if len(plain) != num_sequences:
         raise DataError(
-            f"`ids` must hold one id for each of the {num_sequences} sequences, found {len(plain)}."
+            f"`ids` must be a list with one id for each of the {num_sequences} sequences, found "
+            f"{len(plain) if is_list else repr(ids)}."
         )
     try:
         hash(plain)
@@ -274,3 +333,94 @@ def stack(matrices: list[NDArray[Any]]) -> NDArray[Any]:
         matrices = [matrix.astype(object) for matrix in matrices]
     joined: NDArray[Any] = np.empty((sum(map(len, matrices)), width), dtype=kind)
     return np.concatenate(matrices, out=joined)
+
+
+# The rules of values
+
+
+def check_names(
+    names: Iterable[str] | None, schema: Schema | None, argument: str
+) -> tuple[str, ...] | None:
+    """Names of variables as the schema or the argument of this name gives them; None for neither.
+
+    Args:
+        names: The value of the argument.
+        schema: The schema, which the names must not contradict.
+        argument: What messages call `names`.
+    """
+    if isinstance(names, str):
+        raise DataError(f"`{argument}` must be a list of names; write [{names!r}].")
+    given = None if names is None else tuple(map(str, names))
+    if given is not None and len(set(given)) < len(given):
+        raise DataError(f"`{argument}` must be different names, found {list(given)}.")
+    if schema is None:
+        return given
+    require_type(schema, Schema, "schema", DataError)
+    if given is not None and given != schema.names:
+        raise DataError(
+            f"`{argument}` must be those of `schema`, {list(schema.names)}, when both are given, "
+            f"found {list(given)}; leave `{argument}` out."
+        )
+    return schema.names
+
+
+Bounds = tuple[Floats, Floats, Bools] | None
+"""Least code of each variable, the bound above all codes, and whether codes are whole numbers.
+
+None where no variable has whole numbers, so that codes must only be finite.
+"""
+
+
+def codes_are_values(variable: Variable) -> bool:
+    """Whether the values of a variable stand for themselves: numbers, or categories 0, 1, 2, ..."""
+    return variable.categories == tuple(range(variable.num_categories))
+
+
+def value_rule(variable: Variable) -> str:
+    """What the values of a variable must be, in words."""
+    if variable.kind is Kind.CATEGORICAL:
+        return f"one of the categories {list_categories(variable.categories)}"
+    return "finite numbers" if variable.kind is Kind.CONTINUOUS else _COUNTS
+
+
+def value_bounds(variables: Iterable[Variable]) -> Bounds:
+    """The bounds that `check_values` holds codes against."""
+    whole = np.array([variable.kind is not Kind.CONTINUOUS for variable in variables])
+    most = [float(variable.num_categories or LARGEST_WHOLE) for variable in variables]
+    lower, upper = np.where(whole, 0.0, np.finfo(np.float64).min), np.where(whole, most, np.inf)
+    return (lower, upper, whole) if whole.any() else None
+
+
+def check_values(
+    values: Floats, variables: Sequence[Variable] | Schema, column: Column, bounds: Bounds
+) -> None:
+    """Raise where a code is out of range, a count is not whole or a number is infinite.
+
+    Args:
+        values: Codes, a column for each variable; NaN is missing.
+        variables: The variables.
+        column: Says how messages name rows; the name is that of the variable.
+        bounds: `value_bounds` of the variables.
+    """
+    width = values.shape[1]
+    num_rows = min(len(values), max(1, _BLOCK // width))
+    if bounds is not None and num_rows > 1:  # NumPy is slow where it repeats a short row
+        lower, upper, whole = bounds
+        bounds = np.tile(lower, num_rows), np.tile(upper, num_rows), np.tile(whole, num_rows)
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, num_rows * width):
+        block = flat[start : start + num_rows * width]
+        if bounds is None:
+            broken = np.isinf(block)
+        else:
+            lower, upper, whole = bounds
+            broken = (block < lower[: block.size]) | (block >= upper[: block.size])
+            broken |= whole[: block.size] & (np.floor(block) < block)
+        if broken.any():
+            place = start + int(np.argmax(broken))
+            row, j = divmod(place, width)
+            rule = value_rule(variables[j])
+            if variables[j].categories:
+                rule = f"category codes from 0 to {variables[j].num_categories - 1} for {rule}"
+            named = replace(column, name=variables[j].name)
+            raise named.wrong(row, rule, float(flat[place]), "mark it as missing")

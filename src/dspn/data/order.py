@@ -5,11 +5,12 @@ have steps, which also tell the order of slices that follow the last one.
 """
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, final
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from pyarrow import types
 
 from dspn._arrays import Bools, Ints
 from dspn.data.cells import convertible, is_missing, is_text, parse_numbers, plain, to_integers
-from dspn.data.coding import Column
+from dspn.data.layout import Column, offsets_of
 from dspn.data.schema import list_names
 from dspn.errors import DataError
 
@@ -58,16 +59,14 @@ class Keys:
         return [name for name in (self.sequence, self.order) if name is not None]
 
 
-class Table(Protocol):
-    """A table whose columns are known: what messages call it, and the names of the columns."""
-
-    @property
-    def said(self) -> str:
-        """What messages call the table."""
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns, in their order."""
+def require_different(title: str, columns: Iterable[str]) -> None:
+    """Raise where two columns of a table have one name; messages call the table `title`."""
+    for name, count in Counter(columns).items():
+        if count > 1:
+            raise DataError(
+                f"{title} must have different column names, but {name!r} occurs {count} times; "
+                "rename one."
+            )
 
 
 def near_misses(name: str, names: Sequence[str]) -> str:
@@ -77,31 +76,48 @@ def near_misses(name: str, names: Sequence[str]) -> str:
     return f" (did you mean {' or '.join(map(repr, guess))}?)" if guess else ""
 
 
-def require_columns(table: Table, wanted: Iterable[str], remedy: str = "") -> None:
-    """Raise where a column is absent, with the similar names and all others."""
-    columns = table.columns
+def require_columns(
+    title: str, columns: Sequence[str], wanted: Iterable[str], remedy: str = ""
+) -> None:
+    """Raise where a column is absent, with the similar names and all others.
+
+    Args:
+        title: What messages call the table.
+        columns: The columns that it has.
+        wanted: The columns that it must have.
+        remedy: What to do about an absent one.
+    """
     known = set(columns)
     for name in wanted:
         if name not in known:
             hint = f"; {remedy}" if remedy else ""
             raise DataError(
-                f"{table.said} has no column {name!r}{near_misses(name, columns)}, its columns are "
+                f"{title} has no column {name!r}{near_misses(name, columns)}, its columns are "
                 f"{list_names(columns)}{hint}."
             )
 
 
-def variable_names(table: Table, keys: Keys, wanted: Iterable[str] | None) -> list[str]:
-    """The columns that are variables: those wanted, or all but the keys."""
+def variable_names(
+    title: str, columns: Sequence[str], keys: Keys, wanted: Iterable[str] | None = None
+) -> list[str]:
+    """The columns that are variables: those wanted, or all but the keys.
+
+    Args:
+        title: What messages call the table.
+        columns: The columns that it has.
+        keys: The key columns, which are not variables.
+        wanted: The columns that are wanted.
+    """
     if wanted is None:
-        wanted = (name for name in table.columns if name not in keys.names)
+        wanted = (name for name in columns if name not in keys.names)
     names = list(dict.fromkeys(wanted))
     for name in keys.names:
         if name in names:
             raise DataError(f"column {name!r} cannot be both a variable and a key.")
     if not names:
         raise DataError(
-            f"{table.said} must have at least one column besides the keys, but its columns are "
-            f"{list_names(table.columns)}."
+            f"{title} must have at least one column besides the keys, but its columns are "
+            f"{list_names(columns)}."
         )
     return names
 
@@ -136,12 +152,7 @@ class Grouping:
 def number_sequences(ids: Cells, name: str | None, first_row: int) -> tuple[Ints, list[Any]]:
     """The sequence of each row, numbered by first appearance, and the id of each number."""
     cells = ids if isinstance(ids, list) else plain(ids)
-    missing = _is_missing(cells)
-    if missing.any():
-        raise DataError(
-            f"column {name!r} must name the sequence of every row, but row "
-            f"{first_row + int(np.argmax(missing))} has no value."
-        )
+    _require_values(cells, f"column {name!r} must name the sequence of every row", first_row)
     if not isinstance(cells, list):
         encoded = cells.dictionary_encode()
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -155,10 +166,11 @@ def number_sequences(ids: Cells, name: str | None, first_row: int) -> tuple[Ints
     return np.fromiter(map(number.__getitem__, cells), np.int64, len(cells)), list(number)
 
 
-def _is_missing(cells: Cells) -> Bools:
-    if isinstance(cells, list):
-        return np.array([item is None for item in cells], dtype=np.bool_)
-    return is_missing(cells)
+def _require_values(cells: Cells, rule: str, first_row: int) -> None:
+    is_list = isinstance(cells, list)
+    missing = np.array([item is None for item in cells]) if is_list else is_missing(cells)
+    if missing.any():
+        raise DataError(f"{rule}, but row {first_row + int(np.argmax(missing))} has no value.")
 
 
 def find_starts(codes: Ints) -> Ints:
@@ -194,8 +206,7 @@ def group_rows(
     else:
         with convertible(keys.order, order):
             rows = _sort_rows(order, codes, named, keys, first_row)
-    lengths = np.bincount(codes, minlength=len(named))
-    return Grouping(rows, np.concatenate([[0], np.cumsum(lengths)]), named, starts)
+    return Grouping(rows, offsets_of(np.bincount(codes, minlength=len(named))), named, starts)
 
 
 def _sort_rows(order: Cells, codes: Ints, named: list[Any], keys: Keys, first_row: int) -> Ints:
@@ -226,7 +237,8 @@ def _rank(order: Cells, keys: Keys, first_row: int) -> Any:
     Python goes by the clock, which shows an hour twice in autumn.
     """
     column = Column(str(keys.order), first_row, ())
-    _require_values(order, column)
+    rule = f"column {keys.order!r} must have a value in every row"
+    _require_values(order, rule, first_row)
     if isinstance(order, list):
         return _rank_items(order, column)
     if types.is_dictionary(order.type) and order.type.ordered:
@@ -238,22 +250,13 @@ def _rank(order: Cells, keys: Keys, first_row: int) -> Any:
         order = _parse(order, keys, column)
     kind = order.type
     if types.is_integer(kind) or types.is_floating(kind):
-        _require_values(order, column)
+        _require_values(order, rule, first_row)
         return order.to_numpy(zero_copy_only=False)
     if types.is_temporal(kind):
         return to_integers(order)
     encoded = order.dictionary_encode()
     ranks = _rank_items(encoded.dictionary.to_pylist(), column)
     return ranks[encoded.indices.to_numpy(zero_copy_only=False)]
-
-
-def _require_values(order: Cells, column: Column) -> None:
-    missing = _is_missing(order)
-    if missing.any():
-        raise DataError(
-            f"column {column.name!r} must have a value in every row, but row "
-            f"{column.first_row + int(np.argmax(missing))} has none."
-        )
 
 
 def _rank_items(items: list[Any], column: Column) -> Ints:

@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from dspn._arrays import Floats, Ints
 from dspn._checks import require_type, whole_number
 from dspn.data import coding, layout
-from dspn.data.coding import Column, check_values
-from dspn.data.layout import Ids, Ragged, TableKeys, check_ids, offsets_of
+from dspn.data.layout import Column, Ids, Ragged, TableKeys, check_ids, check_values, offsets_of
 from dspn.data.schema import Schema, describe_variable, list_names
 from dspn.errors import DataError
 
@@ -67,15 +66,13 @@ class Sequences:
         return batch
 
     @classmethod
-    def _from_raw(
+    def _from_coded(
         cls,
-        raw: tuple[Floats, Sequence[Any]],
-        names: tuple[str, ...],
-        schema: Schema | None,
+        coded: tuple[Floats, Schema, tuple[str, ...]],
         ragged: Ragged,
         keys: TableKeys | None = None,
     ) -> Sequences:
-        values, schema, notes = coding.code_columns(*raw, names, schema, ragged)
+        values, schema, notes = coded
         _check(values, schema, ragged)
         batch = object.__new__(cls)
         fields = {"values": values, "offsets": ragged.offsets, "schema": schema, "ids": ragged.ids}
@@ -185,7 +182,7 @@ class Sequences:
     ) -> Sequences:
         matrix, lengths = packed
         width = matrix.shape[1]
-        known = coding.check_names(names, schema, "names")
+        known = layout.check_names(names, schema, "names")
         if known is None:
             known = tuple(f"x{column}" for column in range(width))
         if len(known) != width:
@@ -194,7 +191,7 @@ class Sequences:
                 f"{len(known)} are named: {list_names(known)}."
             )
         ragged = Ragged(offsets_of(lengths), check_ids(ids, lengths.size))
-        return cls._from_raw(coding.read_matrix(matrix, known), known, schema, ragged)
+        return cls._from_coded(_code_matrix(matrix, known, schema, ragged), ragged)
 
     @classmethod
     def from_table(
@@ -221,7 +218,7 @@ class Sequences:
         from dspn.data.tables import read_table
 
         raw, names, ragged, keys = read_table(table, sequence, order, variables, schema)
-        return cls._from_raw(raw, names, schema, ragged, keys)
+        return cls._from_coded(coding.code_columns(*raw, names, schema, ragged), ragged, keys)
 
     # Writing
 
@@ -421,7 +418,17 @@ class Sequences:
 
 
 def _check(values: Floats, schema: Schema, ragged: Ragged) -> None:
-    check_values(values, schema, Column("", ragged=ragged), coding.value_bounds(schema))
+    check_values(values, schema, Column("", ragged=ragged), layout.value_bounds(schema))
+
+
+def _code_matrix(
+    matrix: NDArray[Any], names: tuple[str, ...], schema: Schema | None, ragged: Ragged
+) -> tuple[Floats, Schema, tuple[str, ...]]:
+    """Codes of a matrix, their schema, and how the schema was inferred."""
+    is_float = matrix.dtype == np.float64
+    if schema is not None and is_float and all(map(layout.codes_are_values, schema)):
+        return matrix, schema, ()
+    return coding.code_columns(*coding.read_matrix(matrix, names), names, schema, ragged)
 
 
 def _bound(given: int, argument: str, lengths: Ints) -> Ints:
@@ -471,8 +478,8 @@ class SliceReader:
 
     def __init__(self, schema: Schema) -> None:
         self._empty = Sequences.from_codes(np.full((1, len(schema)), np.nan), [0, 1], schema)
-        self._bounds = coding.value_bounds(schema)
-        self._values_are_codes = all(map(coding.codes_are_values, schema))
+        self._bounds = layout.value_bounds(schema)
+        self._values_are_codes = all(map(layout.codes_are_values, schema))
 
     def __call__(self, values: Any, place: str) -> Sequences:
         """One sequence of one slice, which messages call `place`."""
@@ -486,8 +493,7 @@ class SliceReader:
         row = layout.stack([array[np.newaxis]])
         ragged = Ragged(self._empty.offsets, None, place)
         if not self._values_are_codes or row.dtype != np.float64:
-            raw = coding.read_matrix(row, schema.names)
-            row = coding.code_columns(*raw, schema.names, schema, ragged)[0]
+            row = _code_matrix(row, schema.names, schema, ragged)[0]
         check_values(row, schema, Column("", ragged=ragged), self._bounds)
         return self._empty._with(values=row)
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final
 
 import narwhals as nw
 import numpy as np
@@ -16,28 +14,14 @@ from pyarrow import types
 
 from dspn._arrays import Floats
 from dspn.data.cells import convertible, decode_cells, plain, read_cells
-from dspn.data.coding import Column, Raw, Reading, check_names, read_items
-from dspn.data.layout import Ragged, TableKeys
-from dspn.data.order import Keys, group_rows, require_columns, variable_names
+from dspn.data.coding import Raw, Reading, read_items
+from dspn.data.layout import Column, Ragged, TableKeys, check_names
+from dspn.data.order import Keys, group_rows, require_columns, require_different, variable_names
 from dspn.data.schema import Schema, list_names
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
 
 _LIBRARIES: Final = ("pandas", "polars", "pyarrow")
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Frame:
-    """A table in memory, its columns as narwhals has them, by the text of their names."""
-
-    series: dict[str, Any]
-    said: str = "`table`"
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns."""
-        return list(self.series)
 
 
 def read_table(
@@ -58,22 +42,23 @@ def read_table(
         variables: Names of the variables; None for those of the schema or all other columns.
         schema: The variables, where they are known.
     """
-    frame = _open(table)
+    series = _open(table)
+    title, columns = "`table`", list(series)
     keys = Keys(str(sequence), None if order is None else str(order))
     names = check_names(variables, schema, "variables")
     remedy = "name another; in pandas, reset_index() makes columns of an index"
-    require_columns(frame, [*keys.names, *(names or ())], remedy)
-    names = tuple(variable_names(frame, keys, names))
-    ids = _cells_of(frame.series[str(sequence)])
+    require_columns(title, columns, [*keys.names, *(names or ())], remedy)
+    names = tuple(variable_names(title, columns, keys, names))
+    ids = _cells_of(series[str(sequence)])
     if not len(ids):
         raise DataError("`table` must have at least one row, found none.")
-    order_cells = None if keys.order is None else _cells_of(frame.series[keys.order])
+    order_cells = None if keys.order is None else _cells_of(series[keys.order])
     grouping = group_rows(len(ids), ids, order_cells, keys, 0, sort=True)
     ragged = Ragged(grouping.offsets, tuple(grouping.ids))
     values = np.empty((len(ids), len(names)))
     readings = []
     for j, name in enumerate(names):
-        unsorted, reading = _read_column(frame.series[name], name, ragged)
+        unsorted, reading = _read_column(series[name], name, ragged)
         values[:, j] = unsorted[grouping.rows]
         readings.append(reading)
     order_values = None
@@ -83,8 +68,8 @@ def read_table(
     return (values, readings), names, ragged, TableKeys(str(sequence), keys.order, order_values)
 
 
-def _open(table: Any) -> _Frame:
-    """A table of any library that narwhals knows."""
+def _open(table: Any) -> dict[str, Any]:
+    """The columns of a table of any library that narwhals knows, by the text of their names."""
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     try:
@@ -103,10 +88,8 @@ def _open(table: Any) -> _Frame:
             "`table` must be a data frame of pandas or polars, or an Arrow table, found "
             f"{type(table).__module__}.{type(table).__name__}."
         ) from None
-    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
-    if repeated:
-        raise DataError(f"`table` must have different column names, but {repeated} occur twice.")
-    return _Frame(series)
+    require_different("`table`", names)
+    return series
 
 
 def _cells_of(column: Any) -> Any:
@@ -152,13 +135,7 @@ def _order_values(cells: Any) -> NDArray[Any]:
         if types.is_integer(kind) or types.is_floating(kind) or (is_time and not has_zone):
             return np.array(cells.to_numpy(zero_copy_only=False))
         cells = plain(cells).to_pylist()
-    return _objects(cells)
-
-
-def _objects(items: Iterable[Any]) -> NDArray[Any]:
-    """One-dimensional array of objects, which may be sequences themselves."""
-    listed = list(items)
-    return np.fromiter(listed, dtype=object, count=len(listed))
+    return np.fromiter(cells, dtype=object, count=len(cells))
 
 
 def make_table(batch: Sequences, library: str, keys: TableKeys) -> Any:
@@ -186,7 +163,7 @@ def make_table(batch: Sequences, library: str, keys: TableKeys) -> Any:
         )
     columns: list[Any] = [np.repeat(np.arange(len(batch)), lengths)]
     if ids is not None:
-        columns = [_objects(ids)[columns[0]].tolist()]
+        columns = [np.fromiter(ids, dtype=object, count=len(ids))[columns[0]].tolist()]
     order = keys.order_values
     if keys.order is not None and order is None:
         columns.append(np.arange(batch.total_slices) - np.repeat(batch.offsets[:-1], lengths))

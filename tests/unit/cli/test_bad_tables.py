@@ -9,6 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from dspn import Model
+from dspn.cli.options import Reading, Target
+from dspn.cli.sink import write_table
+from dspn.cli.source import open_table
+from dspn.data.chunks import chunks
+from dspn.data.order import Keys
+from dspn.errors import DataError
 
 Run = Any
 
@@ -84,13 +90,10 @@ def test_rows_that_lie_apart_are_sorted_on_demand(command: Run, model: Path, day
     assert command("score", model, piped=apart).status == 1
 
 
-def test_a_sequence_that_comes_back_in_a_later_chunk_is_found(
-    command: Run, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dspn.data.chunks._ROWS", (4, 4))
-    monkeypatch.setattr("dspn.cli.source._BLOCK", 64)
+def test_a_sequence_that_comes_back_in_a_later_chunk_is_found(command: Run, model: Path) -> None:
     rows = "".join(f"s{number},1,rain,20,9\n" for number in range(60))
-    found = command("score", model, piped=HEADER + rows + "s3,2,rain,20,9\n")
+    sizes = ("--chunk-rows", 4, "--block-size", 64)
+    found = command("score", model, *sizes, piped=HEADER + rows + "s3,2,rain,20,9\n")
     assert found.status == 1
     assert "day = 's3' begins in row 4 and comes back in row 61" in found.err
 
@@ -122,24 +125,19 @@ def test_a_word_that_is_a_category_is_not_missing(command: Run, tmp_path: Path) 
     assert found.out == "id,land\na,NA\nb,DE\n"
 
 
-def test_a_file_that_changes_while_it_is_read_leaves_no_output(
-    command: Run, model: Path, days: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = Model.log_likelihood
-
-    def changing(self: Model, data: Any) -> Any:
-        with days.open("a") as file:
-            file.write("wed,1,,,\n")
-        return own(self, data)
-
-    # The chunk is small, so that there is something left to read when the file has grown.
-    monkeypatch.setattr("dspn.data.chunks._ROWS", (2, 2))
-    monkeypatch.setattr("dspn.cli.source._BLOCK", 70)
-    monkeypatch.setattr(Model, "log_likelihood", changing)
-    found = command("score", model, days, "-o", "scores.csv")
-    assert found.status == 1
-    assert "changed while it was being read" in found.err
-    assert not Path("scores.csv").exists()
+def test_a_file_that_changes_while_it_is_read_leaves_no_output(tmp_path: Path, days: Path) -> None:
+    output = tmp_path / "scores.csv"
+    with (
+        pytest.raises(DataError, match="changed while it was being read"),
+        open_table(str(days), Reading(block_size=70)) as source,
+        write_table(Target(str(output)), "csv") as sink,
+    ):
+        # The chunk is small, so that there is something left to read when the file has grown.
+        for chunk in chunks(source, Keys("day"), ["sky"], chunk_rows=2):
+            with days.open("a") as file:
+                file.write("wed,1,,,\n")
+            sink.write(chunk.table)
+    assert not output.exists()
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
@@ -208,7 +206,7 @@ def test_debug_shows_where(command: Run, model: Path) -> None:
     ("column", "cells", "words"),
     [
         ("day", [1.0, float("nan")], "row 2 has no value"),
-        ("hour", [float("nan"), 1.5], "row 1 has none"),
+        ("hour", [float("nan"), 1.5], "row 1 has no value"),
         ("day", [[1], [2]], "but is of type list"),
     ],
 )

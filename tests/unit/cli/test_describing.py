@@ -9,6 +9,7 @@ import pytest
 import dspn
 from dspn.cli.app import run
 from dspn.cli.console import note
+from integration.docs_pages import Session, examples
 
 Run = Any
 
@@ -162,3 +163,22 @@ def test_a_pipe_in_place_of_a_model_is_refused(
     assert "it is a device, a pipe or a socket; give the name of a model file" in (
         found.err + found.out
     )
+
+
+def test_a_leaf_family_from_outside_is_refused_in_a_sentence(command: Run) -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "extending.md"
+    session = Session(page)
+    session.run(next(one for one in examples(page) if "class StudentT" in one.source))
+    leaf: Any = session.namespace["StudentT"]()
+    schema = dspn.Schema((dspn.Variable.continuous("x", leaf=leaf),))
+    emissions = {"x": [[0.0, 1.0]]}
+    dspn.Model.from_hmm([1.0], [[1.0]], emissions, schema=schema).save("own.dspn")
+    sentence = (
+        "'own.dspn' has a leaf family that is not one of dspn, and commands know no others; load "
+        "the model in Python, by dspn.load(path, families=[...]).\n"
+    )
+    for words in (("score", "own.dspn"), ("inspect", "own.dspn"), ("watch", "own.dspn")):
+        found = command(*words, piped="x\n1\n")
+        assert (found.status, found.err) == (1, f"error: {sentence}")
+    found = command("validate", "own.dspn")
+    assert (found.status, found.out) == (1, sentence)

@@ -147,15 +147,12 @@ def test_forecasts_say_where_the_order_goes_on(command: Run, model: Path, days: 
     assert [row[2] for row in rows] == ["4", "5", "3", "4"]
 
 
-def test_an_order_that_goes_on_only_in_a_later_chunk_is_written(
-    command: Run, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dspn.data.chunks._ROWS", (2, 2))
-    monkeypatch.setattr("dspn.cli.source._BLOCK", 64)
+def test_an_order_that_goes_on_only_in_a_later_chunk_is_written(command: Run, model: Path) -> None:
     rows = [f"s{day},2024-03-{day + 1:02d},rain,20,9\n" for day in range(9)]
     rows += [f"t,2024-03-{day:02d},rain,20,9\n" for day in (1, 3, 5)]
     text = "day,hour,sky,celsius,visitors\n" + "".join(rows)
-    found = command("forecast", model, "--json", piped=text)
+    sizes = ("--chunk-rows", 2, "--block-size", 64)
+    found = command("forecast", model, "--json", *sizes, piped=text)
     assert found.status == 0, found.err
     assert [json.loads(line)["hour"] for line in found.out.splitlines()] == (
         [None] * 9 + ["2024-03-07"]
@@ -274,14 +271,11 @@ def test_a_table_without_sequences_is_one(command: Run, tmp_path: Path) -> None:
     assert command("score", "plain.dspn", "-q", piped="x\n1\n").err == ""
 
 
-def test_chunks_do_not_change_answers(
-    command: Run, model: Path, long: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = {query: command(query, model, long).rows() for query in ("score", "impute")}
-    monkeypatch.setattr("dspn.data.chunks._ROWS", (7, 7))
-    monkeypatch.setattr("dspn.cli.source._BLOCK", 200)
-    for query, expected in whole.items():
-        for row, other in zip(command(query, model, long).rows(), expected, strict=True):
+def test_chunks_do_not_change_answers(command: Run, model: Path, long: Path) -> None:
+    for query in ("score", "impute"):
+        expected = command(query, model, long).rows()
+        found = command(query, model, long, "--chunk-rows", 7, "--block-size", 200).rows()
+        for row, other in zip(found, expected, strict=True):
             assert row[:3] == other[:3] or query == "score"
             assert row[0] == other[0]
             if row != other:  # but for the last digits

@@ -58,9 +58,8 @@ def test_a_later_part_that_would_change_is_refused(first: str, later: str, words
 
 @pytest.mark.parametrize("name", ["out.arrow", "out.parquet"])
 def test_dictionaries_that_differ_from_part_to_part_are_written(
-    command: Run, model: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    command: Run, model: Path, name: str
 ) -> None:
-    monkeypatch.setattr("dspn.data.chunks._ROWS", (2, 2))
     notes = [f"note {row}" for row in range(6)]
     parts = [pa.array(notes[row : row + 2]).dictionary_encode() for row in (0, 2, 4)]
     table = pa.table(
@@ -74,7 +73,7 @@ def test_dictionaries_that_differ_from_part_to_part_are_written(
         }
     )
     pq.write_table(table, "in.parquet", row_group_size=2)
-    found = command("impute", model, "in.parquet", "-o", name)
+    found = command("impute", model, "in.parquet", "-o", name, "--chunk-rows", 2)
     assert found.status == 0, found.err
     read = pyarrow.feather.read_table if name.endswith("arrow") else pq.read_table
     assert read(name)["note"].to_pylist() == notes

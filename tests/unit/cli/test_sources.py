@@ -281,17 +281,15 @@ def test_text_that_is_not_utf8_is_named_with_its_column(command: Run) -> None:
     assert "is empty" in command("validate", "x.csv", "-q").out
 
 
-def test_wide_tables_are_read_in_linear_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_wide_tables_are_read_in_linear_time(tmp_path: Path) -> None:
     count = 60_000
     names = [f"x{number}" for number in range(count)]
     table = pa.table({"day": ["a"], **dict.fromkeys(names, pa.array([1.5]))})
-    with ipc.new_file("wide.arrow", table.schema) as writer:
+    path = str(tmp_path / "wide.arrow")
+    with ipc.new_file(path, table.schema) as writer:
         writer.write_table(table)
     begun = time.process_time()
-    with open_table("wide.arrow") as source:
+    with open_table(path) as source:
         (chunk,) = chunks(source, Keys("day"), names)
     schema = dspn.Schema(tuple(map(dspn.Variable.continuous, names)))
     found = chunk.sequences(schema).select(names[::-1])
@@ -319,29 +317,23 @@ def test_a_header_that_does_not_end_is_refused_in_linear_time(command: Run) -> N
     assert time.process_time() - begun < 10
 
 
-def test_a_row_longer_than_a_block_is_named(
-    command: Run, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dspn.cli.source._BLOCK", 64)
+def test_a_row_longer_than_a_block_is_named(command: Run, model: Path) -> None:
     text = "day,hour,sky,celsius,visitors\na,1,,,\na,2,," + "1" * 200 + ",\n"
-    found = command("score", model, piped=text)
+    found = command("score", model, "--block-size", 64, piped=text)
     assert found.status == 1
     assert "too long" in found.err
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("block", [5, 2**20])
-def test_an_empty_line_of_one_column_is_a_missing_value(
-    command: Run, monkeypatch: pytest.MonkeyPatch, end: str, block: int
-) -> None:
-    monkeypatch.setattr("dspn.cli.source._BLOCK", block)
+def test_an_empty_line_of_one_column_is_a_missing_value(command: Run, end: str, block: int) -> None:
     schema = dspn.Schema((dspn.Variable.continuous("x"),))
     dspn.Model.from_hmm([1.0], [[1.0]], {"x": [[0.0, 1.0]]}, schema=schema).save("plain.dspn")
     lines = ["x", "", "1", "", "", "2", '""', "", ""]
     data = end.join([*lines, ""]).encode()
     Path("x.csv").write_bytes(data)
     for words, piped in ((("x.csv",), None), ((), data)):
-        found = command("impute", "plain.dspn", *words, "-q", piped=piped)
+        found = command("impute", "plain.dspn", *words, "-q", "--block-size", block, piped=piped)
         assert found.out == "x\n0\n1\n0\n0\n2\n0\n", found.err
     assert "no rows" in command("impute", "plain.dspn", piped=b"x" + 2 * end.encode()).err
 
