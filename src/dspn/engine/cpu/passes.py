@@ -524,13 +524,15 @@ def _chain_best_choices(program: Compiled, data: Sequences) -> Choices:
     found = _choices(program, Chosen(interfaces, _NO_CHOICES), log_values)
     if not incomplete.size:
         return found
-    leaves = np.full(data.values.shape, -1, dtype=np.int64)
+    member_of = np.full((program.num_interfaces, data.num_variables), -1, dtype=np.int64)
     for variable, (outputs, members) in enumerate(run.chain.outputs_of):
-        # The outputs that have a leaf of the variable are all of one group.
-        member_of = np.full(program.num_interfaces, -1, dtype=np.int64)
-        member_of[outputs] = members
-        group = program.input_group[outputs[0]]
-        leaves[incomplete, variable] = member_of[interfaces[incomplete, group]]
+        member_of[outputs, variable] = members
+    leaves = np.full(data.values.shape, -1, dtype=np.int64)
+    # The outputs that have a leaf of a variable are all of one group.
+    own = member_of[interfaces[incomplete, 0]]
+    for group in range(1, program.num_groups):
+        np.maximum(own, member_of[interfaces[incomplete, group]], out=own)
+    leaves[incomplete] = own
     return found._replace(leaves=leaves)
 
 
