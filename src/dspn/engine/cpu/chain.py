@@ -249,7 +249,7 @@ class Chain:
             return found._replace(values=found.values.astype(dtype, copy=False), lossy=lossy)
 
         if job.coding.follows_schema:
-            key = (arithmetic, bottom, job.best, dtype, *job.coding.widths.tolist())
+            key = (arithmetic, bottom, dtype, *job.coding.widths.tolist())
             tables = self.program.chunk_tables(key, make)
         else:
             tables = make()

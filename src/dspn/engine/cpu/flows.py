@@ -106,15 +106,10 @@ class _Sums:
 
     def add_seeds(self, rows: Ints, shift: Ints, seeds: Floats) -> None:
         """Carries linear seeds (coefficients, slices) of some slices down to their leaves."""
-        job, complete = self.job, self.job.coding.is_complete
-        tables = job.leaf_tables(LINEAR, self.bottom, rows).tables
-        found = LINEAR.slice_flows(
-            *(job.program, self.bottom, tables, job.coding.codes, rows, shift, seeds),
-            edges=self.slice_edges,
-            counted=complete,
-        )
+        complete, own = self.job.coding.is_complete, (LINEAR, self.bottom, rows, shift, seeds)
+        found, tables = self.job.slice_flows(*own, edges=self.slice_edges, counted=complete)
         if complete:
-            self._add_counts(tables, found.counts)
+            self._add_counts(tables.tables, found.counts)
         else:
             self.add_leaves(found.posterior, rows)
 
@@ -142,7 +137,7 @@ class _Sums:
         if self.run is not None and self.by_chunk:
             self._finish_by_chunks()
         elif job.numbers.size:
-            seeds = np.ascontiguousarray(self.by_slice.T)
+            seeds = self.by_slice.T
             if self.run is not None:
                 given = self.run.shared[self.bottom].values
                 seeds = self.seeds_of_outputs(self.by_slice, given)
@@ -255,8 +250,7 @@ class _Shard:
                 at, lane = np.nonzero(active)
                 own = rows[at, lane]
                 numbers = job.numbers[own] if job.numbers.size else at * rows.shape[1] + lane
-                shift = np.ascontiguousarray(given.coefficients.shift[:, numbers])
-                seeds = np.ascontiguousarray(flows.seed[at, :, lane].T)
+                shift, seeds = given.coefficients.shift[:, numbers], flows.seed[at, :, lane].T
                 self._add_places(sums, arithmetic, own, shift, seeds, weight[lane])
         return least
 
@@ -273,13 +267,8 @@ class _Shard:
         if arithmetic.is_linear:
             sums.add_seeds(rows, shift, seeds)
             return
-        job = self.job
-        tables = job.leaf_tables(arithmetic, sums.bottom, rows).tables
-        found = arithmetic.slice_flows(
-            *(job.program, sums.bottom, tables, job.coding.codes, rows, shift, seeds),
-            edges=sums.slice_edges,
-            weight=weight,
-        )
+        own = (arithmetic, sums.bottom, rows, shift, seeds)
+        found, _ = self.job.slice_flows(*own, edges=sums.slice_edges, weight=weight)
         # Linear seeds carry the weight of their lane, logarithmic ones do not.
         sums.add_leaves(found.posterior * weight, rows)
 
@@ -294,8 +283,10 @@ class _Shard:
             posterior = sums.by_slice
             if not by_slice:
                 posterior = np.zeros((len(given.values), run.chain.shape.width), run.dtype)
-            arrays = (posterior, sums.dense, sums.edge)
-            flows = ChainFlows(*(map(np.zeros_like, arrays) if dry else arrays), least)
+            flows = ChainFlows(posterior, sums.dense, sums.edge, least)
+            if dry:
+                posterior, dense, edge = (np.zeros_like(own) for own in flows[:3])
+                flows = ChainFlows(posterior, dense, edge, least)
             chain_downward(
                 *(run.chain.shape, run.matrix(segment.bottom, transposed=True), given.values),
                 *(block.batch(job.numbers), segment, state, store, weight),
@@ -326,7 +317,7 @@ class _Shard:
             return
         seeds = sums.seeds_of_outputs(posterior[places], values[places])
         shift = job.given(LINEAR, block, segment).coefficients.shift[:, places]
-        sums.add_seeds(own, np.ascontiguousarray(shift), seeds)
+        sums.add_seeds(own, shift, seeds)
 
 
 class _ImpreciseError(Exception):

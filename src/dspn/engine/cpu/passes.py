@@ -311,8 +311,7 @@ class _Posteriors:
                 at, lane = np.nonzero(wanted)
                 own = rows[wanted]
                 numbers = job.numbers[own] if job.numbers.size else at * rows.shape[1] + lane
-                shift = np.ascontiguousarray(given.coefficients.shift[:, numbers])
-                seeds = np.ascontiguousarray(flows.seed[at, :, lane].T)
+                shift, seeds = given.coefficients.shift[:, numbers], flows.seed[at, :, lane].T
                 self._put_leaves(arithmetic, segment.bottom, own, shift, seeds)
         return doubtful
 
@@ -329,10 +328,7 @@ class _Posteriors:
     ) -> None:
         """Carries seeds of the slices `rows` down to their leaves."""
         job, program = self.job, self.job.program
-        tables = job.leaf_tables(arithmetic, bottom, rows)
-        found = arithmetic.slice_flows(
-            program, bottom, tables.tables, job.coding.codes, rows, shift, seeds
-        )
+        found, tables = job.slice_flows(arithmetic, bottom, rows, shift, seeds)
         for variable, (loads, members) in enumerate(program.leaves):
             if self.want.surprises:
                 # P(rest) / P(all) was found with divided densities; the divisor of the entry
@@ -497,7 +493,7 @@ def _chain_best_choices(program: Compiled, data: Sequences) -> Choices:
 
     The leaves follow from the interface nodes.
     """
-    job = Job(program, data, best=True)
+    job = Job(program, data)
     run = ChainRun(job, BEST, transposed=True)
     general = Memo()
     total = data.total_slices
@@ -540,7 +536,7 @@ def best(program: Compiled, data: Sequences) -> Choices:
     """The induced tree and missing values of greatest joint density."""
     if is_chain(program) and program.template.factors is not None:
         return _chain_best_choices(program, data)
-    run = GeneralRun(Job(program, data, best=True), BEST)
+    run = GeneralRun(Job(program, data), BEST)
     out, log_values = _new_choices(program, data), np.empty(data.num_sequences)
     seeds = np.zeros(data.num_sequences, dtype=np.uint64)
 

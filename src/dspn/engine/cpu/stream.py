@@ -16,21 +16,8 @@ from typing import Final, NamedTuple, TypeVar, final
 import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
-from dspn.engine.base import (
-    TERMS,
-    Advance,
-    Posteriors,
-    Prefixes,
-    Stream,
-    StreamArrays,
-    check_shapes,
-    difference,
-    log_shares,
-    ordered_sum,
-    plus,
-    rounded,
-    total_of,
-)
+from dspn.engine import base
+from dspn.engine.base import TERMS, Posteriors, StreamArrays, difference, plus, rounded
 from dspn.engine.cpu.arithmetic import (
     BOUND,
     LINEAR,
@@ -203,17 +190,8 @@ def leaf_posteriors(
     """P(leaf | evidence), (leaves, slices), of the slices `rows` from the seeds of `step_down`."""
     own_parameters = bottom and job.program.untied
     given = job.given(arithmetic, slices_as_lanes(rows), Segment(0, 1, own_parameters))
-    tables = job.leaf_tables(arithmetic, own_parameters, rows)
-    found = arithmetic.slice_flows(
-        job.program,
-        own_parameters,
-        tables.tables,
-        job.coding.codes,
-        rows,
-        given.coefficients.shift,
-        np.ascontiguousarray(flows.seed[0]),
-    )
-    return found.posterior
+    shift = given.coefficients.shift
+    return job.slice_flows(arithmetic, own_parameters, rows, shift, flows.seed[0])[0].posterior
 
 
 def paired(program: Compiled, arithmetic: Arithmetic, forms: State, values: State | None) -> Floats:
@@ -229,11 +207,11 @@ def paired(program: Compiled, arithmetic: Arithmetic, forms: State, values: Stat
         if arithmetic.is_linear:
             product = forms.v[own] if values is None else forms.v[own] * values.v[own]
             powers = np.sum([state.exponents[group] for state in states], axis=0)
-            logs += scaled_logs(ordered_sum(product, 0), powers.astype(np.int64))
+            logs += scaled_logs(base.ordered_sum(product, 0), powers.astype(np.int64))
         else:
             rows = own, program.num_interfaces + own
             factors = [state.v[row] for state in states for row in rows]
-            logs += [*log_shares(plus(total_of(factors[0]), *factors[1:]), axis=0)[1]]
+            logs += [*base.log_shares(plus(base.total_of(factors[0]), *factors[1:]), axis=0)[1]]
             rest = group, program.num_groups + group
             logs += [state.exponents[row] for state in states for row in rest]
     return plus(forms.scale, *logs)
@@ -256,7 +234,7 @@ def summed_terms(terms: TopTerms, log_products: Floats) -> tuple[Floats, Floats]
     Totals (terms * lanes,) -> (lanes,) and shares (terms, lanes).
     """
     by_term = log_products.reshape(TERMS, terms.coefficients.size, -1)
-    shares, total = log_shares(plus(by_term, np.log(terms.coefficients)[:, None]), axis=0)
+    shares, total = base.log_shares(plus(by_term, np.log(terms.coefficients)[:, None]), axis=0)
     return total, shares
 
 
@@ -313,8 +291,10 @@ def _from_above(
     # Every sequence has a lane for each term. Kernels want lengths to fall, so terms run fastest
     # here; afterwards they are brought to the front: all places for the first term, then for the
     # second, ...
-    repeated = (np.repeat(own, count) for own in (block.members, block.lengths, block.base))
-    wide = LaneBlock(*repeated, -1)
+    members, lengths, base_rows = (
+        np.repeat(own, count) for own in (block.members, block.lengths, block.base)
+    )
+    wide = LaneBlock(members, lengths, base_rows, -1)
     forms = starting_forms(program, arithmetic, terms, 1)
     forms = arithmetic.start(program, wide.width)._replace(v=np.tile(forms.v, (1, block.width)))
     batch = wide.batch(job.numbers)
@@ -336,12 +316,12 @@ def _from_above(
         yield _Part(rows, lanes, log_seen, log_unseen, lost or given.lossy or seen.lossy)
 
 
-def prefixes(program: Compiled, data: Sequences) -> Prefixes:
+def prefixes(program: Compiled, data: Sequences) -> base.Prefixes:
     """The log probabilities of every prefix; only where the program can stream.
 
     What linear arithmetic may have lost is found by a floor, as for likelihoods (see `passes`).
     """
-    out = Prefixes(*(np.empty((TERMS, data.total_slices)) for _ in range(2)))
+    out = base.Prefixes(*(np.empty((TERMS, data.total_slices)) for _ in range(2)))
     job = Job(program, data)
     job.prepare(LINEAR)
     run: Callable[[LaneBlock, Arithmetic], Iterator[_Part]]
@@ -461,7 +441,7 @@ class _Steps:
 
 
 @final
-class VectorStream(Stream):
+class VectorStream(base.Stream):
     """A stream whose memory is a vector, in linear arithmetic wherever its range suffices."""
 
     def __init__(self, steps: _Steps, state: State, arithmetic: Arithmetic) -> None:
@@ -483,7 +463,7 @@ class VectorStream(Stream):
             return found, self.arithmetic
         return run(LOGARITHMIC, _to_logarithms(self.state)), LOGARITHMIC
 
-    def advance(self, data: Sequences, first: bool) -> Advance:
+    def advance(self, data: Sequences, first: bool) -> base.Advance:
         """Takes in one more slice."""
         steps, job = self.steps, self.steps.missing.on(data)
         found, arithmetic = self._exactly(
@@ -492,7 +472,9 @@ class VectorStream(Stream):
         state = found.state
         if not arithmetic.is_linear and _is_linear_enough(state):
             state, arithmetic = _from_logarithms(steps.program, state), LINEAR
-        return Advance(VectorStream(steps, state, arithmetic), found.log_seen, found.log_unseen)
+        return base.Advance(
+            VectorStream(steps, state, arithmetic), found.log_seen, found.log_unseen
+        )
 
     def predict(self, first: bool) -> Posteriors:
         """Posteriors of the leaves of the next slice."""
@@ -526,7 +508,7 @@ class VectorStream(Stream):
         shapes |= {"history": (0, len(program.network.schema))}
         shapes |= {"scale": state.scale.shape} if saved.scale.size else {}
         shapes |= {"low": state.v.shape} if saved.low.size else {}
-        check_shapes(saved, shapes)
+        base.check_shapes(saved, shapes)
         arithmetic = LOGARITHMIC if saved.in_logarithms else LINEAR
         v = saved.vectors.copy()
         if saved.in_logarithms:

@@ -1,5 +1,7 @@
 """Chosen from the root down: draws from the posterior over induced trees, or the best tree."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,22 +53,27 @@ def _term(
     return float(np.exp((weight + value - best) + (low - rest)))
 
 
+class _Tree(NamedTuple):
+    """Where induced trees are chosen: a part of a network, its weights, and how.
+
+    Weights are logarithms unless the mode is linear. V[0] holds the values; in log space V[1] is to
+    be added to them.
+    """
+
+    ops: Operations
+    op_weight: Floats
+    mix_weight: Floats
+    V: Floats
+    mode: int
+    seeds: Seeds
+
+
 @kernel
 def _choose(
-    weight: Floats,
-    start: int,
-    rows: Ints,
-    first: int,
-    count: int,
-    V: Floats,
-    lane: int,
-    mode: int,
-    seeds: Seeds,
+    tree: _Tree, weight: Floats, start: int, rows: Ints, first: int, count: int, lane: int
 ) -> int:
-    """Index of the drawn or best child of a sum; weights are logarithms unless mode is linear.
-
-    V[0] holds the values; in log space V[1] is to be added to them.
-    """
+    """Index of the drawn or best child of a sum: rows[j], or first + j where `rows` is empty."""
+    V, mode, seeds = tree.V, tree.mode, tree.seeds
     best, rest, place = -np.inf, 0.0, 0
     if mode != LINEAR_DRAW:
         for j in range(count):
@@ -95,13 +102,8 @@ def _choose(
 
 @kernel
 def _walk(
-    ops: Operations,
-    op_weight: Floats,
-    mix_weight: Floats,
-    V: Floats,
+    tree: _Tree,
     lane: int,
-    mode: int,
-    seeds: Seeds,
     stack: Ints,
     depth: int,
     input_group: Ints,
@@ -112,7 +114,7 @@ def _walk(
 
     `chosen[g]` receives the input row of group g, `visited` the loads.
     """
-    count = 0
+    count, ops = 0, tree.ops
     while depth > 0:
         depth -= 1
         row = stack[depth]
@@ -127,7 +129,7 @@ def _walk(
             width = ops.group_start[ops.mix_group[number] + 1] - first
             start = ops.mix_start[number] + (row - ops.mix_row[number]) * width
             none = ops.op_child[:0]
-            place = _choose(mix_weight, start, none, first, width, V, lane, mode, seeds)
+            place = _choose(tree, tree.mix_weight, start, none, first, width, lane)
             stack[depth] = first + place
             depth += 1
         else:
@@ -139,7 +141,8 @@ def _walk(
                     stack[depth] = child
                     depth += 1
             else:
-                place = _choose(op_weight, low, children, 0, children.size, V, lane, mode, seeds)
+                size = children.size
+                place = _choose(tree, tree.op_weight, low, children, 0, size, lane)
                 stack[depth] = children[place]
                 depth += 1
     return count
@@ -159,23 +162,11 @@ def top_descend(
     """For every lane, the input row of each group that the chosen tree ends in (-1: none)."""
     stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)
     own = np.empty(chosen.shape[0], dtype=np.int64)
+    tree = _Tree(ops, op_weight, op_weight, V, mode, seeds)
     for lane in range(chosen.shape[1]):
         own[:] = -1
         stack[0] = root_row
-        _walk(
-            ops,
-            op_weight,
-            op_weight,
-            V,
-            lane,
-            mode,
-            seeds,
-            stack,
-            1,
-            input_group,
-            own,
-            stack[:0],
-        )
+        _walk(tree, lane, stack, 1, input_group, own, stack[:0])
         for group in range(own.size):
             chosen[group, lane] = own[group]
 
@@ -212,6 +203,7 @@ def descend(
     stack = np.empty(ops.num_rows + ops.op_child.size + num_groups, dtype=np.int64)
     visited = np.empty(ops.num_loads + 1, dtype=np.int64)
     own = np.empty(num_groups, dtype=np.int64)
+    tree = _Tree(ops, op_weight, mix_weight, V, mode, seeds)
     for position in range(p1 - 1, p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
         number_slices(batch, position, p0, numbers, n)
@@ -234,20 +226,7 @@ def descend(
                 if i >= 0:
                     stack[depth] = ops.output_row[i]
                     depth += 1
-            count = _walk(
-                ops,
-                op_weight,
-                mix_weight,
-                V,
-                lane,
-                mode,
-                seeds,
-                stack,
-                depth,
-                input_group,
-                own,
-                visited,
-            )
+            count = _walk(tree, lane, stack, depth, input_group, own, visited)
             for number in range(count):
                 marks[place, visited[number]] = True
             slice_seeds[place] = _next(seeds, lane)
@@ -280,26 +259,14 @@ def slice_descend(
             compute(ops, op_weight, V[0], n, 0.0)
         else:
             log_compute(ops, op_weight, op_weight, V, work, n, mode == LOG_BEST, False)
+        tree = _Tree(ops, op_weight, op_weight, V, mode, seeds[first:])
         for lane in range(n):
             place = first + lane
             for c in range(ops.output_row.size):
                 if not marks[place, c]:
                     continue
                 stack[0] = ops.output_row[c]
-                count = _walk(
-                    ops,
-                    op_weight,
-                    op_weight,
-                    V,
-                    lane,
-                    mode,
-                    seeds[first:],
-                    stack,
-                    1,
-                    none,
-                    none,
-                    visited,
-                )
+                count = _walk(tree, lane, stack, 1, none, none, visited)
                 for number in range(count):
                     load = visited[number]
                     out.loads[rows[place], tables.variable[load]] = load
