@@ -11,7 +11,7 @@ import numpy as np
 from dspn._arrays import Floats, Ints
 from dspn.engine.base import TERMS, plus
 from dspn.engine.cpu.kernels import general, logarithmic, slices
-from dspn.engine.cpu.program import Compiled, TemplateWeights
+from dspn.engine.cpu.program import CpuProgram, TemplateWeights
 from dspn.engine.cpu.records import (
     Batch,
     Codes,
@@ -132,11 +132,11 @@ class Arithmetic:
         """Numbers as the exponents of a state: whole ones in linear space."""
         return values.astype(np.int64) if self.is_linear else values
 
-    def num_rows(self, program: Compiled) -> int:
+    def num_rows(self, program: CpuProgram) -> int:
         """Rows of an interface vector as a state has it."""
         return program.num_interfaces * (1 if self.is_linear else 2)
 
-    def start(self, program: Compiled, width: int, value: float = 1.0) -> State:
+    def start(self, program: CpuProgram, width: int, value: float = 1.0) -> State:
         """A state with every entry of the interface vector at a value; 1 below position 0."""
         v = np.zeros((self.num_rows(program), width))
         with np.errstate(divide="ignore"):
@@ -146,7 +146,7 @@ class Arithmetic:
 
     def new_flows(
         self,
-        program: Compiled,
+        program: CpuProgram,
         num_positions: int,
         width: int,
         *,
@@ -169,14 +169,14 @@ class Arithmetic:
             room(program.num_coefficients, seed),
         )
 
-    def weights(self, program: Compiled, bottom: bool) -> TemplateWeights:
+    def weights(self, program: CpuProgram, bottom: bool) -> TemplateWeights:
         """Weights of the bottom network or of the template, or their logarithms."""
         own = program.weights(bottom)
         return own if self.is_linear else own.logarithms
 
     def slice_values(
         self,
-        program: Compiled,
+        program: CpuProgram,
         bottom: bool,
         tables: LeafTables,
         codes: Codes,
@@ -194,7 +194,7 @@ class Arithmetic:
 
     def slice_flows(
         self,
-        program: Compiled,
+        program: CpuProgram,
         bottom: bool,
         tables: LeafTables,
         codes: Codes,
@@ -229,7 +229,7 @@ class Arithmetic:
 
     def upward(
         self,
-        program: Compiled,
+        program: CpuProgram,
         given: Coefficients,
         batch: Batch,
         segment: Segment,
@@ -247,7 +247,7 @@ class Arithmetic:
 
     def downward(
         self,
-        program: Compiled,
+        program: CpuProgram,
         given: Coefficients,
         batch: Batch,
         segment: Segment,
@@ -267,7 +267,7 @@ class Arithmetic:
         logarithmic.log_downward(*rest, edges)
         return False
 
-    def top(self, program: Compiled, state: State) -> TopValues:
+    def top(self, program: CpuProgram, state: State) -> TopValues:
         """The root's value for each lane.
 
         In linear space log root = log(top value) + exponents of the groups it reads + scale.
@@ -287,7 +287,7 @@ class Arithmetic:
         scale = plus(state.scale, *terms, rows[1, root], rows[0, root])
         return TopValues(np.ones(width), np.zeros(width, dtype=np.int64), scale, rows, False)
 
-    def top_row_derivatives(self, program: Compiled, values: Floats) -> Floats:
+    def top_row_derivatives(self, program: CpuProgram, values: Floats) -> Floats:
         """Derivatives of the root at every row of the top network, given the rows' values."""
         derivatives = np.zeros(values.shape)
         weights = program.top_weights if self.is_linear else program.top_weights.logarithms
@@ -296,7 +296,7 @@ class Arithmetic:
         kernel(operations, weights.op, values, root, program.widest, derivatives)
         return derivatives
 
-    def top_derivatives(self, program: Compiled, values: Floats) -> State:
+    def top_derivatives(self, program: CpuProgram, values: Floats) -> State:
         """Derivatives of the root at the outputs of the topmost slice, to begin a downward pass."""
         state = self.start(program, values.shape[-1], 0.0)
         rows = self.top_row_derivatives(program, values)[..., : program.num_interfaces, :]

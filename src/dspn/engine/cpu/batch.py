@@ -14,7 +14,7 @@ from dspn import _kernel_cache as kernel_cache
 from dspn._arrays import Bools, Floats, Ints
 from dspn.engine.base import check_time, is_one_thread, time_limit, until
 from dspn.engine.cpu.arithmetic import Arithmetic
-from dspn.engine.cpu.program import Compiled, Memo
+from dspn.engine.cpu.program import CpuProgram, Memo
 from dspn.engine.cpu.records import (
     LARGE_SCALE,
     LONG_SEQUENCE,
@@ -167,7 +167,7 @@ class Job:
     distinct slice, and `numbers` gives the distinct slice at each row.
     """
 
-    def __init__(self, program: Compiled, data: Sequences, coding: Coding | None = None) -> None:
+    def __init__(self, program: CpuProgram, data: Sequences, coding: Coding | None = None) -> None:
         announce_compilation()
         self.program = program
         self.data = data
@@ -179,7 +179,7 @@ class Job:
             self.numbers = self.coding.distinct.numbers
 
     @classmethod
-    def for_stream(cls, program: Compiled, data: Sequences) -> "Job":
+    def for_stream(cls, program: CpuProgram, data: Sequences) -> "Job":
         """A job whose tables do not depend on the data, so that `on` can take other slices."""
         return cls(program, data, encode(data, counts=False))
 

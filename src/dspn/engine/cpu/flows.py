@@ -18,7 +18,7 @@ from dspn.engine.cpu.chain import ChainRun, is_chain
 from dspn.engine.cpu.kernels.chain_downward import LEAST_MASS, chain_downward
 from dspn.engine.cpu.kernels.coding import add_to_chunks, split_chunks
 from dspn.engine.cpu.passes import Ascent, Climber, GeneralRun, Room
-from dspn.engine.cpu.program import Compiled, Memo
+from dspn.engine.cpu.program import CpuProgram, Memo
 from dspn.engine.cpu.records import ChainFlows, EdgeFlows, LeafTables, Segment
 from dspn.engine.cpu.tables import alike_banks
 from dspn.errors import EvidenceError
@@ -328,7 +328,7 @@ class _ImpreciseError(Exception):
 class _Worker:
     """Adds up the flows of shards of one batch."""
 
-    def __init__(self, program: Compiled, data: Sequences, weight: Floats) -> None:
+    def __init__(self, program: CpuProgram, data: Sequences, weight: Floats) -> None:
         self.job = Job(program, data)
         self.weight = weight
         self._made = Memo()
@@ -408,7 +408,7 @@ class _Worker:
 
 
 def expected_flows(
-    program: Compiled, data: Sequences, weights: Floats
+    program: CpuProgram, data: Sequences, weights: Floats
 ) -> tuple[ExpectedFlows, Floats]:
     """Expected counts of every edge and leaf under p(latent | evidence), and log-likelihoods."""
     worker = _Worker(program, data, weights)

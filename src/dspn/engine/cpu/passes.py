@@ -42,7 +42,7 @@ from dspn.engine.cpu.chain import ChainRun, is_chain
 from dspn.engine.cpu.kernels import LOG_TWO, choices
 from dspn.engine.cpu.kernels.chain import chain_best_descend
 from dspn.engine.cpu.kernels.chain_downward import LEAST_MASS, chain_posteriors
-from dspn.engine.cpu.program import Compiled, Memo
+from dspn.engine.cpu.program import CpuProgram, Memo
 from dspn.engine.cpu.records import Chosen, Segment, State
 from dspn.sequences import Sequences
 
@@ -230,7 +230,7 @@ def _block_likelihood(climb: Climber, block: LaneBlock) -> TopValues:
     return top
 
 
-def log_totals(program: Compiled, data: Sequences) -> Floats:
+def log_totals(program: CpuProgram, data: Sequences) -> Floats:
     """Log P(observed entries) of each sequence, as totals."""
     transitions = program.template.transitions
     if transitions is not None and transitions.is_sparse.any():
@@ -388,7 +388,7 @@ class _Posteriors:
                 target[entries[:, None], members[order][first]] = sums
 
 
-def posteriors(program: Compiled, data: Sequences, want: Want) -> Posteriors:
+def posteriors(program: CpuProgram, data: Sequences, want: Want) -> Posteriors:
     """What is wanted, by both passes; impossible sequences have undefined results."""
     program = program.double
     job = Job(program, data)
@@ -454,12 +454,12 @@ def _descend_top(ascent: Ascent, mode: int, seeds: NDArray[np.uint64]) -> Ints:
     return chosen
 
 
-def _new_choices(program: Compiled, data: Sequences) -> Chosen:
+def _new_choices(program: CpuProgram, data: Sequences) -> Chosen:
     shapes = ((data.total_slices, program.num_groups), data.values.shape)
     return Chosen(*(np.full(shape, -1, dtype=np.int64) for shape in shapes))
 
 
-def _choices(program: Compiled, chosen: Chosen, log_values: Floats) -> Choices:
+def _choices(program: CpuProgram, chosen: Chosen, log_values: Floats) -> Choices:
     """Choices in the order of the structure: positions, and leaves of banks."""
     order = np.append(program.template.input_order, -1)
     interfaces = chosen.interfaces
@@ -488,7 +488,7 @@ def _chain_best(run: ChainRun, block: LaneBlock, columns: Ints) -> tuple[Floats,
     return ascent.log_values, least < _LEAST_IN_ONE_FLOAT
 
 
-def _chain_best_choices(program: Compiled, data: Sequences) -> Choices:
+def _chain_best_choices(program: CpuProgram, data: Sequences) -> Choices:
     """Best paths of a chain whose coefficients are products of leaves, and their log densities.
 
     The leaves follow from the interface nodes.
@@ -532,7 +532,7 @@ def _chain_best_choices(program: Compiled, data: Sequences) -> Choices:
     return found._replace(leaves=leaves)
 
 
-def best(program: Compiled, data: Sequences) -> Choices:
+def best(program: CpuProgram, data: Sequences) -> Choices:
     """The induced tree and missing values of greatest joint density."""
     if is_chain(program) and program.template.factors is not None:
         return _chain_best_choices(program, data)
@@ -548,7 +548,7 @@ def best(program: Compiled, data: Sequences) -> Choices:
     return _choices(program, out, log_values)
 
 
-def draw(program: Compiled, data: Sequences, seeds: NDArray[np.uint64]) -> Choices:
+def draw(program: CpuProgram, data: Sequences, seeds: NDArray[np.uint64]) -> Choices:
     """One induced tree for each sequence, drawn from the posterior given its observed entries."""
     job = Job(program, data)
     run, climb = GeneralRun(job, LINEAR), Climber(job)

@@ -28,7 +28,7 @@ from dspn.engine.cpu.arithmetic import (
 )
 from dspn.engine.cpu.batch import Job, LaneBlock, slices_as_lanes
 from dspn.engine.cpu.passes import AGREEMENT
-from dspn.engine.cpu.program import Compiled
+from dspn.engine.cpu.program import CpuProgram
 from dspn.engine.cpu.records import Flows, Segment, State
 from dspn.errors import StructureError
 from dspn.sequences import Sequences
@@ -49,13 +49,13 @@ _Term = tuple[float, dict[int, _Form]]
 _Found = TypeVar("_Found", "_Advanced", "_Predicted")
 
 
-def reads_one_group_each(program: Compiled) -> bool:
+def reads_one_group_each(program: CpuProgram) -> bool:
     """Whether every output reads exactly one group, so that a slice is linear in each group."""
     operations = program.template.mix_part.operations
     return program.every_group_is_read and bool(np.all(np.diff(operations.source_start) == 1))
 
 
-def can_stream(program: Compiled) -> bool:
+def can_stream(program: CpuProgram) -> bool:
     """Whether a vector is all that has to be remembered of the slices before."""
     return program.network.root == Root.LAST or reads_one_group_each(program)
 
@@ -92,7 +92,7 @@ def _dense(forms: dict[int, _Form], size: int) -> Floats:
     return found
 
 
-def top_terms(program: Compiled) -> TopTerms:
+def top_terms(program: CpuProgram) -> TopTerms:
     """Multiplies the top network out into products of linear forms, one for each group."""
     top = program.network.top
     weights = program.network.parameters.top.weights
@@ -194,7 +194,9 @@ def leaf_posteriors(
     return job.slice_flows(arithmetic, own_parameters, rows, shift, flows.seed[0])[0].posterior
 
 
-def paired(program: Compiled, arithmetic: Arithmetic, forms: State, values: State | None) -> Floats:
+def paired(
+    program: CpuProgram, arithmetic: Arithmetic, forms: State, values: State | None
+) -> Floats:
     """Log prod_g (form_g . v_g) for each lane, as totals.
 
     Without `values` v = 1, a missing bottom slice.
@@ -218,7 +220,7 @@ def paired(program: Compiled, arithmetic: Arithmetic, forms: State, values: Stat
 
 
 def starting_forms(
-    program: Compiled, arithmetic: Arithmetic, terms: TopTerms, copies: int
+    program: CpuProgram, arithmetic: Arithmetic, terms: TopTerms, copies: int
 ) -> State:
     """The top network's forms as a downward state, `copies` lanes for each term, term by term."""
     state = arithmetic.start(program, terms.coefficients.size * copies)
@@ -238,7 +240,7 @@ def summed_terms(terms: TopTerms, log_products: Floats) -> tuple[Floats, Floats]
     return total, shares
 
 
-def missing_slice(program: Compiled) -> Sequences:
+def missing_slice(program: CpuProgram) -> Sequences:
     """One sequence of one slice with every entry missing."""
     schema = program.network.schema
     return Sequences.from_codes(np.full((1, len(schema)), np.nan), [0, 1], schema)
@@ -316,7 +318,7 @@ def _from_above(
         yield _Part(rows, lanes, log_seen, log_unseen, lost or given.lossy or seen.lossy)
 
 
-def prefixes(program: Compiled, data: Sequences) -> base.Prefixes:
+def prefixes(program: CpuProgram, data: Sequences) -> base.Prefixes:
     """The log probabilities of every prefix; only where the program can stream.
 
     What linear arithmetic may have lost is found by a floor, as for likelihoods (see `passes`).
@@ -384,7 +386,7 @@ class _Steps:
     first slice (with `terms`): it is the top network's linear forms, moved down through the slices.
     """
 
-    def __init__(self, program: Compiled) -> None:
+    def __init__(self, program: CpuProgram) -> None:
         self.program = program
         self.missing = Job.for_stream(program, missing_slice(program))
         self.terms = top_terms(program) if program.network.root == Root.FIRST else None
@@ -450,7 +452,7 @@ class VectorStream(base.Stream):
         self.arithmetic = arithmetic
 
     @classmethod
-    def fresh(cls, program: Compiled) -> "VectorStream":
+    def fresh(cls, program: CpuProgram) -> "VectorStream":
         """Nothing seen."""
         steps = _Steps(program)
         return cls(steps, steps.fresh(LINEAR), LINEAR)
@@ -541,7 +543,7 @@ def _is_linear_enough(state: State) -> bool:
     return not small.any() and bool((np.abs(state.exponents[:groups]) < _LARGEST_SHIFT).all())
 
 
-def _from_logarithms(program: Compiled, state: State) -> State:
+def _from_logarithms(program: CpuProgram, state: State) -> State:
     """A state in logarithms as a linear one; what is no power of two goes into the vectors."""
     groups = len(state.exponents) // 2
     whole = state.exponents[:groups] + state.exponents[groups:]

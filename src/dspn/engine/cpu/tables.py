@@ -19,7 +19,7 @@ from dspn.engine.cpu.kernels.coding import (
     number_distinct,
     number_keys,
 )
-from dspn.engine.cpu.program import Compiled
+from dspn.engine.cpu.program import CpuProgram
 from dspn.engine.cpu.records import Codes, LeafTables
 from dspn.leaves import Categorical, Family
 from dspn.sequences import Kind, Sequences
@@ -274,7 +274,7 @@ def _divided(log_values: Floats, starts: Ints, linear: bool) -> tuple[Floats, Fl
     return relative, peak, lost
 
 
-def alike_banks(program: Compiled, coding: Coding) -> list[tuple[Family, list[int]]]:
+def alike_banks(program: CpuProgram, coding: Coding) -> list[tuple[Family, list[int]]]:
     """The tabulated banks, those with the same family and values together.
 
     The values of categorical variables follow from their family, and others are tabulated alone.
@@ -302,14 +302,14 @@ class _Densities(NamedTuple):
     divisors: dict[int, Floats]
     lossy: bool
 
-    def starts_of_loads(self, program: Compiled) -> Ints:
+    def starts_of_loads(self, program: CpuProgram) -> Ints:
         """Where the densities of each load begin."""
         banks, members = program.template.load_bank, program.template.load_member
         return self.start[banks] + members * self.width[banks]
 
 
 def _densities(
-    program: Compiled,
+    program: CpuProgram,
     arithmetic: Arithmetic,
     bottom: bool,
     items: Iterable[tuple[Family, list[int], Floats]],
@@ -340,7 +340,7 @@ def _densities(
 
 
 def tabulate(
-    program: Compiled, coding: Coding, arithmetic: Arithmetic, bottom: bool
+    program: CpuProgram, coding: Coding, arithmetic: Arithmetic, bottom: bool
 ) -> tuple[LeafTables, bool]:
     """Tables of all tabulated variables, and whether one lost an entry to the range of numbers."""
     items = (
@@ -375,7 +375,7 @@ class DenseTables(NamedTuple):
 
 def with_dense(
     tables: LeafTables,
-    program: Compiled,
+    program: CpuProgram,
     coding: Coding,
     arithmetic: Arithmetic,
     bottom: bool,
