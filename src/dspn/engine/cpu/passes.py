@@ -406,7 +406,7 @@ def posteriors(program: CpuProgram, data: Sequences, want: Want) -> Posteriors:
         if doubtful.any():
             out.general(block.only(doubtful), LOGARITHMIC)
 
-    job.over_blocks(work)
+    job.over_blocks(work, lanes=out.climb.lanes if by_chain else LANES)
     return out.result()
 
 
