@@ -13,6 +13,7 @@ from dspn._arrays import Bools, Floats, Ints
 from dspn.engine import base
 from dspn.engine.base import Choices, ExpectedFlows, Posteriors, Prefixes, StreamArrays, Want
 from dspn.engine.cpu.layout import Part, Paths, TemplateLayout, TopLayout, lay_out
+from dspn.engine.cpu.records import Weighted
 from dspn.sequences import Sequences
 from dspn.structure.marginal import marginal, speaking_groups
 from dspn.structure.network import DynamicNetwork
@@ -47,19 +48,10 @@ class Memo:
         return Memo, ()
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """Weights in the order of the operations and of the dense matrices."""
-
-    op: Floats
-    mix: Floats
-
-    @cached_property
-    def logarithms(self) -> "Weights":
-        """The same in log space; log 0 = -inf."""
-        with np.errstate(divide="ignore"):
-            return Weights(np.log(self.op), np.log(self.mix))
+def _log_weights(part: Weighted) -> Weighted:
+    """The same in log space; log 0 = -inf."""
+    with np.errstate(divide="ignore"):
+        return Weighted(part.ops, np.log(part.op), np.log(part.mix))
 
 
 @final
@@ -67,17 +59,17 @@ class Weights:
 class TemplateWeights:
     """Weights of the slice part and of the mix part."""
 
-    slice_part: Weights
-    mix_part: Weights
+    slice_part: Weighted
+    mix_part: Weighted
 
     @cached_property
     def logarithms(self) -> "TemplateWeights":
         """The same in log space."""
-        return TemplateWeights(self.slice_part.logarithms, self.mix_part.logarithms)
+        return TemplateWeights(_log_weights(self.slice_part), _log_weights(self.mix_part))
 
 
-def _bind(part: Part, parameters: NetworkParameters) -> Weights:
-    return Weights(*part.weights.scatter(parameters.weights))
+def _bind(part: Part, parameters: NetworkParameters) -> Weighted:
+    return Weighted(part.operations, *part.weights.scatter(parameters.weights))
 
 
 @final
@@ -157,9 +149,10 @@ class CpuProgram(base.NetworkProgram):
         return self._weights[bottom]
 
     @cached_property
-    def top_weights(self) -> Weights:
-        """Weights of the top network."""
-        return _bind(self.top.part, self.network.parameters.top)
+    def top_weights(self) -> tuple[Weighted, Weighted]:
+        """The top network with the logarithms of its weights, and with the weights."""
+        found = _bind(self.top.part, self.network.parameters.top)
+        return _log_weights(found), found
 
     def leaf_parameters(self, bottom: bool) -> tuple[Floats, ...]:
         """Leaf parameters by bank, of the bottom network or of the template."""

@@ -15,7 +15,7 @@ from dspn.engine.cpu.kernels.logarithmic import (
 )
 from dspn.engine.cpu.kernels.rows import active_lanes, compute, number_slices, rounded_off
 from dspn.engine.cpu.kernels.slices import LANES, load_leaves
-from dspn.engine.cpu.records import Batch, Chosen, Coefficients, LeafTables, Operations
+from dspn.engine.cpu.records import Batch, Chosen, Coefficients, LeafTables, Segment, Weighted
 
 LINEAR_DRAW = 0
 LOG_DRAW = 1
@@ -60,9 +60,7 @@ class _Tree(NamedTuple):
     be added to them.
     """
 
-    ops: Operations
-    op_weight: Floats
-    mix_weight: Floats
+    part: Weighted
     V: Floats
     mode: int
     seeds: Seeds
@@ -114,7 +112,7 @@ def _walk(
 
     `chosen[g]` receives the input row of group g, `visited` the loads.
     """
-    count, ops = 0, tree.ops
+    count, ops = 0, tree.part.ops
     while depth > 0:
         depth -= 1
         row = stack[depth]
@@ -129,7 +127,7 @@ def _walk(
             width = ops.group_start[ops.mix_group[number] + 1] - first
             start = ops.mix_start[number] + (row - ops.mix_row[number]) * width
             none = ops.op_child[:0]
-            place = _choose(tree, tree.mix_weight, start, none, first, width, lane)
+            place = _choose(tree, tree.part.mix, start, none, first, width, lane)
             stack[depth] = first + place
             depth += 1
         else:
@@ -142,7 +140,7 @@ def _walk(
                     depth += 1
             else:
                 size = children.size
-                place = _choose(tree, tree.op_weight, low, children, 0, size, lane)
+                place = _choose(tree, tree.part.op, low, children, 0, size, lane)
                 stack[depth] = children[place]
                 depth += 1
     return count
@@ -150,8 +148,7 @@ def _walk(
 
 @kernel
 def top_descend(
-    ops: Operations,
-    op_weight: Floats,
+    part: Weighted,
     V: Floats,
     root_row: int,
     mode: int,
@@ -160,9 +157,10 @@ def top_descend(
     chosen: Ints,
 ) -> None:
     """For every lane, the input row of each group that the chosen tree ends in (-1: none)."""
+    ops = part.ops
     stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)
     own = np.empty(chosen.shape[0], dtype=np.int64)
-    tree = _Tree(ops, op_weight, op_weight, V, mode, seeds)
+    tree = _Tree(part, V, mode, seeds)
     for lane in range(chosen.shape[1]):
         own[:] = -1
         stack[0] = root_row
@@ -173,13 +171,10 @@ def top_descend(
 
 @kernel
 def descend(
-    ops: Operations,
-    op_weight: Floats,
-    mix_weight: Floats,
+    part: Weighted,
     given: Coefficients,
     batch: Batch,
-    p0: int,
-    p1: int,
+    segment: Segment,
     store: Floats,
     mode: int,
     seeds: Seeds,
@@ -195,7 +190,7 @@ def descend(
     `marks[place, c]` receives which coefficients the tree ends in at each place, and
     `slice_seeds[place]` a seed for the choices below them.
     """
-    width = batch.lengths.size
+    ops, p0, width = part.ops, segment.p0, batch.lengths.size
     num_groups = ops.group_start.size - 1
     V = np.zeros((2, ops.num_rows, width))
     work = np.empty((3, width))
@@ -203,19 +198,19 @@ def descend(
     stack = np.empty(ops.num_rows + ops.op_child.size + num_groups, dtype=np.int64)
     visited = np.empty(ops.num_loads + 1, dtype=np.int64)
     own = np.empty(num_groups, dtype=np.int64)
-    tree = _Tree(ops, op_weight, mix_weight, V, mode, seeds)
-    for position in range(p1 - 1, p0 - 1, -1):
+    tree = _Tree(part, V, mode, seeds)
+    for position in range(segment.p1 - 1, p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
         number_slices(batch, position, p0, numbers, n)
         if mode == LINEAR_DRAW:
             for i in range(ops.num_inputs):
                 for lane in range(n):
                     V[0, i, lane] = store[position - p0, i, lane]
-            fill(ops, op_weight, mix_weight, given, numbers, V[0], n, 0.0)
+            fill(part, given, numbers, V[0], n, 0.0)
         else:
             load_log_inputs(ops, store[position - p0], V, n)
             load_log_coefficients(ops, given, numbers, V, n)
-            log_compute(ops, op_weight, mix_weight, V, work, n, mode == LOG_BEST, position == 0)
+            log_compute(part, V, work, n, mode == LOG_BEST, position == 0)
         for lane in range(n):
             place = (position - p0) * width + lane
             depth = 0
@@ -236,8 +231,7 @@ def descend(
 
 @kernel
 def slice_descend(
-    ops: Operations,
-    op_weight: Floats,
+    part: Weighted,
     tables: LeafTables,
     codes: Ints,
     rows: Ints,
@@ -247,6 +241,7 @@ def slice_descend(
     out: Chosen,
 ) -> None:
     """For every slice of `rows`, the chosen leaf of each variable under its marked coefficients."""
+    ops = part.ops
     V = np.zeros((2, ops.num_rows, LANES))
     work = np.empty((3, LANES))
     stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)
@@ -256,10 +251,10 @@ def slice_descend(
         n = min(LANES, rows.size - first)
         load_leaves(ops, tables, codes, rows, first, V[0], n, 0.0)
         if mode == LINEAR_DRAW:
-            compute(ops, op_weight, V[0], n, 0.0)
+            compute(ops, part.op, V[0], n, 0.0)
         else:
-            log_compute(ops, op_weight, op_weight, V, work, n, mode == LOG_BEST, False)
-        tree = _Tree(ops, op_weight, op_weight, V, mode, seeds[first:])
+            log_compute(part, V, work, n, mode == LOG_BEST, False)
+        tree = _Tree(part, V, mode, seeds[first:])
         for lane in range(n):
             place = first + lane
             for c in range(ops.output_row.size):
