@@ -30,6 +30,7 @@ _LARGEST_EXACT: Final = 2**53  # whole numbers up to this are float64s
 _DIRECT_KEYS: Final = 1 << 22  # up to this many possible slices are marked in a table, not sorted
 _CHUNK: Final = 256  # most joint values of a chunk of variables
 _DEEP: Final = -1024.0  # differences of larger logarithms lose less than 1e-13 to rounding
+_FIRST: Final = np.zeros(1, dtype=np.int64)
 _LOST_BELOW: Final = -690.0  # exp of less than this leaves the range of normal numbers
 
 
@@ -324,8 +325,10 @@ def _densities(
     divisors: dict[int, Floats] = {}
     size, lossy = 0, False
     for family, banks, values in items:
-        starts = np.cumsum([0, *(len(parameters[bank]) for bank in banks[:-1])])
-        rows = np.concatenate([parameters[bank] for bank in banks])
+        starts, rows = _FIRST, parameters[banks[0]]
+        if len(banks) > 1:
+            starts = np.cumsum([0, *(len(parameters[bank]) for bank in banks[:-1])])
+            rows = np.concatenate([parameters[bank] for bank in banks])
         table, missing = family.log_prob(rows, values), np.isnan(values)
         if arithmetic.maximise and missing.any():
             table[missing] = np.diagonal(family.log_prob(rows, family.mode(rows)))

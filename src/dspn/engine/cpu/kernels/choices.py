@@ -1,7 +1,5 @@
 """Chosen from the root down: draws from the posterior over induced trees, or the best tree."""
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,7 +13,7 @@ from dspn.engine.cpu.kernels.logarithmic import (
 )
 from dspn.engine.cpu.kernels.rows import active_lanes, compute, number_slices, rounded_off
 from dspn.engine.cpu.kernels.slices import LANES, load_leaves
-from dspn.engine.cpu.records import Batch, Chosen, Coefficients, LeafTables, Segment, Weighted
+from dspn.engine.cpu.records import Batch, Chosen, Coefficients, LeafTables, Operations
 
 LINEAR_DRAW = 0
 LOG_DRAW = 1
@@ -53,25 +51,22 @@ def _term(
     return float(np.exp((weight + value - best) + (low - rest)))
 
 
-class _Tree(NamedTuple):
-    """Where induced trees are chosen: a part of a network, its weights, and how.
-
-    Weights are logarithms unless the mode is linear. V[0] holds the values; in log space V[1] is to
-    be added to them.
-    """
-
-    part: Weighted
-    V: Floats
-    mode: int
-    seeds: Seeds
-
-
 @kernel
 def _choose(
-    tree: _Tree, weight: Floats, start: int, rows: Ints, first: int, count: int, lane: int
+    weight: Floats,
+    start: int,
+    rows: Ints,
+    first: int,
+    count: int,
+    V: Floats,
+    lane: int,
+    mode: int,
+    seeds: Seeds,
 ) -> int:
-    """Index of the drawn or best child of a sum: rows[j], or first + j where `rows` is empty."""
-    V, mode, seeds = tree.V, tree.mode, tree.seeds
+    """Index of the drawn or best child of a sum; weights are logarithms unless mode is linear.
+
+    V[0] holds the values; in log space V[1] is to be added to them.
+    """
     best, rest, place = -np.inf, 0.0, 0
     if mode != LINEAR_DRAW:
         for j in range(count):
@@ -100,8 +95,13 @@ def _choose(
 
 @kernel
 def _walk(
-    tree: _Tree,
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
+    V: Floats,
     lane: int,
+    mode: int,
+    seeds: Seeds,
     stack: Ints,
     depth: int,
     input_group: Ints,
@@ -112,7 +112,7 @@ def _walk(
 
     `chosen[g]` receives the input row of group g, `visited` the loads.
     """
-    count, ops = 0, tree.part.ops
+    count = 0
     while depth > 0:
         depth -= 1
         row = stack[depth]
@@ -127,7 +127,7 @@ def _walk(
             width = ops.group_start[ops.mix_group[number] + 1] - first
             start = ops.mix_start[number] + (row - ops.mix_row[number]) * width
             none = ops.op_child[:0]
-            place = _choose(tree, tree.part.mix, start, none, first, width, lane)
+            place = _choose(mix_weight, start, none, first, width, V, lane, mode, seeds)
             stack[depth] = first + place
             depth += 1
         else:
@@ -139,8 +139,7 @@ def _walk(
                     stack[depth] = child
                     depth += 1
             else:
-                size = children.size
-                place = _choose(tree, tree.part.op, low, children, 0, size, lane)
+                place = _choose(op_weight, low, children, 0, children.size, V, lane, mode, seeds)
                 stack[depth] = children[place]
                 depth += 1
     return count
@@ -148,7 +147,8 @@ def _walk(
 
 @kernel
 def top_descend(
-    part: Weighted,
+    ops: Operations,
+    op_weight: Floats,
     V: Floats,
     root_row: int,
     mode: int,
@@ -157,24 +157,38 @@ def top_descend(
     chosen: Ints,
 ) -> None:
     """For every lane, the input row of each group that the chosen tree ends in (-1: none)."""
-    ops = part.ops
     stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)
     own = np.empty(chosen.shape[0], dtype=np.int64)
-    tree = _Tree(part, V, mode, seeds)
     for lane in range(chosen.shape[1]):
         own[:] = -1
         stack[0] = root_row
-        _walk(tree, lane, stack, 1, input_group, own, stack[:0])
+        _walk(
+            ops,
+            op_weight,
+            op_weight,
+            V,
+            lane,
+            mode,
+            seeds,
+            stack,
+            1,
+            input_group,
+            own,
+            stack[:0],
+        )
         for group in range(own.size):
             chosen[group, lane] = own[group]
 
 
 @kernel
 def descend(
-    part: Weighted,
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
     given: Coefficients,
     batch: Batch,
-    segment: Segment,
+    p0: int,
+    p1: int,
     store: Floats,
     mode: int,
     seeds: Seeds,
@@ -190,7 +204,7 @@ def descend(
     `marks[place, c]` receives which coefficients the tree ends in at each place, and
     `slice_seeds[place]` a seed for the choices below them.
     """
-    ops, p0, width = part.ops, segment.p0, batch.lengths.size
+    width = batch.lengths.size
     num_groups = ops.group_start.size - 1
     V = np.zeros((2, ops.num_rows, width))
     work = np.empty((3, width))
@@ -198,19 +212,18 @@ def descend(
     stack = np.empty(ops.num_rows + ops.op_child.size + num_groups, dtype=np.int64)
     visited = np.empty(ops.num_loads + 1, dtype=np.int64)
     own = np.empty(num_groups, dtype=np.int64)
-    tree = _Tree(part, V, mode, seeds)
-    for position in range(segment.p1 - 1, p0 - 1, -1):
+    for position in range(p1 - 1, p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
         number_slices(batch, position, p0, numbers, n)
         if mode == LINEAR_DRAW:
             for i in range(ops.num_inputs):
                 for lane in range(n):
                     V[0, i, lane] = store[position - p0, i, lane]
-            fill(part, given, numbers, V[0], n, 0.0)
+            fill(ops, op_weight, mix_weight, given, numbers, V[0], n, 0.0)
         else:
             load_log_inputs(ops, store[position - p0], V, n)
             load_log_coefficients(ops, given, numbers, V, n)
-            log_compute(part, V, work, n, mode == LOG_BEST, position == 0)
+            log_compute(ops, op_weight, mix_weight, V, work, n, mode == LOG_BEST, position == 0)
         for lane in range(n):
             place = (position - p0) * width + lane
             depth = 0
@@ -221,7 +234,20 @@ def descend(
                 if i >= 0:
                     stack[depth] = ops.output_row[i]
                     depth += 1
-            count = _walk(tree, lane, stack, depth, input_group, own, visited)
+            count = _walk(
+                ops,
+                op_weight,
+                mix_weight,
+                V,
+                lane,
+                mode,
+                seeds,
+                stack,
+                depth,
+                input_group,
+                own,
+                visited,
+            )
             for number in range(count):
                 marks[place, visited[number]] = True
             slice_seeds[place] = _next(seeds, lane)
@@ -231,7 +257,8 @@ def descend(
 
 @kernel
 def slice_descend(
-    part: Weighted,
+    ops: Operations,
+    op_weight: Floats,
     tables: LeafTables,
     codes: Ints,
     rows: Ints,
@@ -241,7 +268,6 @@ def slice_descend(
     out: Chosen,
 ) -> None:
     """For every slice of `rows`, the chosen leaf of each variable under its marked coefficients."""
-    ops = part.ops
     V = np.zeros((2, ops.num_rows, LANES))
     work = np.empty((3, LANES))
     stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)
@@ -251,17 +277,29 @@ def slice_descend(
         n = min(LANES, rows.size - first)
         load_leaves(ops, tables, codes, rows, first, V[0], n, 0.0)
         if mode == LINEAR_DRAW:
-            compute(ops, part.op, V[0], n, 0.0)
+            compute(ops, op_weight, V[0], n, 0.0)
         else:
-            log_compute(part, V, work, n, mode == LOG_BEST, False)
-        tree = _Tree(part, V, mode, seeds[first:])
+            log_compute(ops, op_weight, op_weight, V, work, n, mode == LOG_BEST, False)
         for lane in range(n):
             place = first + lane
             for c in range(ops.output_row.size):
                 if not marks[place, c]:
                     continue
                 stack[0] = ops.output_row[c]
-                count = _walk(tree, lane, stack, 1, none, none, visited)
+                count = _walk(
+                    ops,
+                    op_weight,
+                    op_weight,
+                    V,
+                    lane,
+                    mode,
+                    seeds[first:],
+                    stack,
+                    1,
+                    none,
+                    none,
+                    visited,
+                )
                 for number in range(count):
                     load = visited[number]
                     out.loads[rows[place], tables.variable[load]] = load
