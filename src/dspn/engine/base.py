@@ -314,10 +314,7 @@ class Stream(ABC):
 class NetworkProgram(ABC):
     """One network, compiled by an engine."""
 
-    @property
-    @abstractmethod
-    def network(self) -> DynamicNetwork:
-        """The network with its parameters."""
+    network: DynamicNetwork
 
     @abstractmethod
     def rebind(self, network: DynamicNetwork) -> "NetworkProgram":

@@ -209,16 +209,11 @@ class ReferenceProgram(base.NetworkProgram):
     """A network as it is, with the logarithms of its weights."""
 
     def __init__(self, network: DynamicNetwork) -> None:
-        self._network = network
+        self.network = network
         own = network.parameters
         self.template = _Network(network.template, own.template, at_bottom=False)
         self.bottom = _Network(network.template, own.bottom or own.template, at_bottom=True)
         self.top = _Network(network.top, own.top, at_bottom=False)
-
-    @property
-    def network(self) -> DynamicNetwork:
-        """The network with its parameters."""
-        return self._network
 
     def rebind(self, network: DynamicNetwork) -> "ReferenceProgram":
         """A network of the same structure with other parameters."""
@@ -230,7 +225,7 @@ class ReferenceProgram(base.NetworkProgram):
         A missing entry has density 1, or that of the leaf's mode.
         """
         V = np.zeros((len(own.nodes), len(values)))
-        for bank, rows in zip(self._network.template.banks, own.parameters.leaves, strict=True):
+        for bank, rows in zip(self.network.template.banks, own.parameters.leaves, strict=True):
             column = values[:, bank.variable]
             logs = bank.family.log_prob(rows, column)
             if maximise:
@@ -255,7 +250,7 @@ class ReferenceProgram(base.NetworkProgram):
 
         Without an entry its leaves are 1, and the root is the sum of their derivatives.
         """
-        template = self._network.template
+        template = self.network.template
         log_values = np.empty((base.TERMS, len(data)))
         interfaces = np.zeros((data.total_slices, template.num_interfaces))
         surprises = np.full(data.values.shape, np.nan)
@@ -279,7 +274,7 @@ class ReferenceProgram(base.NetworkProgram):
 
     def expected_flows(self, data: Sequences, weights: Floats) -> tuple[ExpectedFlows, Floats]:
         """Flows of edges, w D V / root, and statistics of leaves, each with its posterior."""
-        flows, log_values = ExpectedFlows.nothing(self._network), np.empty(len(data))
+        flows, log_values = ExpectedFlows.nothing(self.network), np.empty(len(data))
         for slices in self._by_length(data):
             root, weight = slices.root, weights[slices.members]
             log_values[slices.members] = base.rounded(slices.log_values)
@@ -292,11 +287,10 @@ class ReferenceProgram(base.NetworkProgram):
                 at_bottom = copy.network is self.bottom and flows.bottom is not None
                 target = flows.bottom if at_bottom and flows.bottom else flows.template
                 copy.network.add_flows(copy.V, D, root, weight, target.weights)
-                rows, banks = copy.network.parameters.leaves, self._network.template.banks
-                for bank, own, out in zip(banks, rows, target.leaves, strict=True):
-                    nodes, values = list(bank.nodes), data.values[copy.rows, bank.variable]
-                    posterior = np.exp(D[nodes] + copy.V[nodes] - root) * weight
-                    out += bank.family.expected_statistics(own, values, posterior)
+                for bank, out in zip(self.network.template.banks, target.leaves, strict=True):
+                    own = list(bank.nodes)
+                    posterior = np.exp(D[own] + copy.V[own] - root) * weight
+                    out += posterior @ bank.family.statistics(data.values[copy.rows, bank.variable])
         return flows, log_values
 
     def _choices(
@@ -306,7 +300,7 @@ class ReferenceProgram(base.NetworkProgram):
         chooser: Callable[[int], Callable[[Floats], int]],
     ) -> base.Choices:
         """An induced tree for each sequence, whose branches chooser(sequence) takes."""
-        shapes = ((data.total_slices, len(self._network.groups)), data.values.shape)
+        shapes = ((data.total_slices, len(self.network.groups)), data.values.shape)
         interfaces, leaves = (np.full(shape, -1, dtype=np.int64) for shape in shapes)
         out = base.Choices(interfaces, leaves, np.empty(len(data)))
         for own in slices:

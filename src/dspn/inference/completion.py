@@ -79,9 +79,12 @@ def complete(program: Program, data: Sequences) -> Completion:
     values = np.empty(data.values.shape)
     for c in np.unique(found.component).tolist():
         own = found.component == c
-        rows = np.repeat(own, data.lengths)
-        part, leaves = (data, found.leaves) if own.all() else (data[own], found.leaves[rows])
-        network = program.mixture.components[c]
-        values[rows] = fill_in(network, part, leaves, lambda leaf, row: leaf.mode(row))
+        rows, network = np.repeat(own, data.lengths), program.mixture.components[c]
+        if own.all():
+            values = fill_in(network, data, found.leaves, lambda leaf, row: leaf.mode(row))
+        else:
+            values[rows] = fill_in(
+                network, data[own], found.leaves[rows], lambda leaf, row: leaf.mode(row)
+            )
     filled = data.with_values(values)
     return Completion(filled, found.log_values, found.interfaces, found.component)

@@ -37,7 +37,7 @@ def _sparse(fewest: int) -> CpuEngine:
 def _transitions(program: Program) -> Transitions:
     (own,) = program.components
     assert isinstance(own, CpuProgram)
-    found = own.compiled.template.transitions
+    found = own.template.transitions
     assert found is not None
     return found
 

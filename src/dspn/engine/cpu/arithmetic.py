@@ -11,7 +11,7 @@ import numpy as np
 from dspn._arrays import Floats, Ints
 from dspn.engine.base import TERMS, plus
 from dspn.engine.cpu.kernels import general, logarithmic, slices
-from dspn.engine.cpu.program import Compiled, TemplateWeights
+from dspn.engine.cpu.program import CpuProgram, TemplateWeights
 from dspn.engine.cpu.records import (
     Batch,
     Codes,
@@ -132,11 +132,11 @@ class Arithmetic:
         """Numbers as the exponents of a state: whole ones in linear space."""
         return values.astype(np.int64) if self.is_linear else values
 
-    def num_rows(self, program: Compiled) -> int:
+    def num_rows(self, program: CpuProgram) -> int:
         """Rows of an interface vector as a state has it."""
         return program.num_interfaces * (1 if self.is_linear else 2)
 
-    def start(self, program: Compiled, width: int, value: float = 1.0) -> State:
+    def start(self, program: CpuProgram, width: int, value: float = 1.0) -> State:
         """A state with every entry of the interface vector at a value; 1 below position 0."""
         v = np.zeros((self.num_rows(program), width))
         with np.errstate(divide="ignore"):
@@ -146,7 +146,7 @@ class Arithmetic:
 
     def new_flows(
         self,
-        program: Compiled,
+        program: CpuProgram,
         num_positions: int,
         width: int,
         *,
@@ -169,14 +169,14 @@ class Arithmetic:
             room(program.num_coefficients, seed),
         )
 
-    def weights(self, program: Compiled, bottom: bool) -> TemplateWeights:
+    def weights(self, program: CpuProgram, bottom: bool) -> TemplateWeights:
         """Weights of the bottom network or of the template, or their logarithms."""
         own = program.weights(bottom)
         return own if self.is_linear else own.logarithms
 
     def slice_values(
         self,
-        program: Compiled,
+        program: CpuProgram,
         bottom: bool,
         tables: LeafTables,
         codes: Codes,
@@ -184,8 +184,8 @@ class Arithmetic:
         out: Coefficients,
     ) -> bool:
         """Coefficients of the slices `rows` of the data."""
-        layout, weights = program.template, self.weights(program, bottom).slice_part.op
-        given = (layout.slice_part.operations, weights, tables, codes, rows)
+        layout = program.template
+        given = (self.weights(program, bottom).slice_part, tables, codes, rows)
         if not self.is_linear:
             logarithmic.log_slice_values(*given, out, self.maximise)
             return False
@@ -194,7 +194,7 @@ class Arithmetic:
 
     def slice_flows(
         self,
-        program: Compiled,
+        program: CpuProgram,
         bottom: bool,
         tables: LeafTables,
         codes: Codes,
@@ -217,7 +217,7 @@ class Arithmetic:
         if not counted:
             left_out = np.empty((len(program.network.schema), count))
             found = LeafFlows(np.empty((operations.num_loads, count)), left_out, _NONE)
-        own = (operations, self.weights(program, bottom).slice_part.op, tables, codes, rows)
+        own = (self.weights(program, bottom).slice_part, tables, codes, rows)
         if self.is_linear:
             groups = layout.mix_part.operations.load_group
             slices.slice_flows(*own, groups, shift, seeds, program.widest, found, edges)
@@ -229,7 +229,7 @@ class Arithmetic:
 
     def upward(
         self,
-        program: Compiled,
+        program: CpuProgram,
         given: Coefficients,
         batch: Batch,
         segment: Segment,
@@ -237,17 +237,13 @@ class Arithmetic:
         store: Floats,
     ) -> bool:
         """Moves the state up through a segment; a non-empty store receives every input vector."""
-        weights = self.weights(program, segment.bottom).mix_part
-        return self._run(
-            general.upward,
-            logarithmic.log_upward,
-            program.template.mix_part.operations,
-            *(weights.op, weights.mix, given, batch, segment.p0, segment.p1, state, store),
-        )
+        part = self.weights(program, segment.bottom).mix_part
+        own = (part, given, batch, segment, state, store)
+        return self._run(general.upward, logarithmic.log_upward, *own)
 
     def downward(
         self,
-        program: Compiled,
+        program: CpuProgram,
         given: Coefficients,
         batch: Batch,
         segment: Segment,
@@ -258,45 +254,42 @@ class Arithmetic:
         edges: EdgeFlows = NO_EDGES,
     ) -> bool:
         """Moves derivatives down through a segment; writes its flows, adds those of the edges."""
-        weights = self.weights(program, segment.bottom).mix_part
+        part = self.weights(program, segment.bottom).mix_part
         lane_weights = np.ones(batch.lengths.size) if weight is None else weight
-        own = (weights.op, weights.mix, given, batch, segment.p0, segment.p1, state, store)
-        rest = (program.template.mix_part.operations, *own, program.widest, lane_weights, flows)
+        own = (part, given, batch, segment, state, store, program.widest, lane_weights, flows)
         if self.is_linear:
-            return underflows(general.downward, *rest, edges, self.floor)
-        logarithmic.log_downward(*rest, edges)
+            return underflows(general.downward, *own, edges, self.floor)
+        logarithmic.log_downward(*own, edges)
         return False
 
-    def top(self, program: Compiled, state: State) -> TopValues:
+    def top(self, program: CpuProgram, state: State) -> TopValues:
         """The root's value for each lane.
 
         In linear space log root = log(top value) + exponents of the groups it reads + scale.
         """
-        operations, width = program.top.part.operations, state.v.shape[1]
+        part, width = program.top_weights[self.is_linear], state.v.shape[1]
         root, groups = program.top.root_row, list(program.top_groups)
         if self.is_linear:
-            rows, value = np.empty((operations.num_rows, width)), np.empty(width)
-            own = (operations, program.top_weights.op, state.v, rows, root, self.floor, value)
+            rows, value = np.empty((part.ops.num_rows, width)), np.empty(width)
+            own = (part, state.v, rows, root, self.floor, value)
             lossy = underflows(general.top_upward, *own)
             powers = state.exponents[groups].sum(axis=0).astype(np.int64)
             return TopValues(value, powers, state.scale, rows, lossy)
-        rows = np.empty((2, operations.num_rows, width))
-        weights = program.top_weights.logarithms
-        logarithmic.log_top_upward(operations, weights.op, state.v, rows, self.maximise)
+        rows = np.empty((2, part.ops.num_rows, width))
+        logarithmic.log_top_upward(part, state.v, rows, self.maximise)
         terms = state.exponents[groups + [program.num_groups + group for group in groups]]
         scale = plus(state.scale, *terms, rows[1, root], rows[0, root])
         return TopValues(np.ones(width), np.zeros(width, dtype=np.int64), scale, rows, False)
 
-    def top_row_derivatives(self, program: Compiled, values: Floats) -> Floats:
+    def top_row_derivatives(self, program: CpuProgram, values: Floats) -> Floats:
         """Derivatives of the root at every row of the top network, given the rows' values."""
         derivatives = np.zeros(values.shape)
-        weights = program.top_weights if self.is_linear else program.top_weights.logarithms
         kernel = general.top_downward if self.is_linear else logarithmic.log_top_downward
-        root, operations = program.top.root_row, program.top.part.operations
-        kernel(operations, weights.op, values, root, program.widest, derivatives)
+        part = program.top_weights[self.is_linear]
+        kernel(part, values, program.top.root_row, program.widest, derivatives)
         return derivatives
 
-    def top_derivatives(self, program: Compiled, values: Floats) -> State:
+    def top_derivatives(self, program: CpuProgram, values: Floats) -> State:
         """Derivatives of the root at the outputs of the topmost slice, to begin a downward pass."""
         state = self.start(program, values.shape[-1], 0.0)
         rows = self.top_row_derivatives(program, values)[..., : program.num_interfaces, :]

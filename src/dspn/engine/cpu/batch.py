@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Final, NamedTuple, TypeVar, final
+from typing import Any, Final, NamedTuple, TypeVar, final
 
 import numpy as np
 
@@ -15,13 +15,14 @@ from dspn._arrays import Bools, Floats, Ints
 from dspn.data import Sequences
 from dspn.engine.base import check_time, is_one_thread, time_limit, until
 from dspn.engine.cpu.arithmetic import Arithmetic
-from dspn.engine.cpu.program import Compiled, Memo
+from dspn.engine.cpu.program import CpuProgram, Memo
 from dspn.engine.cpu.records import (
     LARGE_SCALE,
     LONG_SEQUENCE,
     Batch,
     Codes,
     Coefficients,
+    LeafFlows,
     LeafTables,
     Segment,
 )
@@ -162,23 +163,14 @@ class Given(NamedTuple):
 class Job:
     """What a pass works on: a program, a batch, and the tables and coefficients its blocks share.
 
-    With `best` a missing entry has the density of its leaf's mode. Where all variables are
-    tabulated and slices repeat, coefficients are computed once for every distinct slice, and
-    `numbers` gives the distinct slice at each row.
+    Where all variables are tabulated and slices repeat, coefficients are computed once for every
+    distinct slice, and `numbers` gives the distinct slice at each row.
     """
 
-    def __init__(
-        self,
-        program: Compiled,
-        data: Sequences,
-        *,
-        best: bool = False,
-        coding: Coding | None = None,
-    ) -> None:
+    def __init__(self, program: CpuProgram, data: Sequences, coding: Coding | None = None) -> None:
         announce_compilation()
         self.program = program
         self.data = data
-        self.best = best
         self.coding = coding_of(data) if coding is None else coding
         self._tables = Memo()
         self._coefficients = Memo()
@@ -187,13 +179,13 @@ class Job:
             self.numbers = self.coding.distinct.numbers
 
     @classmethod
-    def for_stream(cls, program: Compiled, data: Sequences) -> "Job":
+    def for_stream(cls, program: CpuProgram, data: Sequences) -> "Job":
         """A job whose tables do not depend on the data, so that `on` can take other slices."""
-        return cls(program, data, coding=encode(data, counts=False))
+        return cls(program, data, encode(data, counts=False))
 
     def on(self, data: Sequences) -> "Job":
         """The same job of a stream on other slices, with the same tables."""
-        other = Job(self.program, data, best=self.best, coding=self.coding.of(data.values))
+        other = Job(self.program, data, self.coding.of(data.values))
         other._tables, other._coefficients = self._tables, self._coefficients
         return other
 
@@ -215,14 +207,14 @@ class Job:
 
     def shared_tables(self, arithmetic: Arithmetic, bottom: bool) -> tuple[LeafTables, bool]:
         """Leaf tables of the tabulated variables, and whether one lost an entry."""
-        linear, best = arithmetic.is_linear, self.best
+        key = (arithmetic.is_linear, arithmetic.maximise, bottom)
 
         def make() -> tuple[LeafTables, bool]:
-            return tabulate(self.program, self.coding, bottom=bottom, linear=linear, best=best)
+            return tabulate(self.program, self.coding, arithmetic, bottom)
 
         if self.coding.follows_schema:
-            return self.program.leaf_tables((self.coding.factor_of, best, linear, bottom), make)
-        return self._tables((linear, bottom), make)
+            return self.program.leaf_tables((self.coding.factor_of, *key), make)
+        return self._tables(key, make)
 
     def shared_given(self, arithmetic: Arithmetic, bottom: bool) -> Given:
         """Coefficients of all distinct slices; only where `numbers` is not empty."""
@@ -258,14 +250,24 @@ class Job:
         shared, lossy = self.shared_tables(arithmetic, bottom)
         if self.coding.is_complete:
             return DenseTables(shared, lossy, {})
-        values, linear = self.data.values[rows].T, arithmetic.is_linear
-        dense = with_dense(
-            *(shared, self.program, self.coding, values),
-            bottom=bottom,
-            linear=linear,
-            best=self.best,
-        )
+        columns = self.data.values[rows].T
+        dense = with_dense(shared, self.program, self.coding, arithmetic, bottom, columns)
         return dense._replace(lossy=dense.lossy or lossy)
+
+    def slice_flows(
+        self,
+        arithmetic: Arithmetic,
+        bottom: bool,
+        rows: Ints,
+        shift: Ints,
+        seeds: Floats,
+        **options: Any,
+    ) -> tuple[LeafFlows, DenseTables]:
+        """Posteriors of the leaves of the slices `rows` (`Arithmetic.slice_flows`), and tables."""
+        tables = self.leaf_tables(arithmetic, bottom, rows)
+        own = (self.program, bottom, tables.tables, self.coding.codes, rows)
+        shift, seeds = np.ascontiguousarray(shift), np.ascontiguousarray(seeds)
+        return arithmetic.slice_flows(*own, shift, seeds, **options), tables
 
     def given(self, arithmetic: Arithmetic, block: LaneBlock, segment: Segment) -> Given:
         """Coefficients for one segment of one block: of all distinct slices, or of its places."""

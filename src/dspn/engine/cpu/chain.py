@@ -20,7 +20,7 @@ from dspn.engine.cpu.kernels.coding import add_chunks, join_leaves, multiply_chu
 from dspn.engine.cpu.kernels.sparse import EDGES
 from dspn.engine.cpu.kernels.tiles import VECTOR, VECTOR_SINGLE
 from dspn.engine.cpu.layout import Transitions
-from dspn.engine.cpu.program import Compiled
+from dspn.engine.cpu.program import CpuProgram
 from dspn.engine.cpu.records import (
     ChainMatrix,
     ChainShape,
@@ -45,12 +45,12 @@ _NO_SHIFT: Final = np.empty((0, 0), dtype=np.int64)
 _NO_STORES: Final = {real: np.empty((0, 0, 0), real) for real in (DOUBLE, SINGLE)}
 
 
-def is_chain(program: Compiled) -> bool:
+def is_chain(program: CpuProgram) -> bool:
     """Whether a program runs as a chain."""
     return program.template.transitions is not None
 
 
-def _runs_single(program: Compiled) -> bool:
+def _runs_single(program: CpuProgram) -> bool:
     """Whether a chain is run in single precision, which small groups would only be padded for."""
     sizes = np.diff(program.template.mix_part.operations.group_start)
     return program.single and int(sizes.max()) >= program.paths.fewest_single
@@ -102,7 +102,7 @@ class _ChunkTables(NamedTuple):
 class Chain:
     """A program's mix part in padded columns; `columns[i]` is that of input i and output i."""
 
-    program: Compiled
+    program: CpuProgram
 
     @cached_property
     def transitions(self) -> Transitions:
@@ -249,7 +249,7 @@ class Chain:
             return found._replace(values=found.values.astype(dtype, copy=False), lossy=lossy)
 
         if job.coding.follows_schema:
-            key = (arithmetic, bottom, job.best, dtype, *job.coding.widths.tolist())
+            key = (arithmetic, bottom, dtype, *job.coding.widths.tolist())
             tables = self.program.chunk_tables(key, make)
         else:
             tables = make()

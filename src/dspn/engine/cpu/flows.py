@@ -19,7 +19,7 @@ from dspn.engine.cpu.chain import ChainRun, is_chain
 from dspn.engine.cpu.kernels.chain_downward import LEAST_MASS, chain_downward
 from dspn.engine.cpu.kernels.coding import add_to_chunks, split_chunks
 from dspn.engine.cpu.passes import Ascent, Climber, GeneralRun, Room
-from dspn.engine.cpu.program import Compiled, Memo
+from dspn.engine.cpu.program import CpuProgram, Memo
 from dspn.engine.cpu.records import ChainFlows, EdgeFlows, LeafTables, Segment
 from dspn.engine.cpu.tables import alike_banks
 from dspn.errors import EvidenceError
@@ -117,15 +117,10 @@ class _Sums:
 
     def add_seeds(self, rows: Ints, shift: Ints, seeds: Floats) -> None:
         """Carries linear seeds (coefficients, slices) of some slices down to their leaves."""
-        job, complete = self.job, self.job.coding.is_complete
-        tables = job.leaf_tables(LINEAR, self.bottom, rows).tables
-        found = LINEAR.slice_flows(
-            *(job.program, self.bottom, tables, job.coding.codes, rows, shift, seeds),
-            edges=self.slice_edges,
-            counted=complete,
-        )
+        complete, own = self.job.coding.is_complete, (LINEAR, self.bottom, rows, shift, seeds)
+        found, tables = self.job.slice_flows(*own, edges=self.slice_edges, counted=complete)
         if complete:
-            self._add_counts(tables, found.counts)
+            self._add_counts(tables.tables, found.counts)
         else:
             self.add_leaves(found.posterior, rows)
 
@@ -153,7 +148,7 @@ class _Sums:
         if self.run is not None and self.by_chunk:
             self._finish_by_chunks()
         elif job.numbers.size:
-            seeds = np.ascontiguousarray(self.by_slice.T)
+            seeds = self.by_slice.T
             if self.run is not None:
                 given = self.run.shared[self.bottom].values
                 seeds = self.seeds_of_outputs(self.by_slice, given)
@@ -238,7 +233,7 @@ class _Shard:
                 total_of(derivatives[0, parents]), derivatives[1, parents], *rows[:, children]
             )
             used = np.exp(difference(logs, plus(total_of(rows[0, root]), rows[1, root]))) @ weight
-        self.top[part.weights.op_edge] += used * program.top_weights.op[places]
+        self.top[part.weights.op_edge] += used * program.top_weights[1].op[places]
 
     def add_general(self, ascent: Ascent, weight: Floats, *, dry: bool) -> Floats:
         """Adds the flows of a block (unless dry); returns the least mass of each lane."""
@@ -265,8 +260,7 @@ class _Shard:
                 at, lane = np.nonzero(active)
                 own = rows[at, lane]
                 numbers = job.numbers[own] if job.numbers.size else at * rows.shape[1] + lane
-                shift = np.ascontiguousarray(given.coefficients.shift[:, numbers])
-                seeds = np.ascontiguousarray(flows.seed[at, :, lane].T)
+                shift, seeds = given.coefficients.shift[:, numbers], flows.seed[at, :, lane].T
                 self._add_places(sums, arithmetic, own, shift, seeds, weight[lane])
         return least
 
@@ -283,13 +277,8 @@ class _Shard:
         if arithmetic.is_linear:
             sums.add_seeds(rows, shift, seeds)
             return
-        job = self.job
-        tables = job.leaf_tables(arithmetic, sums.bottom, rows).tables
-        found = arithmetic.slice_flows(
-            *(job.program, sums.bottom, tables, job.coding.codes, rows, shift, seeds),
-            edges=sums.slice_edges,
-            weight=weight,
-        )
+        own = (arithmetic, sums.bottom, rows, shift, seeds)
+        found, _ = self.job.slice_flows(*own, edges=sums.slice_edges, weight=weight)
         # Linear seeds carry the weight of their lane, logarithmic ones do not.
         sums.add_leaves(found.posterior * weight, rows)
 
@@ -304,8 +293,10 @@ class _Shard:
             posterior = sums.by_slice
             if not by_slice:
                 posterior = np.zeros((len(given.values), run.chain.shape.width), run.dtype)
-            arrays = (posterior, sums.dense, sums.edge)
-            flows = ChainFlows(*(map(np.zeros_like, arrays) if dry else arrays), least)
+            flows = ChainFlows(posterior, sums.dense, sums.edge, least)
+            if dry:
+                posterior, dense, edge = (np.zeros_like(own) for own in flows[:3])
+                flows = ChainFlows(posterior, dense, edge, least)
             chain_downward(
                 *(run.chain.shape, run.matrix(segment.bottom, transposed=True), given.values),
                 *(block.batch(job.numbers), segment, state, store, weight),
@@ -335,7 +326,7 @@ class _Shard:
             return
         seeds = sums.seeds_of_outputs(posterior[places], values[places])
         shift = job.given(LINEAR, block, segment).coefficients.shift[:, places]
-        sums.add_seeds(own, np.ascontiguousarray(shift), seeds)
+        sums.add_seeds(own, shift, seeds)
 
 
 class _ImpreciseError(Exception):
@@ -346,7 +337,7 @@ class _ImpreciseError(Exception):
 class _Worker:
     """Adds up the flows of shards of one batch."""
 
-    def __init__(self, program: Compiled, data: Sequences, weight: Floats) -> None:
+    def __init__(self, program: CpuProgram, data: Sequences, weight: Floats) -> None:
         self.job = Job(program, data)
         self.weight = weight
         self._made = Memo()
@@ -426,7 +417,7 @@ class _Worker:
 
 
 def expected_flows(
-    program: Compiled, data: Sequences, weights: Floats
+    program: CpuProgram, data: Sequences, weights: Floats
 ) -> tuple[ExpectedFlows, Floats]:
     """Expected counts of every edge and leaf under p(latent | evidence), and log-likelihoods."""
     worker = _Worker(program, data, weights)

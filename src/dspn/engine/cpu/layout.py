@@ -8,10 +8,11 @@ the only one that runs slice after slice. Sums over most of a group's inputs are
 matrices; with one group per output a slice is then v_out = C(x) W v_in.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import final
+from functools import cached_property, reduce
+from operator import or_
+from typing import Any, final
 
 import numpy as np
 
@@ -19,9 +20,9 @@ from dspn._arrays import Bools, Floats, Ints
 from dspn.engine.cpu.records import PRODUCT, SUM, Operations
 from dspn.structure.chain import is_chain, reads_inputs, transition_sums
 from dspn.structure.network import DynamicNetwork
-from dspn.structure.nodes import Input, Node, Product, Sum, children_of, reachable
+from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of, reachable
 from dspn.structure.template import Template, Top
-from dspn.structure.validity import group_sources, interface_groups, network_scopes
+from dspn.structure.validity import group_sources, network_scopes
 
 # A sum over at least this share of a group's inputs is a row of a matrix product.
 _DENSE_SHARE = 0.5
@@ -159,121 +160,119 @@ class TopLayout:
     root_row: int
 
 
-def _ints(values: Sequence[int] | Ints) -> Ints:
+def _ints(values: Any) -> Ints:
     return np.array(values, dtype=np.int64)
+
+
+def _starts(sizes: Any) -> Ints:
+    """Where each of some ranges begins, one after the other; then the end."""
+    return np.concatenate([[0], np.cumsum(_ints(sizes))])
 
 
 @final
 class _Assembly:
-    """Rows and operations while they are being laid out; keys of rows are node numbers."""
+    """Rows and operations of a network while they are being laid out; rows are found by node."""
 
-    def __init__(self) -> None:
+    def __init__(self, network: Template | Top, first_rows: Iterable[int]) -> None:
+        self.network = network
         self.row: dict[int, int] = {}
-        self.kind: list[int] = []
-        self.filled: list[int] = []
-        self.filled_keys: list[int] = []
-        self.start: list[int] = [0]
-        self.child: list[int] = []
-        self.op_position: list[int] = []
+        self.operations: list[tuple[int, int, list[int]]] = []
         self.op_edge: list[int] = []
+        self.op_position: list[int] = []
         self.mixes: list[tuple[int, int, int, int]] = []
-        self.mix_position: list[int] = []
         self.mix_edge: list[int] = []
-        self.num_mix_weights = 0
-        self.next_row = 0
+        self.mix_position: list[int] = []
+        self.num_children = self.num_mix_weights = 0
+        for node in first_rows:
+            self._place(node)
 
-    def place(self, node: int) -> None:
-        self.row[node] = self.next_row
-        self.next_row += 1
+    def _place(self, node: int) -> None:
+        self.row[node] = len(self.row)
 
-    def add_mix(self, group: int, rows: range, members: Sequence[int], template: Template) -> None:
+    def _edges(self, node: int) -> range:
+        first = self.network.edge_offsets[node]
+        return range(first, first + len(children_of(self.network.nodes[node])))
+
+    def add_mix(self, group: int, rows: range, members: Sequence[int]) -> None:
         """Adds a dense matrix over the input rows `rows` of a group, with a row for each sum."""
-        self.mixes.append((self.next_row, len(members), group, self.num_mix_weights))
+        self.mixes.append((len(self.row), len(members), group, self.num_mix_weights))
         for node in members:
-            own = template.nodes[node]
-            assert isinstance(own, Sum)
-            start = self.num_mix_weights - rows.start
-            self.mix_position.extend(start + self.row[child] for child in own.children)
-            first = template.edge_offsets[node]
-            self.mix_edge.extend(range(first, first + len(own.children)))
+            start, children = (
+                self.num_mix_weights - rows.start,
+                children_of(self.network.nodes[node]),
+            )
+            self.mix_position.extend(start + self.row[child] for child in children)
+            self.mix_edge.extend(self._edges(node))
             self.num_mix_weights += len(rows)
-            self.place(node)
+            self._place(node)
 
-    def add_product(self, key: int, rows: Sequence[int]) -> None:
-        self.kind.append(PRODUCT)
-        self._finish(key, rows)
-
-    def add_sum(self, key: int, rows: Sequence[int], first_edge: int) -> None:
-        self.kind.append(SUM)
-        self.op_position.extend(range(len(self.child), len(self.child) + len(rows)))
-        self.op_edge.extend(range(first_edge, first_edge + len(rows)))
-        self._finish(key, rows)
-
-    def _finish(self, key: int, rows: Sequence[int]) -> None:
-        self.child.extend(rows)
-        self.start.append(len(self.child))
-        self.place(key)
-        self.filled.append(self.row[key])
-        self.filled_keys.append(key)
+    def add(self, key: int, children: Sequence[int]) -> None:
+        """Adds a sum of the network, or a product of some nodes, which need not be one of it."""
+        own = self.network.nodes[key] if key < len(self.network.nodes) else None
+        if isinstance(own, Sum):
+            self.op_position.extend(range(self.num_children, self.num_children + len(children)))
+            self.op_edge.extend(self._edges(key))
+        rows = [self.row[child] for child in children]
+        self.operations.append((key, SUM if isinstance(own, Sum) else PRODUCT, rows))
+        self.num_children += len(rows)
+        self._place(key)
 
     def part(
         self,
         num_inputs: int,
         load_group: Sequence[int],
         outputs: Sequence[int],
-        group_sizes: Sequence[int],
-        sources: Sequence[Sequence[int]],
+        group_sizes: Sequence[int] = (),
+        sources: Sequence[Sequence[int]] = (),
         bare: frozenset[int] = frozenset(),
     ) -> Part:
-        row_op = np.full(self.next_row, -1, dtype=np.int64)
-        row_op[self.filled] = np.arange(len(self.filled))
+        """All that was added, as arrays; outputs are nodes."""
+        filled = [self.row[key] for key, _, _ in self.operations]
+        row_op = np.full(len(self.row), -1, dtype=np.int64)
+        row_op[filled] = np.arange(len(filled))
         for number, (first, size, _, _) in enumerate(self.mixes):
             row_op[first : first + size] = -2 - number
-        mixes = np.array(self.mixes, dtype=np.int64).reshape(-1, 4)
+        mix_row, mix_size, mix_group, mix_start = _ints(self.mixes).reshape(-1, 4).T.copy()
         operations = Operations(
             num_inputs=num_inputs,
             num_loads=len(load_group),
-            num_rows=self.next_row,
+            num_rows=len(self.row),
             diagonal=0,
-            op_kind=_ints(self.kind),
-            op_row=_ints(self.filled),
-            op_start=_ints(self.start),
-            op_child=_ints(self.child),
-            mix_row=np.ascontiguousarray(mixes[:, 0]),
-            mix_size=np.ascontiguousarray(mixes[:, 1]),
-            mix_group=np.ascontiguousarray(mixes[:, 2]),
-            mix_start=np.ascontiguousarray(mixes[:, 3]),
-            op_bare=_ints([int(key in bare) for key in self.filled_keys]),
+            op_kind=_ints([kind for _, kind, _ in self.operations]),
+            op_row=_ints(filled),
+            op_start=_starts([len(rows) for _, _, rows in self.operations]),
+            op_child=_ints([row for _, _, rows in self.operations for row in rows]),
+            mix_row=mix_row,
+            mix_size=mix_size,
+            mix_group=mix_group,
+            mix_start=mix_start,
+            op_bare=_ints([int(key in bare) for key, _, _ in self.operations]),
             row_op=row_op,
             load_group=_ints(load_group),
-            output_row=_ints(outputs),
-            group_start=_ints(np.cumsum([0, *group_sizes])),
-            source_start=_ints(np.cumsum([0, *map(len, sources)])),
+            output_row=_ints([self.row[output] for output in outputs]),
+            group_start=_starts(group_sizes),
+            source_start=_starts([len(own) for own in sources]),
             source_group=_ints([group for own in sources for group in own]),
         )
-        weights = WeightMap(
-            len(self.child),
-            _ints(self.op_position),
-            _ints(self.op_edge),
-            self.num_mix_weights,
-            _ints(self.mix_position),
-            _ints(self.mix_edge),
-        )
-        return Part(operations, weights)
+        op_places = self.num_children, _ints(self.op_position), _ints(self.op_edge)
+        mix_places = self.num_mix_weights, _ints(self.mix_position), _ints(self.mix_edge)
+        return Part(operations, WeightMap(*op_places, *mix_places))
 
 
 @final
 class _Split:
     """The used nodes of a template in slice part and mix part, and the coefficients between them.
 
-    A coefficient is a slice node, or a product of slice nodes with a key beyond the template's
-    nodes.
+    A coefficient is a slice node, or a product of slice nodes (`joint`) with a key beyond the
+    template's nodes. `factors` are the coefficient and the other children of each product.
     """
 
     def __init__(self, template: Template, groups: Sequence[Sequence[int]]) -> None:
         self.template = template
-        used = reachable(template.nodes, template.outputs)
-        reads = reads_inputs(template)
+        self.groups = groups
+        self.order = [position for group in groups for position in group]
+        self.outputs = [template.outputs[position] for position in self.order]
+        used, reads = reachable(template.nodes, template.outputs), reads_inputs(template)
         self.slice_nodes = [node for node in template.order if node in used and not reads[node]]
         self.mix_nodes = [
             node
@@ -281,82 +280,93 @@ class _Split:
             if node in used and reads[node] and not isinstance(template.nodes[node], Input)
         ]
         self.is_slice = set(self.slice_nodes)
-        self.coefficients: dict[int, None] = {}
+        self.coefficients: dict[int, tuple[int, ...]] = {}
         self.joint: dict[tuple[int, ...], int] = {}
         self.factors: dict[int, tuple[int, ...]] = {}
-        for positions in groups:
-            for position in positions:
-                if template.outputs[position] in self.is_slice:
-                    self.coefficients[template.outputs[position]] = None
-                elif isinstance(template.nodes[template.outputs[position]], Product):
-                    self._split_product(template.outputs[position])
-        for node in self.mix_nodes:
-            if isinstance(template.nodes[node], Product):
+        for node in dict.fromkeys([*self.outputs, *self.mix_nodes]):
+            if node in self.is_slice:
+                self.coefficients[node] = (node,)
+            elif isinstance(template.nodes[node], Product):
                 self._split_product(node)
 
     def _split_product(self, node: int) -> None:
-        if node in self.factors:
-            return
-        own = self.template.nodes[node]
-        assert isinstance(own, Product)
-        inside = tuple(child for child in own.children if child in self.is_slice)
-        outside = tuple(child for child in own.children if child not in self.is_slice)
+        children = children_of(self.template.nodes[node])
+        inside = tuple(child for child in children if child in self.is_slice)
+        outside = tuple(child for child in children if child not in self.is_slice)
         if len(inside) > 1:
             key = self.joint.setdefault(inside, len(self.template.nodes) + len(self.joint))
-            inside = (key,)
-        for key in inside:
-            self.coefficients[key] = None
+            self.coefficients[key], inside = inside, (key,)
+        elif inside:
+            self.coefficients[inside[0]] = inside
         self.factors[node] = inside + outside
 
+    def groups_of_coefficients(self) -> tuple[list[int], Ints]:
+        """The group of each coefficient, and which groups have coefficients of one scope."""
+        template, found = self.template, dict.fromkeys(self.coefficients, 0)
+        scopes = network_scopes(template.nodes, template.order, [0] * template.num_interfaces)
+        seen: list[set[int]] = [set() for _ in self.groups]
+        for number, positions in enumerate(self.groups):
+            below = reachable(template.nodes, [template.outputs[p] for p in positions])
+            for key, nodes in self.coefficients.items():
+                if nodes[0] in below:
+                    found[key] = number
+        for key, number in found.items():
+            seen[number].add(reduce(or_, (scopes[node] for node in self.coefficients[key])))
+        return list(found.values()), _ints([int(len(own) <= 1) for own in seen])
 
-def _group_of_coefficients(split: _Split, groups: Sequence[Sequence[int]]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    joint_children = {key: children for children, key in split.joint.items()}
-    for number, positions in enumerate(groups):
-        below = reachable(split.template.nodes, [split.template.outputs[p] for p in positions])
-        for key in split.coefficients:
-            first = joint_children[key][0] if key in joint_children else key
-            if first in below:
-                found[key] = number
-    return found
+    def slice_part(self) -> tuple[Part, list[int], list[int]]:
+        """The slice part, and the bank and place in it of every load."""
+        template = self.template
+        leaves = [
+            (number, member, node)
+            for number, bank in enumerate(template.banks)
+            for member, node in enumerate(bank.nodes)
+            if node in self.is_slice
+        ]
+        assembly = _Assembly(template, [node for _, _, node in leaves])
+        for index in self.slice_nodes:
+            if not isinstance(template.nodes[index], Leaf):
+                assembly.add(index, children_of(template.nodes[index]))
+        for children, key in self.joint.items():
+            assembly.add(key, children)
+        part = assembly.part(0, [0] * len(leaves), list(self.coefficients))
+        return part, [number for number, _, _ in leaves], [member for _, member, _ in leaves]
 
+    def _dense_sums(self) -> dict[int, list[int]]:
+        """For each group, the sums whose children are most of the group's inputs and nothing else.
 
-def _scalable(split: _Split, group_of: dict[int, int], num_groups: int) -> Ints:
-    scopes = network_scopes(
-        split.template.nodes, split.template.order, [0] * split.template.num_interfaces
-    )
-    joint_children = {key: children for children, key in split.joint.items()}
-    seen: dict[int, set[int]] = {}
-    for key, group in group_of.items():
-        scope = 0
-        for node in joint_children.get(key, (key,)):
-            scope |= scopes[node]
-        seen.setdefault(group, set()).add(scope)
-    return _ints([int(len(seen.get(group, {0})) == 1) for group in range(num_groups)])
+        They are in the order of the outputs that use them, so that the matrix of a plain template
+        is in the order of its states.
+        """
+        template = self.template
+        group_of = {template.inputs[p]: g for g, group in enumerate(self.groups) for p in group}
+        used = [child for own in self.outputs for child in self.factors.get(own, (own,))]
+        found: dict[int, list[int]] = {}
+        for index in dict.fromkeys([*used, *self.mix_nodes]):
+            node = template.nodes[index] if index < len(template.nodes) else None
+            if isinstance(node, Sum) and all(child in group_of for child in node.children):
+                group = group_of[node.children[0]]
+                if len(node.children) >= _DENSE_SHARE * len(self.groups[group]):
+                    found.setdefault(group, []).append(index)
+        return dict(sorted(found.items()))
 
-
-def _slice_part(split: _Split) -> tuple[Part, list[int], list[int]]:
-    template, assembly = split.template, _Assembly()
-    banks: list[int] = []
-    members: list[int] = []
-    for number, bank in enumerate(template.banks):
-        for member, node in enumerate(bank.nodes):
-            if node in split.is_slice:
-                assembly.place(node)
-                banks.append(number)
-                members.append(member)
-    for index in split.slice_nodes:
-        inner = template.nodes[index]
-        if isinstance(inner, Sum | Product):
-            rows = [assembly.row[child] for child in inner.children]
-            if isinstance(inner, Sum):
-                assembly.add_sum(index, rows, template.edge_offsets[index])
-            else:
-                assembly.add_product(index, rows)
-    for children, key in split.joint.items():
-        assembly.add_product(key, [assembly.row[child] for child in children])
-    outputs = [assembly.row[key] for key in split.coefficients]
-    return assembly.part(0, [0] * len(banks), outputs, [], []), banks, members
+    def mix_part(self, load_group: list[int]) -> Part:
+        """The mix part; last are the outputs that nothing else uses, in interface order."""
+        template, sizes = self.template, [len(group) for group in self.groups]
+        inputs = [template.inputs[position] for position in self.order]
+        assembly = _Assembly(template, [*inputs, *self.coefficients])
+        starts = _starts(sizes).tolist()
+        for group, members in self._dense_sums().items():
+            assembly.add_mix(group, range(starts[group], starts[group + 1]), members)
+        below = {child for node in self.mix_nodes for child in children_of(template.nodes[node])}
+        last = [own for own in self.outputs if own not in below and own not in self.is_slice]
+        for index in [node for node in self.mix_nodes if node not in set(last)] + last:
+            if index not in assembly.row:
+                assembly.add(index, self.factors.get(index, children_of(template.nodes[index])))
+        scopes = network_scopes(template.nodes, template.order, [0] * template.num_interfaces)
+        bare = frozenset(index for index in self.mix_nodes if not scopes[index])
+        sources = group_sources(template)
+        return assembly.part(len(inputs), load_group, self.outputs, sizes, sources, bare)
 
 
 def _leaf_factors(part: Part, banks: Sequence[int], num_variables: int) -> Ints | None:
@@ -378,85 +388,17 @@ def _leaf_factors(part: Part, banks: Sequence[int], num_variables: int) -> Ints 
     return found
 
 
-def _dense_sums(
-    split: _Split, group_of_input: dict[int, int], sizes: Sequence[int], outputs: Sequence[int]
-) -> dict[int, list[int]]:
-    """For each group, the sums whose children are most of the group's inputs and nothing else.
-
-    They are in the order of the outputs that use them, so that the matrix of a plain template is in
-    the order of its states.
-    """
-    found: dict[int, list[int]] = {}
-    used_by_outputs = [
-        child for output in outputs for child in split.factors.get(output, (output,))
-    ]
-    for index in dict.fromkeys([*used_by_outputs, *split.mix_nodes]):
-        if index >= len(split.template.nodes):
-            continue
-        node = split.template.nodes[index]
-        if isinstance(node, Sum) and all(child in group_of_input for child in node.children):
-            group = group_of_input[node.children[0]]
-            if len(node.children) >= _DENSE_SHARE * sizes[group]:
-                found.setdefault(group, []).append(index)
-    return dict(sorted(found.items()))
-
-
-def _mix_part(split: _Split, groups: Sequence[Sequence[int]], group_of: dict[int, int]) -> Part:
-    template, assembly = split.template, _Assembly()
-    order = [position for group in groups for position in group]
-    for position in order:
-        assembly.place(template.inputs[position])
-    for key in split.coefficients:
-        assembly.place(key)
-    sizes = [len(group) for group in groups]
-    group_of_input = {
-        template.inputs[position]: number
-        for number, positions in enumerate(groups)
-        for position in positions
-    }
-    outputs = [template.outputs[position] for position in order]
-    starts = np.cumsum([0, *sizes]).tolist()
-    for group, members in _dense_sums(split, group_of_input, sizes, outputs).items():
-        assembly.add_mix(group, range(starts[group], starts[group + 1]), members, template)
-    for index in dict.fromkeys(_outputs_last(split, outputs)):
-        if index in assembly.row:
-            continue
-        node = template.nodes[index]
-        if isinstance(node, Product):
-            assembly.add_product(index, [assembly.row[key] for key in split.factors[index]])
-        elif isinstance(node, Sum):
-            rows = [assembly.row[child] for child in node.children]
-            assembly.add_sum(index, rows, template.edge_offsets[index])
-    load_group = [group_of.get(key, 0) for key in split.coefficients]
-    rows = [assembly.row[output] for output in outputs]
-    scopes = network_scopes(template.nodes, template.order, [0] * template.num_interfaces)
-    bare = frozenset(index for index in split.mix_nodes if not scopes[index])
-    return assembly.part(len(order), load_group, rows, sizes, group_sources(template), bare)
-
-
-def _outputs_last(split: _Split, outputs: Sequence[int]) -> list[int]:
-    """Mix nodes, children first; last the outputs that nothing else uses, in interface order."""
-    parents = {
-        child
-        for node in split.mix_nodes
-        for child in getattr(split.template.nodes[node], "children", ())
-    }
-    free = [output for output in outputs if output not in parents and output not in split.is_slice]
-    last = set(free)
-    return [node for node in split.mix_nodes if node not in last] + free
-
-
-def _transitions(split: _Split, order: Ints, part: Part, paths: Paths) -> Transitions:
+def _transitions(split: _Split, part: Part, paths: Paths) -> Transitions:
     """The transitions of a template that is a chain."""
     template, ops, weights = split.template, part.operations, part.weights
     sums = transition_sums(template)
-    row_of_input = {template.inputs[position]: row for row, position in enumerate(order.tolist())}
+    row_of_input = {template.inputs[position]: row for row, position in enumerate(split.order)}
     place_of = np.empty(template.num_weights, dtype=np.int64)
     place_of[weights.op_edge] = weights.op_position
     place_of[weights.mix_edge] = weights.num_op_weights + weights.mix_position
     load_of = {key: load for load, key in enumerate(split.coefficients)}
     loads, sources, places = [], [], []
-    for position in order.tolist():
+    for position in split.order:
         node = sums[position]
         inputs = np.array([row_of_input[child] for child in children_of(template.nodes[node])])
         by_row = np.argsort(inputs)
@@ -464,7 +406,7 @@ def _transitions(split: _Split, order: Ints, part: Part, paths: Paths) -> Transi
         sources.append(inputs[by_row])
         places.append(place_of[template.edge_offsets[node] + by_row])
     counts = np.array([own.size for own in sources])
-    group_start = np.concatenate([[0], np.cumsum(counts)])[ops.group_start]
+    group_start = _starts(counts)[ops.group_start]
     sizes = np.diff(ops.group_start)
     few = np.diff(group_start) < paths.sparse_share * sizes**2
     return Transitions(
@@ -488,54 +430,30 @@ def _is_diagonal(ops: Operations) -> bool:
     )
 
 
-def lay_out_template(template: Template, paths: Paths) -> TemplateLayout:
-    """The slice part and the mix part of a template."""
-    groups = interface_groups(template)
+def lay_out(network: DynamicNetwork, paths: Paths) -> tuple[TemplateLayout, TopLayout]:
+    """The layouts of a DSPN's template and top network."""
+    template, groups = network.template, network.groups
     split = _Split(template, groups)
-    group_of = _group_of_coefficients(split, groups)
-    slice_part, banks, members = _slice_part(split)
-    mix_part = _mix_part(split, groups, group_of)
-    order = _ints([position for group in groups for position in group])
-    transitions = None
+    load_group, scalable = split.groups_of_coefficients()
+    slice_part, banks, members = split.slice_part()
+    mix_part, transitions = split.mix_part(load_group), None
     if is_chain(template):
         diagonal = int(_is_diagonal(mix_part.operations))
         mix_part = Part(mix_part.operations._replace(diagonal=diagonal), mix_part.weights)
         if paths.chains:
-            transitions = _transitions(split, order, mix_part, paths)
-    return TemplateLayout(
-        slice_part,
-        mix_part,
-        order,
-        groups,
-        _ints(banks),
-        _ints(members),
-        _scalable(split, group_of, len(groups)),
-        _leaf_factors(slice_part, banks, len(template.schema)),
-        transitions,
-    )
+            transitions = _transitions(split, mix_part, paths)
+    factors = _leaf_factors(slice_part, banks, len(template.schema))
+    own = (_ints(split.order), groups, _ints(banks), _ints(members), scalable, factors, transitions)
+    return TemplateLayout(slice_part, mix_part, *own), _lay_out_top(network.top, groups)
 
 
-def lay_out_top(top: Top, groups: Sequence[Sequence[int]]) -> TopLayout:
+def _lay_out_top(top: Top, groups: Sequence[Sequence[int]]) -> TopLayout:
     """Rows and operations of the top network's nodes that lie under the root."""
-    assembly = _Assembly()
-    for group in groups:
-        for position in group:
-            assembly.place(top.inputs[position])
+    assembly = _Assembly(top, [top.inputs[position] for group in groups for position in group])
     used = reachable(top.nodes, [top.root])
     for index in top.order:
-        node: Node = top.nodes[index]
-        if index in used and isinstance(node, Sum | Product):
-            rows = [assembly.row[child] for child in node.children]
-            if isinstance(node, Sum):
-                assembly.add_sum(index, rows, top.edge_offsets[index])
-            else:
-                assembly.add_product(index, rows)
+        if index in used and not isinstance(top.nodes[index], Input):
+            assembly.add(index, children_of(top.nodes[index]))
     sizes = [len(group) for group in groups]
     part = assembly.part(sum(sizes), [], [], sizes, [() for _ in groups])
     return TopLayout(part, assembly.row[top.root])
-
-
-def lay_out(network: DynamicNetwork, paths: Paths) -> tuple[TemplateLayout, TopLayout]:
-    """The layouts of a DSPN's template and top network."""
-    template = lay_out_template(network.template, paths)
-    return template, lay_out_top(network.top, template.groups)

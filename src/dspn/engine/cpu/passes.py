@@ -43,7 +43,7 @@ from dspn.engine.cpu.chain import ChainRun, is_chain
 from dspn.engine.cpu.kernels import LOG_TWO, choices
 from dspn.engine.cpu.kernels.chain import chain_best_descend
 from dspn.engine.cpu.kernels.chain_downward import LEAST_MASS, chain_posteriors
-from dspn.engine.cpu.program import Compiled, Memo
+from dspn.engine.cpu.program import CpuProgram, Memo
 from dspn.engine.cpu.records import Chosen, Segment, State
 
 AGREEMENT: Final = 1e-12
@@ -230,7 +230,7 @@ def _block_likelihood(climb: Climber, block: LaneBlock) -> TopValues:
     return top
 
 
-def log_totals(program: Compiled, data: Sequences) -> Floats:
+def log_totals(program: CpuProgram, data: Sequences) -> Floats:
     """Log P(observed entries) of each sequence, as totals."""
     transitions = program.template.transitions
     if transitions is not None and transitions.is_sparse.any():
@@ -311,8 +311,7 @@ class _Posteriors:
                 at, lane = np.nonzero(wanted)
                 own = rows[wanted]
                 numbers = job.numbers[own] if job.numbers.size else at * rows.shape[1] + lane
-                shift = np.ascontiguousarray(given.coefficients.shift[:, numbers])
-                seeds = np.ascontiguousarray(flows.seed[at, :, lane].T)
+                shift, seeds = given.coefficients.shift[:, numbers], flows.seed[at, :, lane].T
                 self._put_leaves(arithmetic, segment.bottom, own, shift, seeds)
         return doubtful
 
@@ -329,10 +328,7 @@ class _Posteriors:
     ) -> None:
         """Carries seeds of the slices `rows` down to their leaves."""
         job, program = self.job, self.job.program
-        tables = job.leaf_tables(arithmetic, bottom, rows)
-        found = arithmetic.slice_flows(
-            program, bottom, tables.tables, job.coding.codes, rows, shift, seeds
-        )
+        found, tables = job.slice_flows(arithmetic, bottom, rows, shift, seeds)
         for variable, (loads, members) in enumerate(program.leaves):
             if self.want.surprises:
                 # P(rest) / P(all) was found with divided densities; the divisor of the entry
@@ -392,7 +388,7 @@ class _Posteriors:
                 target[entries[:, None], members[order][first]] = sums
 
 
-def posteriors(program: Compiled, data: Sequences, want: Want) -> Posteriors:
+def posteriors(program: CpuProgram, data: Sequences, want: Want) -> Posteriors:
     """What is wanted, by both passes; impossible sequences have undefined results."""
     program = program.double
     job = Job(program, data)
@@ -410,7 +406,7 @@ def posteriors(program: Compiled, data: Sequences, want: Want) -> Posteriors:
         if doubtful.any():
             out.general(block.only(doubtful), LOGARITHMIC)
 
-    job.over_blocks(work)
+    job.over_blocks(work, lanes=out.climb.lanes if by_chain else LANES)
     return out.result()
 
 
@@ -426,17 +422,15 @@ def _block_descent(ascent: Ascent, mode: int, seeds: NDArray[np.uint64], out: Ch
         marks = np.zeros((rows.size, program.num_coefficients), dtype=np.bool_)
         slice_seeds = np.zeros(rows.size, dtype=np.uint64)
         choices.descend(
-            program.template.mix_part.operations,
-            *(weights.mix_part.op, weights.mix_part.mix, given.coefficients, batch),
-            *(segment.p0, segment.p1, store, mode, own_seeds, program.input_group),
+            *(weights.mix_part, given.coefficients, batch, segment),
+            *(store, mode, own_seeds, program.input_group),
             *(chosen, out, marks, slice_seeds),
         )
         places = np.flatnonzero(active)
         own_rows = rows.ravel()[places]
         tables = job.leaf_tables(arithmetic, segment.bottom, own_rows).tables
         choices.slice_descend(
-            program.template.slice_part.operations,
-            *(weights.slice_part.op, tables, job.coding.codes, own_rows),
+            *(weights.slice_part, tables, job.coding.codes, own_rows),
             *(marks[places], mode, slice_seeds[places], out),
         )
     return ascent.log_values
@@ -446,24 +440,20 @@ def _descend_top(ascent: Ascent, mode: int, seeds: NDArray[np.uint64]) -> Ints:
     """The input row of each group (groups, lanes) that the chosen tree goes through at the top."""
     program, width = ascent.run.job.program, ascent.block.width
     chosen = np.empty((program.num_groups, width), dtype=np.int64)
-    rows, weights = ascent.top.rows, program.top_weights
-    if ascent.run.arithmetic.is_linear:
+    rows, linear = ascent.top.rows, ascent.run.arithmetic.is_linear
+    if linear:
         rows = np.stack([rows, np.zeros_like(rows)])
-    else:
-        weights = weights.logarithms
-    operations, root = program.top.part.operations, program.top.root_row
-    choices.top_descend(
-        operations, weights.op, rows, root, mode, seeds, program.input_group, chosen
-    )
+    part, root = program.top_weights[linear], program.top.root_row
+    choices.top_descend(part, rows, root, mode, seeds, program.input_group, chosen)
     return chosen
 
 
-def _new_choices(program: Compiled, data: Sequences) -> Chosen:
+def _new_choices(program: CpuProgram, data: Sequences) -> Chosen:
     shapes = ((data.total_slices, program.num_groups), data.values.shape)
     return Chosen(*(np.full(shape, -1, dtype=np.int64) for shape in shapes))
 
 
-def _choices(program: Compiled, chosen: Chosen, log_values: Floats) -> Choices:
+def _choices(program: CpuProgram, chosen: Chosen, log_values: Floats) -> Choices:
     """Choices in the order of the structure: positions, and leaves of banks."""
     order = np.append(program.template.input_order, -1)
     interfaces = chosen.interfaces
@@ -492,12 +482,12 @@ def _chain_best(run: ChainRun, block: LaneBlock, columns: Ints) -> tuple[Floats,
     return ascent.log_values, least < _LEAST_IN_ONE_FLOAT
 
 
-def _chain_best_choices(program: Compiled, data: Sequences) -> Choices:
+def _chain_best_choices(program: CpuProgram, data: Sequences) -> Choices:
     """Best paths of a chain whose coefficients are products of leaves, and their log densities.
 
     The leaves follow from the interface nodes.
     """
-    job = Job(program, data, best=True)
+    job = Job(program, data)
     run = ChainRun(job, BEST, transposed=True)
     general = Memo()
     total = data.total_slices
@@ -524,21 +514,23 @@ def _chain_best_choices(program: Compiled, data: Sequences) -> Choices:
     found = _choices(program, Chosen(interfaces, _NO_CHOICES), log_values)
     if not incomplete.size:
         return found
-    leaves = np.full(data.values.shape, -1, dtype=np.int64)
+    member_of = np.full((program.num_interfaces, data.num_variables), -1, dtype=np.int64)
     for variable, (outputs, members) in enumerate(run.chain.outputs_of):
-        # The outputs that have a leaf of the variable are all of one group.
-        member_of = np.full(program.num_interfaces, -1, dtype=np.int64)
-        member_of[outputs] = members
-        group = program.input_group[outputs[0]]
-        leaves[incomplete, variable] = member_of[interfaces[incomplete, group]]
+        member_of[outputs, variable] = members
+    leaves = np.full(data.values.shape, -1, dtype=np.int64)
+    # The outputs that have a leaf of a variable are all of one group.
+    own = member_of[interfaces[incomplete, 0]]
+    for group in range(1, program.num_groups):
+        np.maximum(own, member_of[interfaces[incomplete, group]], out=own)
+    leaves[incomplete] = own
     return found._replace(leaves=leaves)
 
 
-def best(program: Compiled, data: Sequences) -> Choices:
+def best(program: CpuProgram, data: Sequences) -> Choices:
     """The induced tree and missing values of greatest joint density."""
     if is_chain(program) and program.template.factors is not None:
         return _chain_best_choices(program, data)
-    run = GeneralRun(Job(program, data, best=True), BEST)
+    run = GeneralRun(Job(program, data), BEST)
     out, log_values = _new_choices(program, data), np.empty(data.num_sequences)
     seeds = np.zeros(data.num_sequences, dtype=np.uint64)
 
@@ -550,7 +542,7 @@ def best(program: Compiled, data: Sequences) -> Choices:
     return _choices(program, out, log_values)
 
 
-def draw(program: Compiled, data: Sequences, seeds: NDArray[np.uint64]) -> Choices:
+def draw(program: CpuProgram, data: Sequences, seeds: NDArray[np.uint64]) -> Choices:
     """One induced tree for each sequence, drawn from the posterior given its observed entries."""
     job = Job(program, data)
     run, climb = GeneralRun(job, LINEAR), Climber(job)

@@ -4,16 +4,25 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from threading import RLock
-from typing import Any, TypeVar, cast, final
+from typing import Any, Final, TypeVar, cast, final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dspn._arrays import Floats, Ints
+from dspn._arrays import Bools, Floats, Ints
+from dspn.data import Sequences
+from dspn.engine import base
+from dspn.engine.base import Choices, ExpectedFlows, Posteriors, Prefixes, StreamArrays, Want
 from dspn.engine.cpu.layout import Part, Paths, TemplateLayout, TopLayout, lay_out
+from dspn.engine.cpu.records import Weighted
+from dspn.structure.edit import marginal, speaking_groups
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.parameters import NetworkParameters
 
 Value = TypeVar("Value")
+
+# Slices that are looked through at once for what is observed.
+_SLICES: Final = 2**14
 
 
 @final
@@ -39,19 +48,10 @@ class Memo:
         return Memo, ()
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """Weights in the order of the operations and of the dense matrices."""
-
-    op: Floats
-    mix: Floats
-
-    @cached_property
-    def logarithms(self) -> "Weights":
-        """The same in log space; log 0 = -inf."""
-        with np.errstate(divide="ignore"):
-            return Weights(np.log(self.op), np.log(self.mix))
+def _log_weights(part: Weighted) -> Weighted:
+    """The same in log space; log 0 = -inf."""
+    with np.errstate(divide="ignore"):
+        return Weighted(part.ops, np.log(part.op), np.log(part.mix))
 
 
 @final
@@ -59,25 +59,26 @@ class Weights:
 class TemplateWeights:
     """Weights of the slice part and of the mix part."""
 
-    slice_part: Weights
-    mix_part: Weights
+    slice_part: Weighted
+    mix_part: Weighted
 
     @cached_property
     def logarithms(self) -> "TemplateWeights":
         """The same in log space."""
-        return TemplateWeights(self.slice_part.logarithms, self.mix_part.logarithms)
+        return TemplateWeights(_log_weights(self.slice_part), _log_weights(self.mix_part))
 
 
-def _bind(part: Part, parameters: NetworkParameters) -> Weights:
-    return Weights(*part.weights.scatter(parameters.weights))
+def _bind(part: Part, parameters: NetworkParameters) -> Weighted:
+    return Weighted(part.operations, *part.weights.scatter(parameters.weights))
 
 
 @final
-class Compiled:
+class CpuProgram(base.NetworkProgram):
     """What every query runs: a network and the layouts of its template and top.
 
     With `single` the passes over chains compute in single precision where its range suffices, and
-    in double precision where it does not. The memos hold what follows from the network alone.
+    in double precision where it does not. The memos hold what follows from the network alone. The
+    modules that run a program know its class, so that its methods import them when they are called.
     """
 
     def __init__(
@@ -99,22 +100,22 @@ class Compiled:
         self.smaller = Memo()
 
     @classmethod
-    def of(cls, network: DynamicNetwork, paths: Paths, *, single: bool) -> "Compiled":
+    def of(cls, network: DynamicNetwork, paths: Paths, *, single: bool) -> "CpuProgram":
         """Lays out the structure of a network and binds its parameters."""
         return cls(network, lay_out(network, paths), paths, single)
 
-    def rebind(self, network: DynamicNetwork) -> "Compiled":
+    def rebind(self, network: DynamicNetwork) -> "CpuProgram":
         """The same layouts with another network of the same structure, as learning makes them."""
         assert network.template is self.network.template
         assert network.top is self.network.top
-        return Compiled(network, self.layouts, self.paths, self.single)
+        return CpuProgram(network, self.layouts, self.paths, self.single)
 
     @cached_property
-    def double(self) -> "Compiled":
+    def double(self) -> "CpuProgram":
         """The same program in double precision."""
         if not self.single:
             return self
-        return Compiled(self.network, self.layouts, self.paths, False)
+        return CpuProgram(self.network, self.layouts, self.paths, False)
 
     @property
     def num_interfaces(self) -> int:
@@ -148,9 +149,10 @@ class Compiled:
         return self._weights[bottom]
 
     @cached_property
-    def top_weights(self) -> Weights:
-        """Weights of the top network."""
-        return _bind(self.top.part, self.network.parameters.top)
+    def top_weights(self) -> tuple[Weighted, Weighted]:
+        """The top network with the logarithms of its weights, and with the weights."""
+        found = _bind(self.top.part, self.network.parameters.top)
+        return _log_weights(found), found
 
     def leaf_parameters(self, bottom: bool) -> tuple[Floats, ...]:
         """Leaf parameters by bank, of the bottom network or of the template."""
@@ -190,3 +192,89 @@ class Compiled:
         """The greatest number of children of an operation."""
         parts = (self.template.slice_part, self.template.mix_part, self.top.part)
         return int(max(np.diff(part.operations.op_start).max(initial=1) for part in parts))
+
+    def log_totals(self, data: Sequences) -> Floats:
+        """Log P(observed entries) of each sequence; groups without evidence are worth 1."""
+        from dspn.engine.cpu import passes
+
+        own = self
+        most = own.network.template.num_edges * data.total_slices
+        if own.num_groups > 1 and most >= own.paths.worth_leaving_out:
+            observed = _are_observed(data)
+            if observed.any() and not observed.all():
+                own = self.speaking_part(np.flatnonzero(observed).tolist(), data.total_slices)
+                data = data.select(own.network.schema.names)
+        return passes.log_totals(own, data)
+
+    def speaking_part(self, observed: list[int], num_slices: int) -> "CpuProgram":
+        """The groups that the variables concern, where leaving out the others pays.
+
+        The last one made is kept.
+        """
+        own, network = self, self.network
+        groups = speaking_groups(network, observed)
+        size = sum(len(network.groups[group]) for group in groups) / network.num_interfaces
+        if (1 - size) * network.template.num_edges * num_slices < own.paths.worth_leaving_out:
+            return own
+        last: dict[tuple[int, ...], CpuProgram] = own.smaller(0, dict)
+        found = last.get(groups)
+        if found is None:
+            variables = [v for group in groups for v in network.group_variables[group]]
+            found = CpuProgram.of(marginal(network, variables), own.paths, single=own.single)
+            last.clear()
+            last[groups] = found
+        return found
+
+    def posteriors(self, data: Sequences, want: Want) -> Posteriors:
+        """What is wanted, from one pass up and one down."""
+        from dspn.engine.cpu import passes
+
+        return passes.posteriors(self, data, want)
+
+    def expected_flows(self, data: Sequences, weights: Floats) -> tuple[ExpectedFlows, Floats]:
+        """Flows summed over sequences, each with its weight, and the log-likelihoods."""
+        from dspn.engine.cpu import flows
+
+        return flows.expected_flows(self, data, weights)
+
+    def best(self, data: Sequences) -> Choices:
+        """The induced trees and missing values of greatest joint density."""
+        from dspn.engine.cpu import passes
+
+        return passes.best(self, data)
+
+    def draw(self, data: Sequences, seeds: NDArray[np.uint64]) -> Choices:
+        """An induced tree for each sequence from the posterior."""
+        from dspn.engine.cpu import passes
+
+        return passes.draw(self, data, seeds)
+
+    def prefixes(self, data: Sequences) -> Prefixes:
+        """The log probabilities of every prefix, with its last slice and without."""
+        from dspn.engine.cpu import stream
+
+        if not stream.can_stream(self):
+            return base.prefixes_one_by_one(self, data)
+        return stream.prefixes(self, data)
+
+    def stream(
+        self, saved: StreamArrays | None = None, num_slices: int = 0, log_likelihood: float = 0.0
+    ) -> base.Stream:
+        """A stream, whose memory is a vector where that is enough."""
+        from dspn.engine.cpu import stream
+
+        if not stream.can_stream(self):
+            return base.history_stream(self, saved, num_slices)
+        fresh = stream.VectorStream.fresh(self)
+        return fresh if saved is None else fresh.restore(saved, log_likelihood)
+
+
+def _are_observed(data: Sequences) -> Bools:
+    """Whether a variable has an entry, for each; slices are read only as far as they have to be."""
+    found = np.zeros(data.num_variables, dtype=np.bool_)
+    for start in range(0, data.total_slices, _SLICES):
+        # The largest number that is there; NaN where none is.
+        found |= ~np.isnan(np.fmax.reduce(data.values[start : start + _SLICES], axis=0))
+        if found.all():
+            break
+    return found

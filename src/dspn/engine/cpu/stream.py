@@ -17,21 +17,8 @@ import numpy as np
 
 from dspn._arrays import Bools, Floats, Ints
 from dspn.data import Sequences
-from dspn.engine.base import (
-    TERMS,
-    Advance,
-    Posteriors,
-    Prefixes,
-    Stream,
-    StreamArrays,
-    check_shapes,
-    difference,
-    log_shares,
-    ordered_sum,
-    plus,
-    rounded,
-    total_of,
-)
+from dspn.engine import base
+from dspn.engine.base import TERMS, Posteriors, StreamArrays, difference, plus, rounded
 from dspn.engine.cpu.arithmetic import (
     BOUND,
     LINEAR,
@@ -42,7 +29,7 @@ from dspn.engine.cpu.arithmetic import (
 )
 from dspn.engine.cpu.batch import Job, LaneBlock, slices_as_lanes
 from dspn.engine.cpu.passes import AGREEMENT
-from dspn.engine.cpu.program import Compiled
+from dspn.engine.cpu.program import CpuProgram
 from dspn.engine.cpu.records import Flows, Segment, State
 from dspn.errors import StructureError
 from dspn.structure.network import Root
@@ -62,13 +49,13 @@ _Term = tuple[float, dict[int, _Form]]
 _Found = TypeVar("_Found", "_Advanced", "_Predicted")
 
 
-def reads_one_group_each(program: Compiled) -> bool:
+def reads_one_group_each(program: CpuProgram) -> bool:
     """Whether every output reads exactly one group, so that a slice is linear in each group."""
     operations = program.template.mix_part.operations
     return program.every_group_is_read and bool(np.all(np.diff(operations.source_start) == 1))
 
 
-def can_stream(program: Compiled) -> bool:
+def can_stream(program: CpuProgram) -> bool:
     """Whether a vector is all that has to be remembered of the slices before."""
     return program.network.root == Root.LAST or reads_one_group_each(program)
 
@@ -105,7 +92,7 @@ def _dense(forms: dict[int, _Form], size: int) -> Floats:
     return found
 
 
-def top_terms(program: Compiled) -> TopTerms:
+def top_terms(program: CpuProgram) -> TopTerms:
     """Multiplies the top network out into products of linear forms, one for each group."""
     top = program.network.top
     weights = program.network.parameters.top.weights
@@ -203,20 +190,13 @@ def leaf_posteriors(
     """P(leaf | evidence), (leaves, slices), of the slices `rows` from the seeds of `step_down`."""
     own_parameters = bottom and job.program.untied
     given = job.given(arithmetic, slices_as_lanes(rows), Segment(0, 1, own_parameters))
-    tables = job.leaf_tables(arithmetic, own_parameters, rows)
-    found = arithmetic.slice_flows(
-        job.program,
-        own_parameters,
-        tables.tables,
-        job.coding.codes,
-        rows,
-        given.coefficients.shift,
-        np.ascontiguousarray(flows.seed[0]),
-    )
-    return found.posterior
+    shift = given.coefficients.shift
+    return job.slice_flows(arithmetic, own_parameters, rows, shift, flows.seed[0])[0].posterior
 
 
-def paired(program: Compiled, arithmetic: Arithmetic, forms: State, values: State | None) -> Floats:
+def paired(
+    program: CpuProgram, arithmetic: Arithmetic, forms: State, values: State | None
+) -> Floats:
     """Log prod_g (form_g . v_g) for each lane, as totals.
 
     Without `values` v = 1, a missing bottom slice.
@@ -229,18 +209,18 @@ def paired(program: Compiled, arithmetic: Arithmetic, forms: State, values: Stat
         if arithmetic.is_linear:
             product = forms.v[own] if values is None else forms.v[own] * values.v[own]
             powers = np.sum([state.exponents[group] for state in states], axis=0)
-            logs += scaled_logs(ordered_sum(product, 0), powers.astype(np.int64))
+            logs += scaled_logs(base.ordered_sum(product, 0), powers.astype(np.int64))
         else:
             rows = own, program.num_interfaces + own
             factors = [state.v[row] for state in states for row in rows]
-            logs += [*log_shares(plus(total_of(factors[0]), *factors[1:]), axis=0)[1]]
+            logs += [*base.log_shares(plus(base.total_of(factors[0]), *factors[1:]), axis=0)[1]]
             rest = group, program.num_groups + group
             logs += [state.exponents[row] for state in states for row in rest]
     return plus(forms.scale, *logs)
 
 
 def starting_forms(
-    program: Compiled, arithmetic: Arithmetic, terms: TopTerms, copies: int
+    program: CpuProgram, arithmetic: Arithmetic, terms: TopTerms, copies: int
 ) -> State:
     """The top network's forms as a downward state, `copies` lanes for each term, term by term."""
     state = arithmetic.start(program, terms.coefficients.size * copies)
@@ -256,11 +236,11 @@ def summed_terms(terms: TopTerms, log_products: Floats) -> tuple[Floats, Floats]
     Totals (terms * lanes,) -> (lanes,) and shares (terms, lanes).
     """
     by_term = log_products.reshape(TERMS, terms.coefficients.size, -1)
-    shares, total = log_shares(plus(by_term, np.log(terms.coefficients)[:, None]), axis=0)
+    shares, total = base.log_shares(plus(by_term, np.log(terms.coefficients)[:, None]), axis=0)
     return total, shares
 
 
-def missing_slice(program: Compiled) -> Sequences:
+def missing_slice(program: CpuProgram) -> Sequences:
     """One sequence of one slice with every entry missing."""
     schema = program.network.schema
     return Sequences.from_codes(np.full((1, len(schema)), np.nan), [0, 1], schema)
@@ -313,8 +293,10 @@ def _from_above(
     # Every sequence has a lane for each term. Kernels want lengths to fall, so terms run fastest
     # here; afterwards they are brought to the front: all places for the first term, then for the
     # second, ...
-    repeated = (np.repeat(own, count) for own in (block.members, block.lengths, block.base))
-    wide = LaneBlock(*repeated, -1)
+    members, lengths, base_rows = (
+        np.repeat(own, count) for own in (block.members, block.lengths, block.base)
+    )
+    wide = LaneBlock(members, lengths, base_rows, -1)
     forms = starting_forms(program, arithmetic, terms, 1)
     forms = arithmetic.start(program, wide.width)._replace(v=np.tile(forms.v, (1, block.width)))
     batch = wide.batch(job.numbers)
@@ -336,12 +318,12 @@ def _from_above(
         yield _Part(rows, lanes, log_seen, log_unseen, lost or given.lossy or seen.lossy)
 
 
-def prefixes(program: Compiled, data: Sequences) -> Prefixes:
+def prefixes(program: CpuProgram, data: Sequences) -> base.Prefixes:
     """The log probabilities of every prefix; only where the program can stream.
 
     What linear arithmetic may have lost is found by a floor, as for likelihoods (see `passes`).
     """
-    out = Prefixes(*(np.empty((TERMS, data.total_slices)) for _ in range(2)))
+    out = base.Prefixes(*(np.empty((TERMS, data.total_slices)) for _ in range(2)))
     job = Job(program, data)
     job.prepare(LINEAR)
     run: Callable[[LaneBlock, Arithmetic], Iterator[_Part]]
@@ -404,7 +386,7 @@ class _Steps:
     first slice (with `terms`): it is the top network's linear forms, moved down through the slices.
     """
 
-    def __init__(self, program: Compiled) -> None:
+    def __init__(self, program: CpuProgram) -> None:
         self.program = program
         self.missing = Job.for_stream(program, missing_slice(program))
         self.terms = top_terms(program) if program.network.root == Root.FIRST else None
@@ -461,7 +443,7 @@ class _Steps:
 
 
 @final
-class VectorStream(Stream):
+class VectorStream(base.Stream):
     """A stream whose memory is a vector, in linear arithmetic wherever its range suffices."""
 
     def __init__(self, steps: _Steps, state: State, arithmetic: Arithmetic) -> None:
@@ -470,7 +452,7 @@ class VectorStream(Stream):
         self.arithmetic = arithmetic
 
     @classmethod
-    def fresh(cls, program: Compiled) -> "VectorStream":
+    def fresh(cls, program: CpuProgram) -> "VectorStream":
         """Nothing seen."""
         steps = _Steps(program)
         return cls(steps, steps.fresh(LINEAR), LINEAR)
@@ -483,7 +465,7 @@ class VectorStream(Stream):
             return found, self.arithmetic
         return run(LOGARITHMIC, _to_logarithms(self.state)), LOGARITHMIC
 
-    def advance(self, data: Sequences, first: bool) -> Advance:
+    def advance(self, data: Sequences, first: bool) -> base.Advance:
         """Takes in one more slice."""
         steps, job = self.steps, self.steps.missing.on(data)
         found, arithmetic = self._exactly(
@@ -492,7 +474,9 @@ class VectorStream(Stream):
         state = found.state
         if not arithmetic.is_linear and _is_linear_enough(state):
             state, arithmetic = _from_logarithms(steps.program, state), LINEAR
-        return Advance(VectorStream(steps, state, arithmetic), found.log_seen, found.log_unseen)
+        return base.Advance(
+            VectorStream(steps, state, arithmetic), found.log_seen, found.log_unseen
+        )
 
     def predict(self, first: bool) -> Posteriors:
         """Posteriors of the leaves of the next slice."""
@@ -526,7 +510,7 @@ class VectorStream(Stream):
         shapes |= {"history": (0, len(program.network.schema))}
         shapes |= {"scale": state.scale.shape} if saved.scale.size else {}
         shapes |= {"low": state.v.shape} if saved.low.size else {}
-        check_shapes(saved, shapes)
+        base.check_shapes(saved, shapes)
         arithmetic = LOGARITHMIC if saved.in_logarithms else LINEAR
         v = saved.vectors.copy()
         if saved.in_logarithms:
@@ -559,7 +543,7 @@ def _is_linear_enough(state: State) -> bool:
     return not small.any() and bool((np.abs(state.exponents[:groups]) < _LARGEST_SHIFT).all())
 
 
-def _from_logarithms(program: Compiled, state: State) -> State:
+def _from_logarithms(program: CpuProgram, state: State) -> State:
     """A state in logarithms as a linear one; what is no power of two goes into the vectors."""
     groups = len(state.exponents) // 2
     whole = state.exponents[:groups] + state.exponents[groups:]

@@ -1,5 +1,6 @@
 """Values that are few enough to be tabulated as integer codes, and leaf densities as tables."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -11,6 +12,7 @@ import numpy as np
 from dspn._arrays import Bools, Floats, Ints
 from dspn.data import Kind, Sequences
 from dspn.engine.base import two_sum
+from dspn.engine.cpu.arithmetic import Arithmetic
 from dspn.engine.cpu.kernels.coding import (
     category_codes,
     has_missing,
@@ -18,7 +20,7 @@ from dspn.engine.cpu.kernels.coding import (
     number_distinct,
     number_keys,
 )
-from dspn.engine.cpu.program import Compiled
+from dspn.engine.cpu.program import CpuProgram
 from dspn.engine.cpu.records import Codes, LeafTables
 from dspn.leaves import Categorical, Family
 
@@ -28,6 +30,7 @@ _LARGEST_EXACT: Final = 2**53  # whole numbers up to this are float64s
 _DIRECT_KEYS: Final = 1 << 22  # up to this many possible slices are marked in a table, not sorted
 _CHUNK: Final = 256  # most joint values of a chunk of variables
 _DEEP: Final = -1024.0  # differences of larger logarithms lose less than 1e-13 to rounding
+_FIRST: Final = np.zeros(1, dtype=np.int64)
 _LOST_BELOW: Final = -690.0  # exp of less than this leaves the range of normal numbers
 
 
@@ -249,7 +252,7 @@ def coding_of(data: Sequences) -> Coding:
     return found
 
 
-def _divided(log_values: Floats, starts: Ints, *, linear: bool) -> tuple[Floats, Floats, bool]:
+def _divided(log_values: Floats, starts: Ints, linear: bool) -> tuple[Floats, Floats, bool]:
     """Densities over the largest of each row and bank, the log divisors, and a loss.
 
     Banks are columns side by side, each from its start on. The densities are logarithms unless
@@ -272,57 +275,7 @@ def _divided(log_values: Floats, starts: Ints, *, linear: bool) -> tuple[Floats,
     return relative, peak, lost
 
 
-def _log_densities(family: Family, parameters: Floats, values: Floats, *, best: bool) -> Floats:
-    """Log density of each value under each leaf; with `best` a missing value takes the mode's."""
-    log_values = family.log_prob(parameters, values)
-    missing = np.isnan(values)
-    if best and missing.any():
-        log_values[missing] = np.diagonal(family.log_prob(parameters, family.mode(parameters)))
-    return log_values
-
-
-def tabulate(
-    program: Compiled, coding: Coding, *, bottom: bool, linear: bool, best: bool
-) -> tuple[LeafTables, bool]:
-    """Tables of all tabulated variables, and whether one lost an entry to the range of numbers."""
-    layout = program.template
-    parameters = program.leaf_parameters(bottom)
-    pieces: list[Floats] = []
-    divisors: dict[int, Floats] = {}
-    start_of = np.zeros(len(coding.factor_of), dtype=np.int64)
-    width_of = np.zeros(len(coding.factor_of), dtype=np.int64)
-    size = 0
-    lossy = False
-    for family, banks in alike_banks(program, coding):
-        values = coding.values[coding.factor_of[banks[0]]]
-        ends = np.cumsum([len(parameters[bank]) for bank in banks])
-        starts = np.append(0, ends[:-1])
-        rows = np.concatenate([parameters[bank] for bank in banks])
-        table = _log_densities(family, rows, values, best=best)
-        table, peak, lost = _divided(table, starts, linear=linear)
-        lossy = lossy or lost
-        divisors |= zip(banks, peak.T, strict=True)
-        start_of[banks], width_of[banks] = size + starts * values.size, values.size
-        pieces.append(np.ascontiguousarray(table.T).ravel())
-        size += table.size
-    banks_of_loads = layout.load_bank
-    none = np.empty(0)
-    by_factor = [divisors[bank] for bank in sorted(divisors)]
-    lengths = [peak.size for peak in by_factor]
-    tables = LeafTables(
-        start=start_of[banks_of_loads] + layout.load_member * width_of[banks_of_loads],
-        factor=np.array(coding.factor_of, dtype=np.int64)[banks_of_loads],
-        variable=banks_of_loads,
-        values=np.concatenate(pieces) if pieces else none,
-        dense=none,
-        divisor_start=np.cumsum([0, *lengths], dtype=np.int64)[:-1],
-        divisors=np.concatenate(by_factor) if by_factor else none,
-        dense_divisor=np.empty((0, 0)),
-    )
-    return tables, lossy
-
-
-def alike_banks(program: Compiled, coding: Coding) -> list[tuple[Family, list[int]]]:
+def alike_banks(program: CpuProgram, coding: Coding) -> list[tuple[Family, list[int]]]:
     """The tabulated banks, those with the same family and values together.
 
     The values of categorical variables follow from their family, and others are tabulated alone.
@@ -335,6 +288,81 @@ def alike_banks(program: Compiled, coding: Coding) -> list[tuple[Family, list[in
             own = -1 if isinstance(bank.family, Categorical) else number
             found.setdefault((bank.family, own), []).append(number)
     return [(family, banks) for (family, _), banks in found.items()]
+
+
+class _Densities(NamedTuple):
+    """Densities of leaves, bank after bank; leaf m of a bank begins at start[bank] + m width[bank].
+
+    `divisors` are logarithms by bank. `lossy` says whether an entry was lost to the range of
+    numbers.
+    """
+
+    values: Floats
+    start: Ints
+    width: Ints
+    divisors: dict[int, Floats]
+    lossy: bool
+
+    def starts_of_loads(self, program: CpuProgram) -> Ints:
+        """Where the densities of each load begin."""
+        banks, members = program.template.load_bank, program.template.load_member
+        return self.start[banks] + members * self.width[banks]
+
+
+def _densities(
+    program: CpuProgram,
+    arithmetic: Arithmetic,
+    bottom: bool,
+    items: Iterable[tuple[Family, list[int], Floats]],
+) -> _Densities:
+    """Densities of some values under the leaves of some banks of one family, for each item.
+
+    A missing value has density 1, or that of the leaf's mode in the max pass.
+    """
+    parameters = program.leaf_parameters(bottom)
+    start, width = np.zeros((2, len(parameters)), dtype=np.int64)
+    pieces: list[Floats] = []
+    divisors: dict[int, Floats] = {}
+    size, lossy = 0, False
+    for family, banks, values in items:
+        starts, rows = _FIRST, parameters[banks[0]]
+        if len(banks) > 1:
+            starts = np.cumsum([0, *(len(parameters[bank]) for bank in banks[:-1])])
+            rows = np.concatenate([parameters[bank] for bank in banks])
+        table, missing = family.log_prob(rows, values), np.isnan(values)
+        if arithmetic.maximise and missing.any():
+            table[missing] = np.diagonal(family.log_prob(rows, family.mode(rows)))
+        table, peak, lost = _divided(table, starts, arithmetic.is_linear)
+        lossy = lossy or lost
+        divisors |= zip(banks, peak.T, strict=True)
+        start[banks], width[banks] = size + starts * values.size, values.size
+        pieces.append(np.ascontiguousarray(table.T).ravel())
+        size += table.size
+    every = pieces[0] if len(pieces) == 1 else np.concatenate([np.empty(0), *pieces])
+    return _Densities(every, start, width, divisors, lossy)
+
+
+def tabulate(
+    program: CpuProgram, coding: Coding, arithmetic: Arithmetic, bottom: bool
+) -> tuple[LeafTables, bool]:
+    """Tables of all tabulated variables, and whether one lost an entry to the range of numbers."""
+    items = (
+        (family, banks, coding.values[coding.factor_of[banks[0]]])
+        for family, banks in alike_banks(program, coding)
+    )
+    found = _densities(program, arithmetic, bottom, items)
+    by_factor = [found.divisors[bank] for bank in sorted(found.divisors)]
+    tables = LeafTables(
+        start=found.starts_of_loads(program),
+        factor=np.array(coding.factor_of, dtype=np.int64)[program.template.load_bank],
+        variable=program.template.load_bank,
+        values=found.values,
+        dense=np.empty(0),
+        divisor_start=np.cumsum([0, *(own.size for own in by_factor)], dtype=np.int64)[:-1],
+        divisors=np.concatenate([np.empty(0), *by_factor]),
+        dense_divisor=np.empty((0, 0)),
+    )
+    return tables, found.lossy
 
 
 class DenseTables(NamedTuple):
@@ -350,43 +378,27 @@ class DenseTables(NamedTuple):
 
 def with_dense(
     tables: LeafTables,
-    program: Compiled,
+    program: CpuProgram,
     coding: Coding,
-    columns: Floats,
-    *,
+    arithmetic: Arithmetic,
     bottom: bool,
-    linear: bool,
-    best: bool,
+    columns: Floats,
 ) -> DenseTables:
     """The tables with the dense variables, those that are not tabulated, added.
 
     `columns[v]` holds variable v's values by place.
     """
-    num_places = columns.shape[1]
-    layout = program.template
-    starts = tables.start.copy()
-    pieces: list[Floats] = []
-    divisors: dict[int, Floats] = {}
-    size = 0
-    lossy = False
-    for bank, factor in enumerate(coding.factor_of):
-        if factor >= 0:
-            continue
-        family = program.network.template.banks[bank].family
-        rows = program.leaf_parameters(bottom)[bank]
-        table = _log_densities(family, rows, columns[bank], best=best)
-        table, peak, lost = _divided(table, np.zeros(1, dtype=np.int64), linear=linear)
-        divisors[bank] = peak[:, 0]
-        lossy = lossy or lost
-        own = layout.load_bank == bank
-        starts[own] = size + layout.load_member[own] * num_places
-        pieces.append(np.ascontiguousarray(table.T).ravel())
-        size += table.size
-    total = np.zeros((2, num_places))
-    for own_divisors in divisors.values():
-        total[0], rest = two_sum(total[0], own_divisors)
-        total[1] += rest
-    dense = np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
-    return DenseTables(
-        tables._replace(start=starts, dense=dense, dense_divisor=total), lossy, divisors
+    banks = program.network.template.banks
+    items = (
+        (banks[v].family, [v], columns[v])
+        for v, factor in enumerate(coding.factor_of)
+        if factor < 0
     )
+    found = _densities(program, arithmetic, bottom, items)
+    total = np.zeros((2, columns.shape[1]))
+    for own in found.divisors.values():
+        total[0], rest = two_sum(total[0], own)
+        total[1] += rest
+    starts = np.where(tables.factor < 0, found.starts_of_loads(program), tables.start)
+    dense = tables._replace(start=starts, dense=found.values, dense_divisor=total)
+    return DenseTables(dense, found.lossy, found.divisors)
