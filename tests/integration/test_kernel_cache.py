@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import dspn
-from dspn import _kernel_cache
+from dspn.engine.cpu import kernel_cache
 from dspn.engine.cpu.kernels import OPTIONS
 from dspn.engine.cpu.kernels.coding import has_missing
 
@@ -162,7 +162,7 @@ def test_a_damaged_file_is_compiled_again_and_said_once(
 def test_a_kernel_is_compiled_again_after_an_edit_of_a_kernel_in_another_file(
     installation: Installation,
 ) -> None:
-    head = "from dspn._kernel_cache import njit\n"
+    head = "from dspn.engine.cpu.kernel_cache import njit\n"
     callee = head + "@njit()\ndef callee(x):\n    return x + {}\n"
     (installation.kernels / "callee.py").write_text(callee.format(1))
     (installation.kernels / "caller.py").write_text(
@@ -179,11 +179,11 @@ def test_a_kernel_is_compiled_again_after_an_edit_of_a_kernel_in_another_file(
 def test_no_damage_of_a_file_changes_an_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_kernel_cache, "folder", lambda: tmp_path)
+    monkeypatch.setattr(kernel_cache, "folder", lambda: tmp_path)
 
     def run() -> int:
         """Asks a new dispatcher; returns how often it found its code on disk."""
-        kernel = _kernel_cache.njit(**OPTIONS)(has_missing.py_func)
+        kernel = kernel_cache.njit(**OPTIONS)(has_missing.py_func)
         assert kernel(np.array([[0.0, np.nan]])).tolist() == [False, True]
         return sum(kernel.stats.cache_hits.values())
 
@@ -203,7 +203,7 @@ def test_no_damage_of_a_file_changes_an_answer(
 def test_the_code_of_another_kernel_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_kernel_cache, "folder", lambda: tmp_path)
+    monkeypatch.setattr(kernel_cache, "folder", lambda: tmp_path)
 
     def one(x: float) -> float:
         return x + 1
@@ -212,7 +212,7 @@ def test_the_code_of_another_kernel_is_not_taken(
         return x + 2
 
     def run(function: Callable[[float], float]) -> Any:
-        return _kernel_cache.njit(**OPTIONS)(function)(0.0)
+        return kernel_cache.njit(**OPTIONS)(function)(0.0)
 
     assert [run(one), run(two)] == [1, 2]
     first, second = sorted(tmp_path.iterdir())
@@ -223,20 +223,21 @@ def test_the_code_of_another_kernel_is_not_taken(
 def test_a_folder_that_vanishes_does_not_end_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_kernel_cache, "folder", lambda: tmp_path / "gone")
+    monkeypatch.setattr(kernel_cache, "folder", lambda: tmp_path / "gone")
 
-    kernel = _kernel_cache.njit(**OPTIONS)(has_missing.py_func)
+    kernel = kernel_cache.njit(**OPTIONS)(has_missing.py_func)
 
     assert kernel(np.array([[np.nan]])).tolist() == [True]
 
 
 def test_every_kernel_is_kept_by_this_cache_and_part_of_its_digest() -> None:
     package = Path(dspn.__file__).parent
-    known = {path for pattern in _kernel_cache.SOURCES for path in package.glob(pattern)}
+    engine = Path(kernel_cache.__file__).parent
+    known = {path for pattern in kernel_cache.SOURCES for path in engine.glob(pattern)}
     marks = ("njit(", "@kernel", "@reducing")
     sources = {path: path.read_text() for path in package.rglob("*.py")}
     using = {path for path, text in sources.items() if any(mark in text for mark in marks)}
-    using.remove(package / "_kernel_cache.py")
+    using.remove(engine / "kernel_cache.py")
 
     assert len(using) >= 10
     assert using <= known

@@ -287,10 +287,11 @@ class ReferenceProgram(base.NetworkProgram):
                 at_bottom = copy.network is self.bottom and flows.bottom is not None
                 target = flows.bottom if at_bottom and flows.bottom else flows.template
                 copy.network.add_flows(copy.V, D, root, weight, target.weights)
-                for bank, out in zip(self.network.template.banks, target.leaves, strict=True):
-                    own = list(bank.nodes)
-                    posterior = np.exp(D[own] + copy.V[own] - root) * weight
-                    out += posterior @ bank.family.statistics(data.values[copy.rows, bank.variable])
+                rows, banks = copy.network.parameters.leaves, self.network.template.banks
+                for bank, own, out in zip(banks, rows, target.leaves, strict=True):
+                    nodes, values = list(bank.nodes), data.values[copy.rows, bank.variable]
+                    posterior = np.exp(D[nodes] + copy.V[nodes] - root) * weight
+                    out += bank.family.expected_statistics(own, values, posterior)
         return flows, log_values
 
     def _choices(

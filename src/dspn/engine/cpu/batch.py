@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple, TypeVar, final
 
 import numpy as np
 
-from dspn import _kernel_cache as kernel_cache
 from dspn._arrays import Bools, Floats, Ints
 from dspn.data import Sequences
 from dspn.engine.base import check_time, is_one_thread, time_limit, until
+from dspn.engine.cpu import kernel_cache
 from dspn.engine.cpu.arithmetic import Arithmetic
 from dspn.engine.cpu.program import CpuProgram, Memo
 from dspn.engine.cpu.records import (

@@ -7,7 +7,7 @@ over lanes and may reorder; `maximising` ones see no NaN.
 
 from typing import Any, Final
 
-from dspn._kernel_cache import njit
+from dspn.engine.cpu.kernel_cache import njit
 
 OPTIONS: Final[dict[str, Any]] = {
     "nogil": True,

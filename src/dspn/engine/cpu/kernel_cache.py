@@ -26,7 +26,7 @@ _DIGEST = sha256().digest_size
 _PACKAGE = Path(__file__).parent
 _BESIDE_SOURCE = _PACKAGE / "__pycache__"
 # What compiled code is made of: it holds the kernels that a kernel calls, and offsets in records.
-SOURCES = ("sequences/_kernels.py", "engine/cpu/records.py", "engine/cpu/kernels/*.py")
+SOURCES = ("records.py", "kernels/*.py")
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
