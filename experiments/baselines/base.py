@@ -11,8 +11,7 @@ from dspn._checks import require_type, whole_number
 from dspn.data import Schema, Sequences
 from dspn.data.sequences import sequences_of
 from dspn.errors import DataError
-from dspn.learning.run import Ending
-from dspn.learning.run import Clock
+from dspn.learning.run import Clock, Ending
 
 __all__ = ["Baseline", "Ending", "FittedBaseline", "Task", "require_categorical", "task_of"]
 

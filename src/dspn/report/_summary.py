@@ -21,10 +21,13 @@ _SPACE: Final = "\N{NO-BREAK SPACE}"
 
 def summary_html(model: Model, data: Sequences, records: Records) -> str:
     """What the model and the data are."""
+    subject = "The template is" if len(model.components) == 1 else "All templates are"
     parts = [
         f'<p class="lead">{escape(_lead(model))}</p>',
         _tiles(model, data, records),
-        f"<p>{escape(_validity(model))}</p>",
+        f"<p>{subject} valid: complete, decomposable and invariant, so the networks of all lengths "
+        "are valid and every number on this page is exact. The root is at the "
+        f"{model.root.value} slice.</p>",
         *(f'<p class="note">{escape(text)}</p>' for text in _notes(data, records)),
         _variable_table(data),
     ]
@@ -33,7 +36,7 @@ def summary_html(model: Model, data: Sequences, records: Records) -> str:
     if model.provenance:
         fields = model.provenance.items()
         rows = [(str(key), _shortened(_plain_text(value), 400)) for key, value in fields]
-        parts.append(_table("How the model was made", ("Field", "Value"), rows, is_open=False))
+        parts.append(_table("How the model was made", ("Field", "Value"), rows, folded=True))
     return "\n".join(parts)
 
 
@@ -43,15 +46,14 @@ def _shortened(text: str, most: int) -> str:
 
 
 def _lead(model: Model) -> str:
-    variables = counted(len(model.schema), "variable")
+    over = f"over {counted(len(model.schema), 'variable')} in each slice"
     if len(model.components) == 1:
-        what = f"A dynamic sum-product network over {variables} in each slice"
-        return f"{what}, with {_interfaces(model.components[0])}."
-    count = f"{len(model.components):,} dynamic sum-product networks"
+        return f"A dynamic sum-product network {over}, with {_interfaces(model.components[0])}."
     total = sum(network.num_interfaces for network in model.components)
     return (
-        f"A mixture of {count} over {variables} in each slice, each of which is a model of whole "
-        f"sequences. Together they have {counted(total, 'interface node')}."
+        f"A mixture of {len(model.components):,} dynamic sum-product networks {over}, each of "
+        "which is a model of whole sequences. Together they have "
+        f"{counted(total, 'interface node')}."
     )
 
 
@@ -64,14 +66,13 @@ def _interfaces(network: DynamicNetwork) -> str:
 def _tiles(model: Model, data: Sequences, records: Records) -> str:
     nodes = sum(len(network.template.nodes) for network in model.components)
     edges = sum(network.template.num_edges for network in model.components)
-    shortest, longest = int(data.lengths.min()), int(data.lengths.max())
-    span = f"{shortest:,} to {longest:,} in each" if shortest < longest else f"{longest:,} in each"
-    missing = float(np.isnan(data.values).mean())
+    lengths = " to ".join(f"{end:,}" for end in sorted({data.lengths.min(), data.lengths.max()}))
+    missing = _percent(float(np.isnan(data.values).mean()))
     per_sequence, per_slice = _means(data, records)
     tiles = [
         ("Sequences", f"{len(data):,}", ""),
-        ("Slices", f"{data.total_slices:,}", span),
-        ("Missing entries", _percent(missing), f"of {data.values.size:,}"),
+        ("Slices", f"{data.total_slices:,}", f"{lengths} in each"),
+        ("Missing entries", missing, f"of {data.values.size:,}"),
         ("Log-likelihood", per_sequence, "nats per sequence, mean"),
         ("Log-likelihood", per_slice, "nats per slice, mean"),
         ("Template", f"{nodes:,} nodes", counted(edges, "edge")),
@@ -101,15 +102,6 @@ def _percent(share: float) -> str:
     return f"{100.0 * share:.3g}{_SPACE}%"
 
 
-def _validity(model: Model) -> str:
-    subject = "The template is" if len(model.components) == 1 else "All templates are"
-    return (
-        f"{subject} valid: complete, decomposable and invariant, so the networks of all lengths "
-        f"are valid and every number on this page is exact. The root is at the {model.root.value} "
-        "slice."
-    )
-
-
 def _notes(data: Sequences, records: Records) -> Iterable[str]:
     """What the page leaves out, and which sequences are impossible."""
     shown = len(records.shown)
@@ -133,8 +125,7 @@ def _variable_table(data: Sequences) -> str:
         known = values[~np.isnan(values)]
         kind = variable.kind.value
         if variable.kind == Kind.CATEGORICAL:
-            count = variable.num_categories
-            kind = f"categorical, {count:,} {'category' if count == 1 else 'categories'}"
+            kind += f", {counted(variable.num_categories, 'category')}"
         missing = _percent(1.0 - known.size / values.size)
         rows.append((variable.name, kind, _observed(variable, known), missing))
     title = f"The {counted(len(data.schema), 'variable')}"
@@ -160,19 +151,12 @@ def _observed(variable: Variable, known: Floats) -> str:
 
 def _component_table(model: Model, records: Records) -> str:
     explained = Counter(records.likeliest)
-    rows = [
-        (
-            str(number),
-            f"{weight:.4g}",
-            _interfaces(network),
-            counted(len(network.template.nodes), "node"),
-            counted(network.template.num_edges, "edge"),
-            f"{explained[number]:,}",
-        )
-        for number, (weight, network) in enumerate(
-            zip(model.weights, model.components, strict=True)
-        )
-    ]
+    rows = []
+    for number, network in enumerate(model.components):
+        nodes = counted(len(network.template.nodes), "node")
+        edges = counted(network.template.num_edges, "edge")
+        first = (str(number), f"{model.weights[number]:.4g}", _interfaces(network))
+        rows.append((*first, nodes, edges, f"{explained[number]:,}"))
     names = ("Component", "Weight", "Interface", "Nodes", "Edges", "Likeliest for, of those shown")
     return _table(f"The {len(rows):,} components", names, rows)
 
@@ -187,14 +171,10 @@ def _plain_text(value: object) -> str:
 
 
 def _table(
-    title: str,
-    names: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    is_open: bool | None = None,
+    title: str, names: Sequence[str], rows: Sequence[Sequence[str]], *, folded: bool = False
 ) -> str:
-    """A table that folds; open where it has few rows."""
-    state = " open" if (len(rows) <= _MOST_OPEN_ROWS if is_open is None else is_open) else ""
+    """A table that folds; open where it has few rows, unless it is `folded`."""
+    state = " open" if len(rows) <= _MOST_OPEN_ROWS and not folded else ""
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
     body = "".join(
         f'<tr><th scope="row">{escape(first)}</th>'
