@@ -21,6 +21,7 @@ from dspn.data import Kind, Sequences
 from dspn.demo._house import AHEAD, AROUND, SCHEMA, WARM, Fault, House, house, with_faults
 from dspn.errors import ModelFileError
 from dspn.inference import Marginals
+from dspn.learning import Auto
 from dspn.models import DSPN, HMM, Model
 from dspn.plotting import plot_forecast, plot_surprise, plot_template
 from dspn.plotting._graph import group_variables
@@ -127,10 +128,10 @@ def _introduce(console: Console, example: House) -> None:
 
 def _learn(console: Console, example: House) -> dict[str, Model]:
     """The DSPN that is learned, and two models to compare it with, by name."""
-    call = f"model = dspn.DSPN(effort={_EFFORT}, random_state=0).fit(recordings)"
+    call = f"model = dspn.DSPN(dspn.Auto(effort={_EFFORT}), random_state=0).fit(recordings)"
     _print_heading(console, "Learn", call)
     with Console(stderr=True).status("trying models, keeping what pays") as status:
-        learned = DSPN(effort=_EFFORT, n_jobs=2, random_state=0).fit(example.training)
+        learned = DSPN(Auto(effort=_EFFORT), n_jobs=2, random_state=0).fit(example.training)
         status.update("a hidden Markov model, to compare")
         hmm = HMM((4, 8, 16, 32, 64), random_state=0).fit(example.training)
         independent = HMM(1, random_state=0).fit(example.training)
