@@ -144,10 +144,8 @@ def _learn(console: Console, example: House) -> dict[str, Model]:
 def _show_scores(console: Console, example: House, models: dict[str, Model]) -> None:
     """How near each model comes to the true one on new recordings, and the groups it has."""
     new = example.new
-    scores = {
-        name: float(model.log_likelihood(new).sum()) / new.total_slices
-        for name, model in {"true model": example.model, **models}.items()
-    }
+    every = {"true model": example.model, **models}
+    scores = {name: own.log_likelihood(new).sum() / new.total_slices for name, own in every.items()}
     worst, best = scores["independent"], scores["true model"]
     shown = _table(f"{len(new)} new recordings", "nats an hour", "of the way", "")
     for name, score in scores.items():
@@ -158,22 +156,20 @@ def _show_scores(console: Console, example: House, models: dict[str, Model]) -> 
     console.print(shown)
     learned = models["DSPN"]
     network = learned.components[int(np.argmax(learned.weights))]
-    names = [
-        ", ".join(SCHEMA.names[number] for number in group_variables(network, group))
-        for group in range(len(network.groups))
-    ]
+    groups = (group_variables(network, group) for group in range(len(network.groups)))
+    names = (", ".join(SCHEMA.names[number] for number in group) for group in groups)
     console.print("\nNobody said which sensors belong together. It chose these blocks:\n")
     console.print("  " + "  |  ".join(names), soft_wrap=True)
 
 
 def _inside(marginals: Marginals, truth: Sequences) -> Bools:
     """Whether the band of each continuous entry holds the truth."""
-    parts = []
-    for number in _NUMBERS:
-        own = marginals[number]
-        values = truth.values[own.slices, number]
-        parts.append((own.quantiles[:, 0] <= values) & (values <= own.quantiles[:, -1]))
-    return np.concatenate(parts)
+    bands = [marginals[number].quantiles for number in _NUMBERS]
+    values = [truth.values[marginals[number].slices, number] for number in _NUMBERS]
+    low, high = np.concatenate(bands).T
+    entries = np.concatenate(values)
+    inside: Bools = (low <= entries) & (entries <= high)
+    return inside
 
 
 def _turning_gap(data: Sequences) -> tuple[int, int, int]:

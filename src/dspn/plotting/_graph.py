@@ -161,8 +161,8 @@ def template_graph(network: DynamicNetwork, *, bottom: bool = False) -> Graph:
     rows = template_rows(template)
     above: list[set[int]] = [set() for _ in template.nodes]
     for number in range(len(network.groups)):
-        for node in nodes_below(network, [number]):
-            above[node].add(number)
+        for index in nodes_below(network, [number]):
+            above[index].add(number)
     for number, positions in enumerate(network.groups):
         for position in positions:
             above[template.inputs[position]] = {number}

@@ -191,10 +191,11 @@ def _label_categories(ax: Axes, schema: Schema, bands: Sequence[Axes]) -> int:
             _draw_beside(band, entries, max(room, 16.0) if too_wide else np.inf)
         before = own
     keys = []
-    for own, entries in above.items():
-        shown = names[own] if len(names[own]) <= 3 else names[own][:2]
-        more = [f"{len(names[own]) - 2} more"] if len(names[own]) > 3 else []
-        keys.append([("", ", ".join([*shown, *more]) + ":"), *entries])
+    for shared, entries in above.items():
+        shown = names[shared]
+        if len(shown) > 3:
+            shown = [*shown[:2], f"{len(shown) - 2} more"]
+        keys.append([("", ", ".join(shown) + ":"), *entries])
     return _draw_above(ax, keys)
 
 

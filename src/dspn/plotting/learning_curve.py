@@ -1,7 +1,6 @@
 """A picture of how learning went: the best score so far against what was tried, or against time."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Final, Literal
 
 import numpy as np
@@ -16,7 +15,6 @@ from dspn.plotting._panels import WIDTH, dress, new_figure
 
 _GROWTH: Final = "growth"
 _WORDS: Final = {_GROWTH: "sizes", "search": "neighbours"}
-_NO_REFERENCES: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 def plot_learning_curve(
@@ -24,7 +22,7 @@ def plot_learning_curve(
     ax: Axes | None = None,
     *,
     against: Literal["tries", "seconds"] = "tries",
-    references: Mapping[str, float] = _NO_REFERENCES,
+    references: Mapping[str, float] | None = None,
 ) -> Axes:
     """The best validation score so far, a step up for everything that was better than all before.
 
@@ -35,7 +33,7 @@ def plot_learning_curve(
             the search, which is the same on every machine; "seconds" is the time they took.
         references: Scores to compare with, by name, each a dashed line.
     """
-    reports = list(history)
+    reports, references = list(history), references or {}
     _check(reports, against, references)
     ax = new_figure(WIDTH, 4.0).subplots() if ax is None else ax
     # A search goes on counting where growth ended.

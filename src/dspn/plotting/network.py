@@ -335,7 +335,8 @@ def _draw_leaves(ax: Axes, at: _Sheet) -> None:
                 x, y = _line_place(place, member, at.names, at.pitch)
                 _style.write(ax, x, y, words, color=_style.dark(edge), ha="left", **style)
                 continue
-            text = _style.write(ax, *place, words, **style)
+            x, y = place
+            text = _style.write(ax, x, y, words, **style)
             if upright:
                 text.set(rotation=90.0, rotation_mode="anchor", ha="right")
             box = {

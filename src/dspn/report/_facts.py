@@ -13,12 +13,11 @@ from dspn.models import Model
 from dspn.plotting import _graph
 from dspn.plotting._blocks import mix_picture, summarise
 from dspn.plotting._panels import order_texts
+from dspn.plotting.network import MAX_EDGES, MAX_NODES
 from dspn.report._records import LEVELS, MOST_CATEGORIES, MOST_GROUPS, Records, packed_array
 from dspn.structure import DynamicNetwork, Input, Leaf, Sum
 from dspn.structure.validity import network_scopes
 
-MAX_NODES: Final = 200
-MAX_EDGES: Final = 2000
 _MOST_BLOCK_GROUPS: Final = 12
 _MOST_BARS: Final = 12
 _LEAST_SCALE: Final = 3.0
