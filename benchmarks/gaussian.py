@@ -20,7 +20,7 @@ from rich.console import Console
 from dspn.data import Sequences
 from dspn.errors import DataError
 from experiments import Fold
-from experiments.cases import CASES, folds_for
+from experiments.cases import CASES, RealCase, folds_for
 from experiments.contenders import CONTENDERS
 from experiments.results import Results
 from experiments.tables import markdown_table, show_table
@@ -89,10 +89,11 @@ def run(
     results: Results,
     directory: Path | None,
     console: Console,
+    cases: Mapping[str, RealCase] = CASES,
 ) -> None:
     """Learns and tests whatever is not known yet; all ten folds unless a number is given."""
     for name in names:
-        case = CASES[name]
+        case = cases[name]
         count = 10 if num_folds is None else num_folds
         missing = [
             (number, size)

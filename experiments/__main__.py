@@ -104,12 +104,17 @@ def main(
         not table_only,
         device,
     )
+    show(table, book)
+
+
+def show(table: Table, book: Book) -> None:
+    """Runs what is missing of a table, shows it and says where files are."""
     if table is Table.ALL:
-        console.print(f"Report: {book.all()}")
+        book.console.print(f"Report: {book.all()}")
         return
     for view in getattr(book, table.value)():
-        view.show(console)
-    console.print(f"Written to {book.tables_directory}")
+        view.show(book.console)
+    book.console.print(f"Written to {book.tables_directory}")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
@@ -13,7 +13,7 @@ import dspn
 from dspn.errors import DataError
 from dspn.io import write_atomically
 from experiments import classification, table1, table2, table3
-from experiments.cases import CASES, FURTHER_CASES, TABLE_CASES, Spending
+from experiments.cases import CASES, FURTHER_CASES, TABLE_CASES, Sizes, Spending
 from experiments.contenders import CONTENDERS
 from experiments.curves import Curve, curves_figure, curves_of
 from experiments.pictures import gaps_figure, losses_figure, times_figure
@@ -46,6 +46,7 @@ class Book:
     quick: bool = False
     run: bool = True
     device: str = "cpu"
+    sizes: Sizes = field(default_factory=Sizes)
 
     def __post_init__(self) -> None:
         """Refuse names that are not known."""
@@ -73,6 +74,7 @@ class Book:
             self.num_jobs,
             _QUICK_SCALE if self.quick else 1.0,
             self.device,
+            self.sizes,
         )
 
     def _usual_models(self, usual: Sequence[str]) -> list[str]:

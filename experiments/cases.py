@@ -1,7 +1,7 @@
 """Data sets as experiments use them: how they are prepared, and what a fold may cost."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
@@ -39,18 +39,6 @@ class FoldData:
     train: Sequences
     validation: Sequences
     test: Sequences
-
-
-@final
-@dataclass(frozen=True)
-class Spending:
-    """Where data and folds are, and what a fold may take: a share of the usual effort and time."""
-
-    folds_directory: Path
-    data_directory: Path | None = None
-    num_jobs: int = 1
-    share: float = 1.0
-    device: str = "cpu"
 
 
 def folds_for(data: RealData) -> tuple[Fold, ...]:
@@ -109,3 +97,33 @@ FURTHER_CASES: Final = {
 """The same data prepared in ways that the paper's models cannot take."""
 
 CASES: Final = {**TABLE_CASES, **FURTHER_CASES}
+
+
+@final
+@dataclass(frozen=True)
+class Sizes:
+    """How much data the tables are about; smaller sizes are for trials.
+
+    A model that takes more than `short_seconds` on the first fold is run on the fewest folds only.
+    """
+
+    cases: Mapping[str, RealCase] = field(default_factory=lambda: CASES)
+    fewest_folds: int = 3
+    all_folds: int = 10
+    short_seconds: float = 300.0
+    num_sequences: int = 100
+    num_slices: int = 100
+    interfaces: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512)
+
+
+@final
+@dataclass(frozen=True)
+class Spending:
+    """Where data and folds are, and what a fold may take: a share of the usual effort and time."""
+
+    folds_directory: Path
+    data_directory: Path | None = None
+    num_jobs: int = 1
+    share: float = 1.0
+    device: str = "cpu"
+    sizes: Sizes = field(default_factory=Sizes)

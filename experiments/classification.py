@@ -9,7 +9,7 @@ Results are kept data set by data set, and a run that was stopped goes on where 
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -132,10 +132,16 @@ def _key(name: str) -> str:
     return f"classes/{name}"
 
 
-def run(names: Sequence[str], results: Results, directory: Path | None, console: Console) -> None:
+def run(
+    names: Sequence[str],
+    results: Results,
+    directory: Path | None,
+    console: Console,
+    cases: Mapping[str, Case] = CASES,
+) -> None:
     """Learns and tests whatever is not known yet, and says what was chosen."""
     for name in names:
-        case = CASES[name]
+        case = cases[name]
         entry = results.find(_key(name))
         if entry is None:
             entry = tested(case, case.read(directory))
@@ -161,7 +167,9 @@ class Row:
     seconds: float
 
 
-def rows(names: Sequence[str], results: Results) -> Iterator[Row]:
+def rows(
+    names: Sequence[str], results: Results, cases: Mapping[str, Case] = CASES
+) -> Iterator[Row]:
     """The table, from what is known."""
     for name in names:
         entry = results.find(_key(name))
@@ -170,7 +178,7 @@ def rows(names: Sequence[str], results: Results) -> Iterator[Row]:
             accuracy, size = float(is_right.mean()), is_right.size
             error = float(np.sqrt(accuracy * (1 - accuracy) / size))
             train = entry["num_train"]
-            yield Row(CASES[name], entry["states"], train, size, accuracy, error, entry["seconds"])
+            yield Row(cases[name], entry["states"], train, size, accuracy, error, entry["seconds"])
 
 
 _HEADINGS: Final = (
@@ -198,9 +206,9 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def view(names: Sequence[str], results: Results) -> View:
+def view(names: Sequence[str], results: Results, cases: Mapping[str, Case] = CASES) -> View:
     """Accuracy on the official test sets."""
-    table = list(rows(names, results))
+    table = list(rows(names, results, cases))
     return View(
         "Accuracy on the official test sets",
         _HEADINGS,

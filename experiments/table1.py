@@ -25,8 +25,6 @@ from experiments.paper import Figure
 from experiments.results import Results
 from experiments.tables import View
 
-_NUM_SEQUENCES: Final = 100
-_NUM_SLICES: Final = 100
 _SHARP: Final = 0.3
 _TIME_LIMIT: Final = 300.0
 
@@ -53,11 +51,13 @@ class SyntheticCase:
         """The case in one word, for files."""
         return f"{self.title}-{self.tables}-{self.seed}".replace(" ", "-").lower()
 
-    def drawn(self) -> tuple[DbnProcess, Sequences]:
+    def drawn(
+        self, num_sequences: int = 100, num_slices: int = 100
+    ) -> tuple[DbnProcess, Sequences]:
         """The process, and the data that everybody learns from."""
         rng = np.random.default_rng(self.seed)
         process = self.make(rng, concentration=self.concentration)
-        return process, process.sample(_NUM_SEQUENCES, _NUM_SLICES, rng=rng)
+        return process, process.sample(num_sequences, num_slices, rng=rng)
 
 
 # The sharp seeds are, for each network, the first three from 0 on at which independent entries are
@@ -78,8 +78,10 @@ def quick_cases() -> tuple[SyntheticCase, ...]:
 
 
 @lru_cache(maxsize=1)
-def _drawn(case: SyntheticCase) -> tuple[DbnProcess, Sequences, tuple[Fold, ...]]:
-    process, data = case.drawn()
+def _drawn(
+    case: SyntheticCase, num_sequences: int, num_slices: int
+) -> tuple[DbnProcess, Sequences, tuple[Fold, ...]]:
+    process, data = case.drawn(num_sequences, num_slices)
     return process, data, folds_of(len(data), rng=np.random.default_rng(case.seed))
 
 
@@ -93,9 +95,10 @@ def run(
 ) -> None:
     """Learns and tests whatever is not known yet."""
     known = {case.key: case for case in cases}
+    size = (spending.sizes.num_sequences, spending.sizes.num_slices)
 
     def load(name: str, number: int) -> FoldData:
-        _, data, folds = _drawn(known[name])
+        _, data, folds = _drawn(known[name], *size)
         keep_folds(folds, known[name].seed, spending.folds_directory / f"{name}.json")
         fold = folds[number]
         return FoldData(data[fold.train], data[fold.validation], data[fold.test])
@@ -109,7 +112,7 @@ def run(
         for number in range(num_folds):
             key = Cell(case.key, number, "true").key
             if results.find(key) is None:
-                process, data, folds = _drawn(case)
+                process, data, folds = _drawn(case, *size)
                 truth = process.log_likelihood(data[folds[number].test])
                 results.add(key, {"test": truth.tolist()})
         cells = [Cell(case.key, fold, model) for fold in range(num_folds) for model in models]

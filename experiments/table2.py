@@ -10,7 +10,15 @@ import numpy as np
 from rich.console import Console
 
 from experiments import paper
-from experiments.cases import CASES, FOLD_SEED, FoldData, Spending, folds_for, prepared
+from experiments.cases import (
+    CASES,
+    FOLD_SEED,
+    FoldData,
+    RealCase,
+    Spending,
+    folds_for,
+    prepared,
+)
 from experiments.cells import Cell, Summary, run_cells, standard_error, summaries
 from experiments.contenders import CONTENDERS, Setting
 from experiments.datasets import RealData
@@ -31,10 +39,6 @@ MODELS: Final = (
     "dspn",
 )
 
-# A model that takes longer than this on the first fold is run on the fewest folds only.
-_SHORT_SECONDS: Final = 300.0
-_FEWEST_FOLDS: Final = 3
-_ALL_FOLDS: Final = 10
 _OWN: Final = "dspn"
 
 # The paper has one HMM and says nothing of its states; with two it lands near what is printed.
@@ -42,21 +46,22 @@ _PRINTED: Final = {"hmm-2": "hmm"}
 
 
 @lru_cache(maxsize=1)
-def _read(name: str, directory: Path | None) -> RealData:
-    return CASES[name].read(directory)
+def _read(case: RealCase, directory: Path | None) -> RealData:
+    return case.read(directory)
 
 
 def fold_data(name: str, number: int, spending: Spending) -> FoldData:
     """A fold of a data set, prepared; which sequences it has is kept."""
-    data = _read(name, spending.data_directory)
+    case = spending.sizes.cases[name]
+    data = _read(case, spending.data_directory)
     folds = folds_for(data)
     keep_folds(folds, FOLD_SEED, spending.folds_directory / f"{name}.json")
-    return prepared(CASES[name], data, folds[number])
+    return prepared(case, data, folds[number])
 
 
 def setting_for(name: str, spending: Spending) -> Setting:
     """What a model may spend on a fold of a data set."""
-    case, share = CASES[name], spending.share
+    case, share = spending.sizes.cases[name], spending.share
     return Setting(share * case.effort, share * case.time_limit, spending.num_jobs, spending.device)
 
 
@@ -73,6 +78,12 @@ def run(
     Without a number of folds these are all ten, or three for a model that takes more than five
     minutes on the first.
     """
+    sizes = spending.sizes
+
+    def seconds(name: str, model: str) -> float:
+        """How long the first fold took to learn; infinite where it was not learned."""
+        entry = results.find(Cell(name, 0, model).key) or {}
+        return float(entry.get("seconds", np.inf))
 
     def work(name: str, folds: range, own: Sequence[str]) -> None:
         cells = [Cell(name, fold, model) for fold in folds for model in own]
@@ -85,16 +96,10 @@ def run(
         )
 
     for name in names:
-        work(name, range(_FEWEST_FOLDS if num_folds is None else num_folds), models)
+        work(name, range(sizes.fewest_folds if num_folds is None else num_folds), models)
         if num_folds is None:
-            short = [model for model in models if _is_short(name, model, results)]
-            work(name, range(_FEWEST_FOLDS, _ALL_FOLDS), short)
-
-
-def _is_short(name: str, model: str, results: Results) -> bool:
-    """Whether the first fold was learned, and in little time."""
-    entry = results.find(Cell(name, 0, model).key)
-    return entry is not None and entry.get("seconds", np.inf) <= _SHORT_SECONDS
+            short = [model for model in models if seconds(name, model) <= sizes.short_seconds]
+            work(name, range(sizes.fewest_folds, sizes.all_folds), short)
 
 
 def printed(name: str, model: str) -> paper.Figure | None:
@@ -179,7 +184,7 @@ class Margin:
         places = 0 if abs(self.mean) >= 10_000 else 2
         error = f" ± {self.error:,.{places}f}" if self.folds > 1 else ""
         shown = f"{self.mean:,.{places}f}{error}"
-        return shown if self.folds == _ALL_FOLDS else f"{shown} ({self.folds})"
+        return shown if self.folds == 10 else f"{shown} ({self.folds})"
 
 
 def _margin(own: Summary, other: Summary) -> Margin | None:

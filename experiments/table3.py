@@ -22,7 +22,6 @@ from experiments.tables import View
 from experiments.timing import first_variable_alone
 
 MODELS: Final = tuple(model for model in table2.MODELS if model != "iid")
-_SIZES: Final = (8, 16, 32, 64, 128, 256, 512)
 _REPEATS: Final = 7
 _SCALING_DATA: Final = "vowels"
 _OWN: Final = "dspn"
@@ -45,11 +44,11 @@ def run(
             results.add(_timing_key(name, model), _timed(name, model, brief))
             console.print(f"{name}, {CONTENDERS[model].title}: inference timed", highlight=False)
     if results.find("scaling/dspn") is None:
-        case = CASES[_SCALING_DATA]
+        case = spending.sizes.cases[_SCALING_DATA]
         data = case.read(spending.data_directory)
         everything = np.arange(len(data.sequences))
         whole = prepared(case, data, Fold(everything, everything[:1], everything[:1])).train
-        results.add("scaling/dspn", {"sizes": list(_scaling(whole))})
+        results.add("scaling/dspn", {"sizes": list(_scaling(whole, spending.sizes.interfaces))})
 
 
 def _timing_key(name: str, model: str) -> str:
@@ -74,10 +73,10 @@ def _timed(name: str, model: str, spending: Spending) -> dict[str, Any]:
     return {"inference": tested(CONTENDERS[model], data, setting, timed=True)["inference"]}
 
 
-def _scaling(data: Sequences) -> Iterator[dict[str, float]]:
+def _scaling(data: Sequences, sizes: Sequence[int]) -> Iterator[dict[str, float]]:
     """Seconds of inference with one variable observed, for templates of more and more edges."""
     seen = first_variable_alone(data)
-    for size in _SIZES:
+    for size in sizes:
         network = initial_network(data.schema, size, rng=np.random.default_rng(0))
         program = compile_program(network)
         program.log_likelihood(seen)

@@ -21,6 +21,7 @@ from dspn.data import Kind, Sequences
 from dspn.demo._house import AHEAD, AROUND, SCHEMA, WARM, Fault, House, house, with_faults
 from dspn.errors import ModelFileError
 from dspn.inference import Marginals
+from dspn.learning import Auto
 from dspn.models import DSPN, HMM, Model
 from dspn.plotting import plot_forecast, plot_surprise, plot_template
 from dspn.plotting._graph import group_variables
@@ -127,10 +128,10 @@ def _introduce(console: Console, example: House) -> None:
 
 def _learn(console: Console, example: House) -> dict[str, Model]:
     """The DSPN that is learned, and two models to compare it with, by name."""
-    call = f"model = dspn.DSPN(effort={_EFFORT}, random_state=0).fit(recordings)"
+    call = f"model = dspn.DSPN(dspn.Auto(effort={_EFFORT}), random_state=0).fit(recordings)"
     _print_heading(console, "Learn", call)
     with Console(stderr=True).status("trying models, keeping what pays") as status:
-        learned = DSPN(effort=_EFFORT, n_jobs=2, random_state=0).fit(example.training)
+        learned = DSPN(Auto(effort=_EFFORT), n_jobs=2, random_state=0).fit(example.training)
         status.update("a hidden Markov model, to compare")
         hmm = HMM((4, 8, 16, 32, 64), random_state=0).fit(example.training)
         independent = HMM(1, random_state=0).fit(example.training)
@@ -143,10 +144,8 @@ def _learn(console: Console, example: House) -> dict[str, Model]:
 def _show_scores(console: Console, example: House, models: dict[str, Model]) -> None:
     """How near each model comes to the true one on new recordings, and the groups it has."""
     new = example.new
-    scores = {
-        name: float(model.log_likelihood(new).sum()) / new.total_slices
-        for name, model in {"true model": example.model, **models}.items()
-    }
+    every = {"true model": example.model, **models}
+    scores = {name: own.log_likelihood(new).sum() / new.total_slices for name, own in every.items()}
     worst, best = scores["independent"], scores["true model"]
     shown = _table(f"{len(new)} new recordings", "nats an hour", "of the way", "")
     for name, score in scores.items():
@@ -157,22 +156,20 @@ def _show_scores(console: Console, example: House, models: dict[str, Model]) -> 
     console.print(shown)
     learned = models["DSPN"]
     network = learned.components[int(np.argmax(learned.weights))]
-    names = [
-        ", ".join(SCHEMA.names[number] for number in group_variables(network, group))
-        for group in range(len(network.groups))
-    ]
+    groups = (group_variables(network, group) for group in range(len(network.groups)))
+    names = (", ".join(SCHEMA.names[number] for number in group) for group in groups)
     console.print("\nNobody said which sensors belong together. It chose these blocks:\n")
     console.print("  " + "  |  ".join(names), soft_wrap=True)
 
 
 def _inside(marginals: Marginals, truth: Sequences) -> Bools:
     """Whether the band of each continuous entry holds the truth."""
-    parts = []
-    for number in _NUMBERS:
-        own = marginals[number]
-        values = truth.values[own.slices, number]
-        parts.append((own.quantiles[:, 0] <= values) & (values <= own.quantiles[:, -1]))
-    return np.concatenate(parts)
+    bands = [marginals[number].quantiles for number in _NUMBERS]
+    values = [truth.values[marginals[number].slices, number] for number in _NUMBERS]
+    low, high = np.concatenate(bands).T
+    entries = np.concatenate(values)
+    inside: Bools = (low <= entries) & (entries <= high)
+    return inside
 
 
 def _turning_gap(data: Sequences) -> tuple[int, int, int]:

@@ -1,7 +1,7 @@
 """Arguments that several plots share: a model or its component, one sequence, some variables."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, final
+from typing import Any
 
 import numpy as np
 
@@ -20,15 +20,6 @@ Variables = int | str | Iterable[int | str] | None
 """Variables by name or number, one or several; None is all."""
 
 
-@final
-class Component(NamedTuple):
-    """The component that is drawn; `words` name it and are empty where it is the only one."""
-
-    network: DynamicNetwork
-    number: int
-    words: str
-
-
 def checked_model(model: AnyModel, argument: str = "model") -> Model:
     """The model itself, or a model of the network or mixture."""
     if isinstance(model, Model):
@@ -41,8 +32,14 @@ def checked_model(model: AnyModel, argument: str = "model") -> Model:
     )
 
 
-def component_of(model: Model, component: int | None, preference: Floats) -> Component:
-    """The component with the number `component`, or without one that of the highest preference."""
+def component_of(model: Model, component: int | None, preference: Floats) -> tuple[int, str]:
+    """The number of the component to draw, and words that name it where there are several.
+
+    Args:
+        model: The model with the components.
+        component: The number that was asked for, if any.
+        preference: Without a number the component with the highest preference is drawn.
+    """
     count = len(model.components)
     number = int(np.argmax(preference))
     if component is not None:
@@ -52,15 +49,15 @@ def component_of(model: Model, component: int | None, preference: Floats) -> Com
                 f"`component` must be a number from 0 to {count - 1}, one of the components of the "
                 f"model, but is {number}; leave it out for the one that counts most."
             )
-    weight = model.weights[number]
-    words = f"component {number} of {count}, weight {weight:.2g}" if count > 1 else ""
-    return Component(model.components[number], number, words)
+    words = f"component {number} of {count}, weight {model.weights[number]:.2g}"
+    return number, words if count > 1 else ""
 
 
-def heaviest_component(network: AnyModel, component: int | None) -> Component:
-    """The component with the number `component`, or the one with the largest weight."""
+def heaviest_component(network: AnyModel, component: int | None) -> tuple[DynamicNetwork, str]:
+    """The component asked for, or the one with the largest weight; and the words that name it."""
     model = checked_model(network, "network")
-    return component_of(model, component, model.weights)
+    number, words = component_of(model, component, model.weights)
+    return model.components[number], words
 
 
 def one_sequence(data: Any, schema: Schema) -> Sequences:

@@ -31,6 +31,7 @@ _KEY: Final = (
     "Mix: a row for each sum, a column for each input it reads; darker is a larger weight."
 )
 
+_Ends = tuple[float, float]
 _Span = tuple[float, float, float]
 """Left and right end of a level line, and its height."""
 
@@ -117,10 +118,15 @@ class _Column:
     """Room for the blocks of one group, or of all groups that are left in the last column."""
 
     def __init__(
-        self, ax: Axes, groups: Sequence[int], left: float, right: float, colour: str
+        self, ax: Axes, network: DynamicNetwork, groups: Sequence[int], ends: _Ends, colour: str
     ) -> None:
-        self.ax, self.groups, self.colour = ax, groups, colour
-        self.left, self.right, self.centre = left, right, 0.5 * (left + right)
+        self.ax, self.network, self.groups, self.colour = ax, network, groups, colour
+        self.left, self.right = ends
+        self.centre = 0.5 * (self.left + self.right)
+        self.base = 10.0 if len(network.groups) == 1 else _FOOT + 6.0
+        self.scale = float(np.clip((self.right - self.left) / 230.0, 0.5, 1.0))
+        self.sources = sorted({s for group in groups for s in network.group_sources[group]})
+        self.summary = summarise(network, groups)
 
     def frame(self, box: Box, face: str, edge: str, width: float = 1.0) -> None:
         """A rounded frame."""
@@ -130,19 +136,19 @@ class _Column:
         patch.set(facecolor=face, edgecolor=edge, linewidth=width, zorder=3, gid="block")
         self.ax.add_patch(patch)
 
-    def block(self, box: Box, words: str, scale: float, small: str = "", rim: str = "") -> None:
+    def block(self, box: Box, words: str, small: str = "", rim: str = "") -> None:
         """A rounded block with a count in it; a rim in the red of the interface is wider."""
         left, bottom, right, upper = box
         edge = (rim, 2.0) if rim else (self.colour, 1.0)
         self.frame(box, _style.tint(self.colour, 0.22), *edge)
         middle, tall = 0.5 * (left + right), upper - bottom
-        size = scale * _style.NODE_SIZE
+        size = self.scale * _style.NODE_SIZE
         # What is too wide for one line is broken behind a comma.
         pieces = words.replace(", ", ",\n").split("\n")
         lines = _style.broken(pieces, size, right - left - 4.0)
         write(self.ax, middle, bottom + (0.66 if small else 0.5) * tall, lines, size=size)
         if small:
-            style = {"size": scale * _style.SMALL_SIZE, "color": _style.MUTED}
+            style = {"size": self.scale * _style.SMALL_SIZE, "color": _style.MUTED}
             write(self.ax, middle, bottom + 0.27 * tall, small, **style)
 
     def ribbon(self, lower: _Span, upper: _Span) -> None:
@@ -151,6 +157,110 @@ class _Column:
         corners = [(left, bottom), (right, bottom), (upper_right, above), (upper_left, above)]
         face = _style.tint(self.colour, 0.16)
         _style.draw_polygons(self.ax, [corners], facecolor=face, zorder=1)
+
+    def draw_slice(self, bottom: float, upper: float, level: int) -> None:
+        """One block for a slice: its interfaces, and its other nodes in small type."""
+        template = self.network.template
+        below = nodes_below(self.network, self.groups)
+        # The template, which is never smaller than the bottom network, sets the type size of both.
+        widest = _kinds(template.nodes[i] for i in below)
+        room = self.right - self.left - 8.0
+        width = max(_style.text_width(widest, _style.SMALL_SIZE), 1.0)
+        self.scale = max(min(1.0, room / width), _SMALLEST_SCALE)
+        nodes = bottom_nodes(template) if level == 0 else template.nodes
+        size = self.scale * _style.SMALL_SIZE
+        small = _style.shortened(_kinds(nodes[i] for i in below), size, room)
+        words = counted(sum(len(self.network.groups[group]) for group in self.groups), "interface")
+        self.block((self.left, bottom, self.right, upper), words, small, _style.INTERFACE)
+
+    def draw_template(self, ceiling: float) -> None:
+        """Leaves on the left, inputs and mix on the right, outputs across."""
+        left, right, summary = self.left, self.right, self.summary
+        kinds = summary.outputs
+        small = _style.plural(next(iter(kinds))) if len(kinds) == 1 else _in_words(kinds)
+        floor = ceiling - _OUTPUTS
+        words = counted(summary.num_inputs, "output")
+        self.block((left, floor, right, ceiling), words, small, _style.INTERFACE)
+        if summary.joining:
+            upper = floor - _GAP
+            self.block((left, upper - _BLOCK, right, upper), _in_words(summary.joining))
+            self.ribbon((left, right, upper), (left, right, floor))
+            floor = upper - _BLOCK
+        self._draw_leaves(floor)
+        self._draw_mix(floor)
+
+    def _draw_leaves(self, ceiling: float) -> None:
+        """Leaves by variable as a list with bars; above it the nodes over leaves alone.
+
+        A line that adds up several variables has no bar.
+        """
+        ax, base, left, right = self.ax, self.base, self.left, self.centre - 10.0
+        alone, leaves = _in_words(self.summary.alone), self.summary.leaves
+        room = ceiling - base - (_BLOCK + _GAP if alone else 0.0) - _HEADING - _PADDING
+        most = max(min(int(room / _LINE), _MAX_LINES), 1)
+        names = self.network.schema.names
+        lines = [(names[variable], leaves[variable]) for variable in sorted(leaves)]
+        rest = lines[most - 1 :]
+        if len(rest) > 1:
+            lines[most - 1 :] = [(f"… {len(rest)} more", sum(count for _, count in rest))]
+        upper = base + _HEADING + _LINE * len(lines) + _PADDING
+        self.frame((left, base, right, upper), "white", self.colour)
+        total, size = counted(sum(leaves.values()), "leaf"), self.scale * _style.NODE_SIZE
+        write(ax, 0.5 * (left + right), upper - 12.0, total, size=size)
+        middle, size, margin = 0.52 * (right - left), self.scale * _style.SMALL_SIZE, self.scale * 8
+        for line, (name, count) in enumerate(lines):
+            y = upper - _HEADING - _LINE * (line + 0.5)
+            share, number = count / max(leaves.values()), f"{count:,}"
+            style = {"size": size, "color": _style.INK if share <= 1.0 else _style.MUTED}
+            words = _style.shortened(name, size, middle - margin)
+            write(ax, left + margin, y, words, ha="left", **style)
+            write(ax, right - margin, y, number, ha="right", **style)
+            if share <= 1.0:
+                taken = middle + margin + _style.text_width(number, size) + 3.0
+                longest = max(0.0, min(0.28 * (right - left), right - left - taken))
+                bar = (left + middle, y - 3.0, left + middle + longest * share, y + 3.0)
+                face = _style.tint(self.colour, 0.55)
+                _style.draw_rectangle(ax, bar, facecolor=face, zorder=4)
+        if alone:
+            box = (left, upper + _GAP, right, upper + _GAP + _BLOCK)
+            self.ribbon((left, right, upper), (left, right, box[1]))
+            self.block(box, alone)
+            upper = box[3]
+        self.ribbon((left, right, upper), (left, self.centre, ceiling))
+
+    def _draw_mix(self, ceiling: float) -> None:
+        """Inputs, and above them the mix; groups that begin afresh read none."""
+        left, right, upper = self.centre + 10.0, self.right, self.base + _BLOCK
+        words = counted(self.summary.num_inputs, "input")
+        self.block((left, self.base, right, upper), words, rim=_style.INTERFACE)
+        above = (self.centre, right, ceiling)
+        if self.summary.mixes:
+            bottom = upper + _CAPTION
+            side = min(right - left, ceiling - _GAP - bottom)
+            if side >= _SMALLEST_PICTURE:
+                start = 0.5 * (left + right - side)
+                self._draw_picture((start, bottom, start + side, bottom + side))
+                self.ribbon((start, start + side, bottom + side), above)
+                above = (start, start + side, bottom)
+            read = sum(len(self.network.groups[source]) for source in self.sources)
+            words = f"{len(self.summary.mixes):,} × {read:,} mix"
+            if len(self.sources) > 1 and len(self.groups) == 1:
+                words += f" of groups {', '.join(map(str, self.sources))}"
+            middle, size = 0.5 * (left + right), self.scale * _style.NODE_SIZE
+            write(self.ax, middle, upper + 0.5 * _CAPTION, words, size=size)
+        if set(self.groups).intersection(self.sources):
+            self.ribbon((left, right, upper), above)
+
+    def _draw_picture(self, box: Box) -> None:
+        """The weights of the mix, darker for larger ones."""
+        weights = np.sqrt(mix_picture(self.network, self.summary.mixes))
+        limits = {"xlim": self.ax.get_xlim(), "ylim": self.ax.get_ylim()}
+        cmap = _style.shades(self.colour)
+        image = self.ax.imshow(weights, cmap=cmap, vmin=0.0, aspect="auto", zorder=3, gid="mix")
+        image.set(extent=(box[0], box[2], box[1], box[3]), interpolation="antialiased")
+        self.ax.set(**limits)
+        rim: _style.Style = {"facecolor": "none", "edgecolor": self.colour, "linewidth": 1.0}
+        _style.draw_rectangle(self.ax, box, zorder=4, **rim)
 
 
 def _columns(ax: Axes, network: DynamicNetwork, left: float, right: float) -> list[_Column]:
@@ -163,7 +273,7 @@ def _columns(ax: Axes, network: DynamicNetwork, left: float, right: float) -> li
         groups = range(number, number + 1 if number < count - 1 else len(network.groups))
         colour = _style.group_colour(number if len(groups) == 1 else None)
         middle = left + room * (number + 0.5)
-        columns.append(_Column(ax, groups, middle - reach, middle + reach, colour))
+        columns.append(_Column(ax, network, groups, (middle - reach, middle + reach), colour))
         words = _style.shortened(f"{len(groups)} more groups", size, 2 * reach)
         if len(groups) == 1:
             words = group_label(network, number, size, 2 * reach)
@@ -186,9 +296,10 @@ def _draw_top(network: DynamicNetwork, columns: Sequence[_Column], below: float,
     middle, reach = 0.5 * (left + right), min(90.0, 0.25 * (right - left))
     ax = columns[0].ax
     _draw_fan(columns, below, (middle - reach, middle + reach, bottom))
-    top = _Column(ax, (), middle - reach, middle + reach, _style.LINE)
+    top = _Column(ax, network, (), (middle - reach, middle + reach), _style.LINE)
     words = _kinds(network.top.nodes) or "1 interface"
-    top.block((top.left, bottom, top.right, upper), words, 1.0)
+    top.scale = 1.0
+    top.block((top.left, bottom, top.right, upper), words)
     write(ax, 4.0, 0.5 * (bottom + upper), "top network", color=_style.MUTED, ha="left")
 
 
@@ -236,36 +347,16 @@ def draw_unrolled_blocks(ax: Axes | None, network: DynamicNetwork, num_slices: i
             draw_band(ax, (bottom, upper), slice_number(network, level, num_slices), level)
             pad = 0.24 * (upper - bottom)
             for column in columns:
-                box = (column.left, bottom + pad, column.right, upper - pad)
-                _draw_slice(network, column, box, level)
-                sources = {s for group in column.groups for s in network.group_sources[group]}
+                column.draw_slice(bottom + pad, upper - pad, level)
                 if level > 0:
-                    read = [own for own in columns if sources.intersection(own.groups)]
+                    read = [own for own in columns if set(column.sources).intersection(own.groups)]
                     _draw_fan(read, below, (column.left, column.right, bottom + pad))
             below = upper - pad
         bottom = upper
     rest = height - bottom
-    _draw_top(
-        network,
-        columns,
-        below,
-        (_LABEL, bottom + 0.25 * rest, width - _MARGIN, height - 0.12 * rest),
-    )
+    box = (_LABEL, bottom + 0.25 * rest, width - _MARGIN, height - 0.12 * rest)
+    _draw_top(network, columns, below, box)
     return ax
-
-
-def _draw_slice(network: DynamicNetwork, column: _Column, box: Box, level: int) -> None:
-    """The block of one column in one slice: its interfaces, and its other nodes in small type."""
-    below = nodes_below(network, column.groups)
-    # The template, which is never smaller than the bottom network, sets the type size of both.
-    widest = _kinds(network.template.nodes[i] for i in below)
-    room = column.right - column.left - 8.0
-    width = max(_style.text_width(widest, _style.SMALL_SIZE), 1.0)
-    scale = max(min(1.0, room / width), _SMALLEST_SCALE)
-    nodes = bottom_nodes(network.template) if level == 0 else network.template.nodes
-    small = _style.shortened(_kinds(nodes[i] for i in below), scale * _style.SMALL_SIZE, room)
-    words = counted(sum(len(network.groups[group]) for group in column.groups), "interface")
-    column.block(box, words, scale, small, _style.INTERFACE)
 
 
 def draw_template_blocks(ax: Axes | None, network: DynamicNetwork, *, top: bool) -> Axes:
@@ -278,122 +369,14 @@ def draw_template_blocks(ax: Axes | None, network: DynamicNetwork, *, top: bool)
     width, height = prepare(ax)
     ceiling = height - (_TOP if top else 4.0)
     columns = _columns(ax, network, 0.0, width)
-    parts = [_TemplateColumn(network, column) for column in columns]
-    for part in parts:
-        part.draw(ceiling)
+    for column in columns:
+        column.draw_template(ceiling)
     if top:
         strip = (0.0, ceiling + 14.0, width, height)
         _style.draw_rectangle(ax, strip, facecolor=_style.PAPER, zorder=0, gid="top")
         box = (0.0, height - 14.0 - _BLOCK, width, height - 14.0)
         _draw_top(network, columns, ceiling, box)
-    if any(part.summary.mixes for part in parts):
+    if any(column.summary.mixes for column in columns):
         key = _style.broken(_KEY.split(), _style.SMALL_SIZE, width)
         write(ax, 0.5 * width, -4.0, key, color=_style.MUTED, va="top")
     return ax
-
-
-@final
-class _TemplateColumn:
-    """The blocks of one column: leaves on the left, inputs and mix on the right, outputs across."""
-
-    def __init__(self, network: DynamicNetwork, column: _Column) -> None:
-        self.network, self.column, self.ax = network, column, column.ax
-        self.summary = summarise(network, column.groups)
-        self.base = 10.0 if len(network.groups) == 1 else _FOOT + 6.0
-        self.scale = float(np.clip((column.right - column.left) / 230.0, 0.5, 1.0))
-
-    def draw(self, ceiling: float) -> None:
-        """Outputs first, then down from there."""
-        column, summary = self.column, self.summary
-        left, right = column.left, column.right
-        kinds = summary.outputs
-        small = _style.plural(next(iter(kinds))) if len(kinds) == 1 else _in_words(kinds)
-        floor = ceiling - _OUTPUTS
-        words = counted(summary.num_inputs, "output")
-        column.block((left, floor, right, ceiling), words, self.scale, small, _style.INTERFACE)
-        if summary.joining:
-            upper = floor - _GAP
-            box = (left, upper - _BLOCK, right, upper)
-            column.block(box, _in_words(summary.joining), self.scale)
-            column.ribbon((left, right, upper), (left, right, floor))
-            floor = upper - _BLOCK
-        self._draw_leaves(left, column.centre - 10.0, floor)
-        self._draw_mix(column.centre + 10.0, right, floor)
-
-    def _draw_leaves(self, left: float, right: float, ceiling: float) -> None:
-        """Leaves by variable as a list with bars; above it the nodes over leaves alone."""
-        alone = _in_words(self.summary.alone)
-        room = ceiling - self.base - (_BLOCK + _GAP if alone else 0.0) - _HEADING - _PADDING
-        most = max(min(int(room / _LINE), _MAX_LINES), 1)
-        names, leaves = self.network.schema.names, self.summary.leaves
-        lines = [(names[variable], leaves[variable]) for variable in sorted(leaves)]
-        rest = lines[most - 1 :]
-        if len(rest) > 1:
-            lines[most - 1 :] = [(f"… {len(rest)} more", sum(count for _, count in rest))]
-        upper = self.base + _HEADING + _LINE * len(lines) + _PADDING
-        self.column.frame((left, self.base, right, upper), "white", self.column.colour)
-        total = counted(sum(leaves.values()), "leaf")
-        size = self.scale * _style.NODE_SIZE
-        write(self.ax, 0.5 * (left + right), upper - 12.0, total, size=size)
-        for number, (name, count) in enumerate(lines):
-            y = upper - _HEADING - _LINE * (number + 0.5)
-            self._draw_leaf_line(left, right, y, name, count)
-        if alone:
-            box = (left, upper + _GAP, right, upper + _GAP + _BLOCK)
-            self.column.ribbon((left, right, upper), (left, right, box[1]))
-            self.column.block(box, alone, self.scale)
-            upper = box[3]
-        self.column.ribbon((left, right, upper), (left, self.column.centre, ceiling))
-
-    def _draw_leaf_line(self, left: float, right: float, y: float, name: str, count: int) -> None:
-        """Name, bar and number; a line that adds up several variables has no bar."""
-        share = count / max(self.summary.leaves.values())
-        middle = 0.52 * (right - left)
-        size, margin = self.scale * _style.SMALL_SIZE, self.scale * 8.0
-        style = {"size": size, "color": _style.INK if share <= 1.0 else _style.MUTED}
-        words = _style.shortened(name, size, middle - margin)
-        write(self.ax, left + margin, y, words, ha="left", **style)
-        write(self.ax, right - margin, y, f"{count:,}", ha="right", **style)
-        if share <= 1.0:
-            number = _style.text_width(f"{count:,}", size)
-            room = min(0.28 * (right - left), right - left - middle - margin - number - 3.0)
-            start, face = left + middle, _style.tint(self.column.colour, 0.55)
-            bar = (start, y - 3.0, start + max(0.0, room) * share, y + 3.0)
-            _style.draw_rectangle(self.ax, bar, facecolor=face, zorder=4)
-
-    def _draw_mix(self, left: float, right: float, ceiling: float) -> None:
-        """Inputs, and above them the mix; groups that begin afresh read none."""
-        network, column = self.network, self.column
-        upper = self.base + _BLOCK
-        words = counted(self.summary.num_inputs, "input")
-        column.block((left, self.base, right, upper), words, self.scale, rim=_style.INTERFACE)
-        sources = sorted({s for group in column.groups for s in network.group_sources[group]})
-        above = (column.centre, column.right, ceiling)
-        if self.summary.mixes:
-            bottom = upper + _CAPTION
-            side = min(right - left, ceiling - _GAP - bottom)
-            if side >= _SMALLEST_PICTURE:
-                start = 0.5 * (left + right - side)
-                self._draw_picture((start, bottom, start + side, bottom + side))
-                column.ribbon((start, start + side, bottom + side), above)
-                above = (start, start + side, bottom)
-            read = sum(len(network.groups[source]) for source in sources)
-            words = f"{len(self.summary.mixes):,} × {read:,} mix"
-            if len(sources) > 1 and len(column.groups) == 1:
-                words += f" of groups {', '.join(map(str, sources))}"
-            size = self.scale * _style.NODE_SIZE
-            write(self.ax, 0.5 * (left + right), upper + 0.5 * _CAPTION, words, size=size)
-        if set(column.groups).intersection(sources):
-            column.ribbon((left, right, upper), above)
-
-    def _draw_picture(self, box: Box) -> None:
-        """The weights of the mix, darker for larger ones."""
-        weights = np.sqrt(mix_picture(self.network, self.summary.mixes))
-        limits = {"xlim": self.ax.get_xlim(), "ylim": self.ax.get_ylim()}
-        colour = self.column.colour
-        image = self.ax.imshow(weights, cmap=_style.shades(colour), vmin=0.0, aspect="auto")
-        image.set(extent=(box[0], box[2], box[1], box[3]), interpolation="antialiased")
-        image.set(zorder=3, gid="mix")
-        self.ax.set(**limits)
-        rim: _style.Style = {"facecolor": "none", "edgecolor": colour, "linewidth": 1.0}
-        _style.draw_rectangle(self.ax, box, zorder=4, **rim)

@@ -1,8 +1,19 @@
-"""A network as a graph to draw: vertices with rows and groups, edges with weights."""
+"""A network as a graph to draw: vertices with rows and groups, edges with weights, and columns.
 
+Columns are found by Sugiyama's method: an edge that spans several rows is broken by a bend in each
+row between, so that bends take part in the ordering like nodes. The order within rows is by
+barycentre; then columns are chosen that keep edges upright.
+"""
+
+from bisect import bisect_right, insort
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import pairwise
 from typing import NamedTuple, final
+
+import numpy as np
+from scipy.optimize import isotonic_regression
 
 from dspn._arrays import Floats
 from dspn.structure import DynamicNetwork, Input, Leaf, Node, Root, Sum, Template
@@ -11,6 +22,14 @@ from dspn.structure.validity import bottom_nodes
 
 MAX_STACK = 16
 """Most leaves in one stack."""
+
+_ORDER_SWEEPS, _PLACE_SWEEPS = 12, 40
+# Lengths in units of one node's room.
+_BEND_ROOM, _STACK_ROOM, _LANE_ROOM = 0.3, 2.4, 0.5
+_GROUP_GAP, _FAMILY_GAP = 1.2, 0.4
+_BEND_PULL = 4.0
+_COLUMNS_ACROSS = 25.0
+"""Nodes that fill the width in comfort; shorter rows are spread to this."""
 
 
 @final
@@ -60,11 +79,6 @@ class Graph(NamedTuple):
     edges: tuple[Edge, ...]
     top_row: int
     stacked: bool = False
-
-    @property
-    def outputs(self) -> dict[int, int]:
-        """The vertex of each output position; of several slices the one of the uppermost."""
-        return {v.output: i for i, v in enumerate(self.vertices) if v.output is not None}
 
 
 def kind_of(node: Node) -> Mark:
@@ -122,18 +136,6 @@ def group_variables(network: DynamicNetwork, group: int) -> list[int]:
     return sorted({node.variable for node in nodes if isinstance(node, Leaf)})
 
 
-def _single_groups(network: DynamicNetwork) -> list[int | None]:
-    """The group whose outputs are above each node, None if several; inputs have their own group."""
-    above: list[set[int]] = [set() for _ in network.template.nodes]
-    for number in range(len(network.groups)):
-        for node in nodes_below(network, [number]):
-            above[node].add(number)
-    for number, positions in enumerate(network.groups):
-        for position in positions:
-            above[network.template.inputs[position]] = {number}
-    return [groups.pop() if len(groups) == 1 else None for groups in above]
-
-
 def _vertex(node: Node, names: Sequence[str], row: int) -> Vertex:
     leaf = (names[node.variable],) if isinstance(node, Leaf) else ()
     position = node.position if isinstance(node, Input) else None
@@ -150,16 +152,26 @@ def _weighted_edges(nodes: Sequence[Node], offsets: dict[int, int], weights: Flo
 
 
 def template_graph(network: DynamicNetwork, *, bottom: bool = False) -> Graph:
-    """The template alone; with `bottom` its sums have the weights of the bottom network."""
+    """The template alone; with `bottom` its sums have the weights of the bottom network.
+
+    The group of a node is that of the outputs above it, None if these are in several; an input has
+    the group of its position.
+    """
     template, parameters = network.template, network.parameters
-    rows, groups = template_rows(template), _single_groups(network)
+    rows = template_rows(template)
+    above: list[set[int]] = [set() for _ in template.nodes]
+    for number in range(len(network.groups)):
+        for index in nodes_below(network, [number]):
+            above[index].add(number)
+    for number, positions in enumerate(network.groups):
+        for position in positions:
+            above[template.inputs[position]] = {number}
     outputs = {node: position for position, node in enumerate(template.outputs)}
-    vertices = [
-        _vertex(node, template.schema.names, rows[i])._replace(
-            group=groups[i], output=outputs.get(i)
-        )
-        for i, node in enumerate(template.nodes)
-    ]
+    vertices = []
+    for i, (node, groups) in enumerate(zip(template.nodes, above, strict=True)):
+        group = groups.pop() if len(groups) == 1 else None
+        vertex = _vertex(node, template.schema.names, rows[i])
+        vertices.append(vertex._replace(group=group, output=outputs.get(i)))
     own = (bottom and parameters.bottom) or parameters.template
     edges = _weighted_edges(template.nodes, template.edge_offsets, own.weights)
     return Graph(tuple(vertices), tuple(edges), max(rows))
@@ -168,6 +180,11 @@ def template_graph(network: DynamicNetwork, *, bottom: bool = False) -> Graph:
 def capped_graph(network: DynamicNetwork) -> Graph:
     """The template with the top network on its outputs, which are the inputs of the top network."""
     return _with_top(template_graph(network), network.template.outputs, network)
+
+
+def _moved(edge: Edge, place: Sequence[int] | dict[int, int]) -> Edge:
+    """The edge between the new places of its ends."""
+    return edge._replace(parent=place[edge.parent], child=place[edge.child])
 
 
 def _with_top(graph: Graph, outputs: Sequence[int], network: DynamicNetwork) -> Graph:
@@ -182,11 +199,9 @@ def _with_top(graph: Graph, outputs: Sequence[int], network: DynamicNetwork) -> 
         else:
             place.append(len(vertices))
             vertices.append(_vertex(node, network.schema.names, graph.top_row + heights[index]))
-    edges = [
-        edge._replace(parent=place[edge.parent], child=place[edge.child])
-        for edge in _weighted_edges(top.nodes, top.edge_offsets, network.parameters.top.weights)
-    ]
-    return Graph(tuple(vertices), (*graph.edges, *edges), graph.top_row)
+    edges = _weighted_edges(top.nodes, top.edge_offsets, network.parameters.top.weights)
+    moved = (_moved(edge, place) for edge in edges)
+    return Graph(tuple(vertices), (*graph.edges, *moved), graph.top_row)
 
 
 def slice_number(network: DynamicNetwork, level: int, num_slices: int) -> int:
@@ -196,11 +211,10 @@ def slice_number(network: DynamicNetwork, level: int, num_slices: int) -> int:
 
 def unrolled_sizes(network: DynamicNetwork, num_slices: int) -> tuple[int, int]:
     """Numbers of nodes and edges of the unrolled network, without building it."""
-    template, top = network.template, network.top
-    bottom = bottom_nodes(template)
-    repeats = num_slices - 1
-    nodes = sum(not isinstance(node, Input) for node in (*bottom, *top.nodes))
-    edges = sum(len(children_of(node)) for node in (*bottom, *top.nodes))
+    template, repeats = network.template, num_slices - 1
+    ends = (*bottom_nodes(template), *network.top.nodes)
+    nodes = sum(not isinstance(node, Input) for node in ends)
+    edges = sum(len(children_of(node)) for node in ends)
     inner = len(template.nodes) - template.num_interfaces
     return nodes + repeats * inner, edges + repeats * template.num_edges
 
@@ -229,11 +243,7 @@ def unrolled_graph(network: DynamicNetwork, num_slices: int) -> tuple[Graph, lis
         for index in new:
             place[index] = len(vertices)
             vertices.append(plain.vertices[index]._replace(row=plain.vertices[index].row + rise))
-        edges += [
-            edge._replace(parent=place[edge.parent], child=place[edge.child])
-            for edge in plain.edges
-            if edge.parent in place and edge.child in place
-        ]
+        edges += [_moved(e, place) for e in plain.edges if {e.parent, e.child} <= place.keys()]
         outputs = [place[output] for output in template.outputs]
         highest.append(max(vertices[output].row for output in outputs))
     graph = Graph(tuple(vertices), tuple(edges), highest[-1])
@@ -242,31 +252,208 @@ def unrolled_graph(network: DynamicNetwork, num_slices: int) -> tuple[Graph, lis
 
 def stacked_graph(graph: Graph) -> Graph:
     """The same graph with the leaves that only one node reads in stacks, one name per line."""
-    parents: dict[int, list[int]] = {}
-    for edge in graph.edges:
-        parents.setdefault(edge.child, []).append(edge.parent)
-    leaves: dict[int, list[int]] = {}
-    for index, vertex in enumerate(graph.vertices):
+    num_readers = Counter(edge.child for edge in graph.edges)
+    leaves: dict[int, list[int]] = defaultdict(list)
+    for parent, child, *_ in sorted(graph.edges, key=lambda edge: edge.child):
+        vertex = graph.vertices[child]
         # An output is read by the slice above, too.
-        if vertex.mark is Mark.LEAF and vertex.output is None and len(parents.get(index, ())) == 1:
-            leaves.setdefault(parents[index][0], []).append(index)
-    place, member = {}, {}
-    vertices: list[Vertex] = []
-    stacks = {
-        stack[0]: stack
+        if vertex.mark is Mark.LEAF and vertex.output is None and num_readers[child] == 1:
+            leaves[parent].append(child)
+    stacks = [
+        own[start : start + MAX_STACK]
         for own in leaves.values()
-        for stack in (own[first : first + MAX_STACK] for first in range(0, len(own), MAX_STACK))
-    }
-    inside = {leaf for stack in stacks.values() for leaf in stack}
-    for index, vertex in enumerate(graph.vertices):
-        if index in inside and index not in stacks:
-            continue
-        for number, leaf in enumerate(stacks.get(index, [index])):
-            place[leaf], member[leaf] = len(vertices), number
-        names = tuple(graph.vertices[leaf].names[0] for leaf in stacks.get(index, ()))
-        vertices.append(vertex._replace(names=names or vertex.names))
+        for start in range(0, len(own), MAX_STACK)
+    ]
+    first = {leaf: stack[0] for stack in stacks for leaf in stack}
+    member = {leaf: number for stack in stacks for number, leaf in enumerate(stack)}
+    names = {stack[0]: tuple(graph.vertices[leaf].names[0] for leaf in stack) for stack in stacks}
+    drawn = [index for index in range(len(graph.vertices)) if first.get(index, index) == index]
+    place = {index: number for number, index in enumerate(drawn)}
+    vertices = [
+        graph.vertices[index]._replace(names=names.get(index, graph.vertices[index].names))
+        for index in drawn
+    ]
     edges = [
-        Edge(place[edge.parent], place[edge.child], edge.weight, member[edge.child])
-        for edge in graph.edges
+        Edge(place[e.parent], place[first.get(e.child, e.child)], e.weight, member.get(e.child, 0))
+        for e in graph.edges
     ]
     return Graph(tuple(vertices), tuple(edges), graph.top_row, stacked=True)
+
+
+@final
+class Layout(NamedTuple):
+    """Column of every vertex and of the bends of every edge, in units of one node's room.
+
+    `bends[e]` has one entry for each row strictly between the ends of edge e, from the parent down.
+    """
+
+    columns: tuple[float, ...]
+    bends: tuple[tuple[float, ...], ...]
+    num_columns: float
+
+
+@final
+class Rows:
+    """Vertices and bends row by row, with their neighbours one row above and one row below.
+
+    Vertices keep their numbers; bends are numbered after them.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.count = len(graph.vertices)
+        self.row_of = [vertex.row for vertex in graph.vertices]
+        self.above: dict[int, list[int]] = defaultdict(list)
+        self.below: dict[int, list[int]] = defaultdict(list)
+        self.pulls: dict[int, dict[int, float]] = defaultdict(dict)
+        self.num_rows = 1 + max(self.row_of)
+        self.chains = [self._chain(edge) for edge in graph.edges]
+        # The vertex of each output position; of several slices the one of the uppermost.
+        outputs = {v.output: i for i, v in enumerate(graph.vertices) if v.output is not None}
+        # Input i is placed below output i, whose value it takes, as nearly as the order allows; of
+        # several slices, the outputs of one are placed below those of the next.
+        for index, vertex in enumerate(graph.vertices):
+            target = vertex.output if vertex.position is None else vertex.position
+            if target is not None and outputs[target] != index:
+                self.pulls[index] = {outputs[target]: 1.0}
+        self.rows = self._first_order(list(outputs.values()))
+
+    def _chain(self, edge: Edge) -> list[int]:
+        """Adds the bends of an edge and returns them from the parent down."""
+        pull = 1.0 if edge.weight is None else edge.weight
+        between = range(self.row_of[edge.parent] - 1, self.row_of[edge.child], -1)
+        bends = list(range(len(self.row_of), len(self.row_of) + len(between)))
+        self.row_of += between
+        top_row = self.graph.top_row
+        for upper, lower in pairwise([edge.parent, *bends, edge.child]):
+            self.below[upper].append(lower)
+            self.above[lower].append(upper)
+            self.pulls[upper][lower] = pull
+            # The template keeps its places when the top network is drawn above it.
+            if self.row_of[lower] != top_row or self.row_of[upper] <= top_row:
+                self.pulls[lower][upper] = pull
+        return bends
+
+    def _first_order(self, outputs: list[int]) -> list[list[int]]:
+        """Depth first from the outputs by group and position; unread nodes come last."""
+        vertices = self.graph.vertices
+
+        def key(index: int, position: int | None) -> tuple[int, int]:
+            group = vertices[index].group
+            return -1 if group is None else group, -1 if position is None else position
+
+        outputs.sort(key=lambda i: key(i, vertices[i].output))
+        unread = [item for item in range(len(self.row_of)) if not self.above[item]]
+        rows: list[list[int]] = [[] for _ in range(self.num_rows)]
+        seen: set[int] = set()
+        stack = [*outputs, *unread, *range(self.count)][::-1]
+        while stack:
+            item = stack.pop()
+            if item not in seen:
+                seen.add(item)
+                rows[self.row_of[item]].append(item)
+                # Children that have children are in the middle.
+                leaves = [child for child in self.below[item] if not self.below[child]]
+                branches = [child for child in self.below[item] if self.below[child]]
+                half = (len(leaves) + 1) // 2
+                stack += reversed([*leaves[:half], *branches, *leaves[half:]])
+        rows[0].sort(key=lambda item: key(item, vertices[item].position))
+        return rows
+
+    def crossings(self, rows: Sequence[Sequence[int]]) -> int:
+        """Number of pairs of edges that cross."""
+        total = 0
+        for lower, upper in pairwise(rows):
+            place = {item: column for column, item in enumerate(lower)}
+            passed: list[int] = []
+            for item in upper:
+                for end in sorted(place[child] for child in self.below[item]):
+                    total += len(passed) - bisect_right(passed, end)
+                    insort(passed, end)
+        return total
+
+    def ordered(self) -> list[list[int]]:
+        """The order with the fewest crossings among those that alternating sweeps pass through.
+
+        A sweep sorts each row by the mean place of the neighbours in the row before it; an item
+        without neighbours keeps its place.
+        """
+        rows = list(self.rows)
+        best, fewest = list(rows), self.crossings(rows)
+        downwards = range(self.num_rows - 2, -1, -1), self.above, 1
+        upwards = range(1, self.num_rows), self.below, -1
+        for sweep in range(_ORDER_SWEEPS):
+            if fewest == 0:
+                break
+            numbers, neighbours, before = upwards if sweep % 2 else downwards
+            for number in numbers:
+                place = {item: column for column, item in enumerate(rows[number + before])}
+                centre = {
+                    item: sum(place[n] for n in neighbours[item]) / len(neighbours[item])
+                    for item in rows[number]
+                    if neighbours[item]
+                }
+                following = iter(sorted(centre, key=lambda item: centre[item]))
+                rows[number] = [next(following) if i in centre else i for i in rows[number]]
+            crossings = self.crossings(rows)
+            if crossings < fewest:
+                best, fewest = list(rows), crossings
+        return best
+
+    def starts(self, order: Sequence[Sequence[int]]) -> list[Floats]:
+        """The tightest places of each row's items; short rows are given more room."""
+        widest = max(sum(self._steps(row, 1.0)) + 1.0 for row in order)
+        starts = []
+        for row in order:
+            nodes = max(sum(item < self.count for item in row), 1)
+            spread = max(1.0, min(widest / _COLUMNS_ACROSS, 0.8 * widest / nodes))
+            starts.append(np.cumsum([0.0, *self._steps(row, spread)])[: len(row)])
+        return starts
+
+    def _steps(self, row: Sequence[int], spread: float) -> list[float]:
+        """Distances between the centres of neighbours in a row."""
+        vertices, stacked = self.graph.vertices, self.graph.stacked
+        steps = []
+        for pair in pairwise(row):
+            stacks = [stacked and i < self.count and vertices[i].mark is Mark.LEAF for i in pair]
+            # A circle stands below the stacks of its row: beside them only its edge needs room.
+            circle = _LANE_ROOM if any(stacks) else spread
+            step = sum(
+                _STACK_ROOM if stack else circle if item < self.count else _BEND_ROOM
+                for item, stack in zip(pair, stacks, strict=True)
+            )
+            left, right = pair
+            steps.append(step / 2)
+            if max(pair) < self.count:
+                if vertices[left].group != vertices[right].group:
+                    steps[-1] += _GROUP_GAP
+                elif self.above[left] != self.above[right]:
+                    steps[-1] += _FAMILY_GAP
+        return steps
+
+
+def layered(graph: Graph) -> Layout:
+    """Columns for every vertex and bend: few crossings first, upright edges second.
+
+    Each row in turn is placed as near its neighbours as the room allows, an isotonic regression.
+    """
+    rows = Rows(graph)
+    order = rows.ordered()
+    column = np.zeros(len(rows.row_of))
+    places = [(row, start) for row, start in zip(order, rows.starts(order), strict=True) if row]
+    for row, start in places:
+        column[row] = start - start[-1] / 2
+    for sweep in range(_PLACE_SWEEPS):
+        for row, start in places if sweep % 2 else reversed(places):
+            target = column[row]
+            for number, item in enumerate(row):
+                pulls = rows.pulls[item]
+                if total := sum(pulls.values()):
+                    pulled = sum(pull * column[other] for other, pull in pulls.items())
+                    target[number] = pulled / total
+            firmness = np.where(np.array(row) >= rows.count, _BEND_PULL, 1.0)
+            column[row] = isotonic_regression(target - start, weights=firmness).x + start
+    column -= column[: rows.count].min()
+    columns = tuple(column[: rows.count].tolist())
+    bends = tuple(tuple(column[chain].tolist()) if chain else () for chain in rows.chains)
+    return Layout(columns, bends, max(columns) + 1.0)

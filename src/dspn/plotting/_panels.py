@@ -164,7 +164,7 @@ def draw_surprise(surprise: Floats, ax: Axes, *, anomaly: int | None = None) -> 
     count = len(surprise)
     impossible = np.isposinf(surprise)
     known = surprise[np.isfinite(surprise)]
-    highest = float(known.max(initial=0.0))
+    lowest, highest = float(known.min(initial=0.0)), float(known.max(initial=0.0))
     highest = highest if highest > _ROUNDING else 1.0
     heights = np.nan_to_num(np.where(impossible, 1.15 * highest, surprise))
     heights[np.abs(heights) < _ROUNDING] = 0.0
@@ -177,8 +177,7 @@ def draw_surprise(surprise: Floats, ax: Axes, *, anomaly: int | None = None) -> 
         style = {"size": _style.NODE_SIZE, "color": _style.ALARM, "va": "bottom"}
         _style.write(ax, number, heights[number], "∞", **style)
     dress(ax, "surprise (nats)")
-    lowest = float(known.min(initial=0.0))
-    ax.set_ylim(1.1 * min(0.0, lowest), (1.4 if impossible.any() else 1.12) * highest)
+    ax.set_ylim(1.1 * lowest, (1.4 if impossible.any() else 1.12) * highest)
     ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
     if anomaly is not None:
         value = float(surprise[anomaly])
@@ -199,9 +198,7 @@ def draw_surprise(surprise: Floats, ax: Axes, *, anomaly: int | None = None) -> 
 def order_texts(data: Sequences) -> list[str] | None:
     """The order column's value of each slice as a text; None where it is not known."""
     keys = data.table_keys
-    if keys is None or keys.order is None or keys.order_values is None:
-        return None
-    return _texts(keys.order_values)
+    return None if keys is None or keys.order_values is None else _texts(keys.order_values)
 
 
 def _texts(values: NDArray[Any]) -> list[str]:
@@ -235,11 +232,8 @@ def sequence_words(data: Sequences) -> str:
     """How a title names the sequence: " of day 3", or nothing without an id."""
     if data.ids is None:
         return ""
-    name = data.ids[0]
-    if isinstance(name, str):
-        return f" of {name}"
     column = data.table_keys.sequence if data.table_keys else "sequence"
-    return f" of {column} {name}"
+    return f" of {data.ids[0]}" if isinstance(data.ids[0], str) else f" of {column} {data.ids[0]}"
 
 
 @final
@@ -247,22 +241,16 @@ class SliceLocator(Locator):
     """Ticks at multiples of a step, as sparse as names are wide; future slices count from +1."""
 
     def __init__(self, ax: Axes, num_seen: int, num_slices: int, widest: float) -> None:
-        self._ax = ax
+        self._ax, self._widest = ax, widest
         self._num_seen, self._num_slices = num_seen, num_slices
-        self._widest = widest
 
     def __call__(self) -> Sequence[float]:
         """The ticks of the present view."""
-        return self.tick_values(*self._ax.get_xlim())
-
-    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
-        """The ticks between two places."""
-        low, high = sorted((vmin, vmax))
+        low, high = sorted(self._ax.get_xlim())
         room = _style.size_in_points(self._ax)[0] / max(high - low, 1e-9)
         fewest = (high - low) / _MOST_TICKS
         ticks = np.arange(0, self._num_seen, _step(max((self._widest + _GAP) / room, fewest)))
-        num_future = self._num_slices - self._num_seen
-        later = np.arange(0)
+        later, num_future = np.arange(0), self._num_slices - self._num_seen
         if num_future > 0:
             # A name that would touch the first of the future slices is left out.
             ticks = ticks[(self._num_seen - ticks) * room > self._widest / 2 + _GAP]

@@ -47,8 +47,10 @@ _HANDLE_ROOM: Final = 38.0
 
 Style = dict[str, Any]
 """Settings of an artist of matplotlib by name."""
-_TEXT: Style = {"size": SMALL_SIZE, "color": INK, "ha": "center", "va": "center", "zorder": 5.0}
-_NOTE: Style = {"size": SMALL_SIZE, "color": MUTED, "va": "center", "textcoords": "offset points"}
+# Dollar signs in names are plain text.
+_PLAIN: Style = {"size": SMALL_SIZE, "va": "center", "parse_math": False}
+_TEXT: Style = _PLAIN | {"color": INK, "ha": "center", "zorder": 5.0, "in_layout": False}
+_NOTE: Style = _PLAIN | {"color": MUTED, "textcoords": "offset points"}
 
 Box = tuple[float, float, float, float]
 """Left, bottom, right and upper edge."""
@@ -127,7 +129,8 @@ def counted(number: int, noun: str) -> str:
 
 def plural(noun: str) -> str:
     """The plural of a word of the glossary."""
-    return {"leaf": "leaves", "entry": "entries"}.get(noun, f"{noun}s")
+    irregular = {"leaf": "leaves", "entry": "entries", "category": "categories"}
+    return irregular.get(noun, f"{noun}s")
 
 
 def size_in_points(ax: Axes) -> tuple[float, float]:
@@ -152,16 +155,14 @@ def figure_of(ax: Axes) -> Figure:
 
 def write(ax: Axes, x: float, y: float, text: str, **style: Any) -> Text:
     """A text at a place of the axes; dollar signs are plain, the figure's layout ignores it."""
-    placed = ax.text(x, y, text, parse_math=False, **(_TEXT | style))
-    placed.set_in_layout(False)
-    return placed
+    return ax.text(x, y, text, **(_TEXT | style))
 
 
 def note(
     ax: Axes, place: tuple[float, float], offset: tuple[float, float], text: str, **style: Any
 ) -> None:
     """A text at an offset from a place of the axes; dollar signs are plain."""
-    ax.annotate(text, place, xytext=offset, parse_math=False, **(_NOTE | style))
+    ax.annotate(text, place, xytext=offset, **(_NOTE | style))
 
 
 def set_title(ax: Axes, pieces: Sequence[str], size: float, pad: float) -> None:
@@ -173,9 +174,8 @@ def set_title(ax: Axes, pieces: Sequence[str], size: float, pad: float) -> None:
 def draw_rectangle(ax: Axes, box: Box, **style: Any) -> None:
     """A rectangle without an edge unless `style` gives one."""
     left, bottom, right, upper = box
-    patch = Rectangle((left, bottom), right - left, upper - bottom)
-    patch.set(**({"edgecolor": "none"} | style))
-    ax.add_patch(patch)
+    style = {"edgecolor": "none"} | style
+    ax.add_patch(Rectangle((left, bottom), right - left, upper - bottom, **style))
 
 
 def draw_polygons(ax: Axes, corners: Any, **style: Any) -> None:

@@ -3,6 +3,7 @@
 Categories are cells and numbers lines; missing entries are hatched, hollow or their distributions.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
@@ -72,7 +73,6 @@ def draw_cells(ax: Axes, codes: Floats, marginals: VariableMarginals, first: int
         marginals: Distributions of the missing entries.
         first: Slices before it are not drawn.
     """
-    assert marginals.probabilities is not None
     shares = _certain(codes, marginals.variable)
     shares[marginals.slices] = marginals.probabilities
     shares[:first] = 0.0
@@ -142,11 +142,10 @@ def draw_numbers(
         _style.draw_polygons(ax, areas, facecolor=BAND_COLOUR, gid="interval", zorder=1)
         ends = np.column_stack([numbers, intervals])[first:]
     _set_range(ax, ends[np.isfinite(ends)])
-    dotted = ax.plot(slices, shown, ":", linewidth=0.8, color=LINE_COLOUR, zorder=2)[0]
-    line = ax.plot(slices, numbers, "-", linewidth=1.2, color=LINE_COLOUR, zorder=3)[0]
-    line.set(marker="o" if few else ".", markersize=2.6 if few else 1.0, gid="observed")
-    for own in (dotted, line):
-        own.set_drawstyle(drawstyle)
+    style: _style.Style = {"color": LINE_COLOUR, "drawstyle": drawstyle}
+    ax.plot(slices, shown, ":", linewidth=0.8, zorder=2, **style)
+    line = ax.plot(slices, numbers, "-", linewidth=1.2, zorder=3, gid="observed", **style)[0]
+    line.set(marker="o" if few else ".", markersize=2.6 if few else 1.0)
     rings = ax.plot(slices, points, "o", color=LINE_COLOUR, zorder=4, gid="point")[0]
     rings.set(markersize=4.5 if few else 2.0, markerfacecolor="white")
 
@@ -174,36 +173,30 @@ def _label_categories(ax: Axes, schema: Schema, bands: Sequence[Axes]) -> int:
     Those that do not fit there are in lines above the axes, once for all variables that share them.
     Returns the number of these lines.
     """
-    above: dict[tuple[object, ...], list[Variable]] = {}
+    above: dict[tuple[object, ...], list[_Entry]] = {}
+    names: dict[tuple[object, ...], list[str]] = defaultdict(list)
     before: tuple[object, ...] = ()
     for variable, band in zip(schema, bands, strict=True):
-        own, entries = variable.categories, _entries(variable)
-        too_wide = sum(map(_width, entries)) > _BESIDE_ROOM
+        own, colours = variable.categories, _style.category_colours(variable.num_categories)
+        entries = [(colour, str(name)) for colour, name in zip(colours, own, strict=True)]
+        if len(entries) > _MOST_NAMED:  # the first and the last, whose colours lie on a scale
+            entries[1:-1] = [("", "…")]
+        widths = [_style.text_width(name, _style.SMALL_SIZE) for _, name in entries]
+        too_wide = sum(widths) + len(entries) * (_MARK + _SPACE) > _BESIDE_ROOM
         if own in above or (too_wide and len(above) < _MOST_KEYS):
-            above.setdefault(own, []).append(variable)
+            above[own] = entries
+            names[own].append(variable.name)
         elif own and own != before:
-            _draw_beside(band, entries)
+            room = _BESIDE_ROOM / len(entries) - _MARK - _SPACE
+            _draw_beside(band, entries, max(room, 16.0) if too_wide else np.inf)
         before = own
-    return _draw_above(ax, [_key(variables) for variables in above.values()])
-
-
-def _entries(variable: Variable) -> list[_Entry]:
-    """Colours and names; of many the first and the last, whose colours lie on a scale."""
-    colours = _style.category_colours(variable.num_categories)
-    entries = [(colours[code], str(name)) for code, name in enumerate(variable.categories)]
-    return entries if len(entries) <= _MOST_NAMED else [entries[0], ("", "…"), entries[-1]]
-
-
-def _width(entry: _Entry) -> float:
-    return _MARK + _SPACE + _style.text_width(entry[1], _style.SMALL_SIZE)
-
-
-def _key(variables: Sequence[Variable]) -> list[_Entry]:
-    """The variables' names, without a colour, and then their categories."""
-    names = [variable.name for variable in variables]
-    if len(names) > 3:
-        names = [*names[:2], f"{len(names) - 2} more"]
-    return [("", ", ".join(names) + ":"), *_entries(variables[0])]
+    keys = []
+    for shared, entries in above.items():
+        shown = names[shared]
+        if len(shown) > 3:
+            shown = [*shown[:2], f"{len(shown) - 2} more"]
+        keys.append([("", ", ".join(shown) + ":"), *entries])
+    return _draw_above(ax, keys)
 
 
 def _pieces(entry: _Entry, room: float) -> Iterable[tuple[str, str, float]]:
@@ -215,10 +208,8 @@ def _pieces(entry: _Entry, room: float) -> Iterable[tuple[str, str, float]]:
     yield words, _style.MUTED, _style.text_width(words, _style.SMALL_SIZE) + _SPACE
 
 
-def _draw_beside(band: Axes, entries: Sequence[_Entry]) -> None:
-    room = np.inf
-    if sum(map(_width, entries)) > _BESIDE_ROOM:
-        room = max(_BESIDE_ROOM / len(entries) - _MARK - _SPACE, 16.0)
+def _draw_beside(band: Axes, entries: Sequence[_Entry], room: float) -> None:
+    """Each entry in one line at the right of a band; its name takes at most `room`."""
     start = 5.0
     for entry in entries:
         for words, colour, width in _pieces(entry, room):
@@ -228,7 +219,7 @@ def _draw_beside(band: Axes, entries: Sequence[_Entry]) -> None:
 
 
 def _draw_above(ax: Axes, keys: Sequence[Sequence[_Entry]]) -> int:
-    """Each key from the left edge on, in as many lines as it needs."""
+    """Each key from the left edge on, in as many lines as it needs; returns their number."""
     room = _style.size_in_points(ax)[0]
     placed: list[tuple[int, float, str, str]] = []
     line = -1
@@ -241,8 +232,8 @@ def _draw_above(ax: Axes, keys: Sequence[Sequence[_Entry]]) -> int:
             for words, colour, width in pieces:
                 placed.append((line, start, words, colour))
                 start += width
+    style = {"xycoords": "axes fraction", "gid": "category key"}
     for number, start, words, colour in placed:
         offset = (start, KEY_ROW * (line - number + 0.5))
-        place = {"xycoords": "axes fraction", "color": colour, "gid": "category key"}
-        _style.note(ax, (0.0, 1.0), offset, words, **place)
+        _style.note(ax, (0.0, 1.0), offset, words, color=colour, **style)
     return line + 1

@@ -1,7 +1,7 @@
 """A picture of whether predicted probabilities come true."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -141,10 +141,9 @@ def left_out_entries(
     """A share of the observed entries of some variables, at least one, drawn at random."""
     observed = _observed(data, columns)
     places = np.flatnonzero(observed)
-    count = max(1, round(share * places.size))
-    chosen = np.zeros(observed.size, dtype=np.bool_)
-    chosen[rng.choice(places, size=count, replace=False)] = True
-    return chosen.reshape(observed.shape)
+    chosen = np.zeros_like(observed)
+    chosen.flat[rng.choice(places, size=max(1, round(share * places.size)), replace=False)] = True
+    return chosen
 
 
 def predict_left_out(
@@ -200,36 +199,34 @@ def _beginnings(data: Sequences, wanted: Bools, steps: int, most: int) -> Iterat
         yield evidence, wanted[rows] & last[:, None], data.values[rows]
 
 
-def _predicted(model: Model, batches: Iterator[_Batch] | list[_Batch]) -> list[Predicted]:
+def _predicted(model: Model, batches: Iterable[_Batch]) -> list[Predicted]:
     """The predictions of all batches, of each variable that has any."""
     banks = model.components[0].template.banks
-    values: list[list[Floats]] = [[] for _ in model.schema]
-    answers: list[list[Floats]] = [[] for _ in model.schema]
+    parts: list[list[tuple[Floats, Floats]]] = [[] for _ in model.schema]
     for evidence, wanted, truth in batches:
         for number, variable in enumerate(model.schema):
-            values[number].append(truth[wanted[:, number], number])
-            answers[number].append(
-                np.zeros((values[number][-1].size, variable.num_categories or 2))
-            )
+            values = truth[wanted[:, number], number]
+            parts[number].append((values, np.zeros((values.size, variable.num_categories or 2))))
         log_likelihood = np.empty(len(evidence))
         mixtures = leaf_mixtures(model.compiled, evidence, wanted, log_likelihood)
         for number, entries, weights, parameters in mixtures:
             with np.errstate(invalid="ignore"):  # of an impossible sequence, which is refused below
                 shares = weights / weights.sum(axis=1, keepdims=True)
-            kind, table = model.schema[number].kind, answers[number][-1]
+            kind, (values, table) = model.schema[number].kind, parts[number][-1]
             if kind is Kind.CATEGORICAL:
                 table[entries] = shares @ parameters
                 continue
-            value = values[number][-1][entries]
-            below = value - 1.0 if kind is Kind.COUNT else value
-            for column, end in enumerate((below, value)):
+            up_to = values[entries]
+            below = up_to - 1.0 if kind is Kind.COUNT else up_to
+            for column, end in enumerate((below, up_to)):
                 mass = shares * banks[number].family.cdf(parameters, end)
                 table[entries, column] = mass.sum(axis=1)
         require_possible(model.compiled, evidence, log_likelihood)
-    found = zip(
-        model.schema, map(np.concatenate, values), map(np.concatenate, answers), strict=True
-    )
-    return [Predicted(*own) for own in found if own[1].size]
+    predictions = [
+        Predicted(variable, *map(np.concatenate, zip(*own, strict=True)))
+        for variable, own in zip(model.schema, parts, strict=True)
+    ]
+    return [own for own in predictions if own.values.size]
 
 
 @final
@@ -290,11 +287,9 @@ def _label(ax: Axes, predictions: _Predictions, across: str, up: str) -> None:
     ax.set_ylabel(up, size=_style.TEXT_SIZE, color=_style.INK)
 
 
-def _colours(shares: Floats, low: Floats, high: Floats) -> list[str]:
+def _colours(shares: Floats, low: Floats, high: Floats) -> Any:
     """The colour of alarm for shares outside their interval."""
-    outside = (shares < low) | (shares > high)
-    colours: list[str] = np.where(outside, _style.ALARM, _style.group_colour(0)).tolist()
-    return colours
+    return np.where((shares < low) | (shares > high), _style.ALARM, _style.group_colour(0)).tolist()
 
 
 def _draw_reliability(ax: Axes, predictions: _Predictions, num_bins: int, level: float) -> None:
@@ -317,14 +312,13 @@ def _draw_histogram(ax: Axes, predictions: _Predictions, num_bins: int, level: f
     shares = pit_shares(predictions, num_bins)
     total = np.array([sum(own.values.size for own in predictions)])
     low, high = _interval(total, 1.0 / num_bins, level)
-    band = ax.axhspan(low[0] * num_bins, high[0] * num_bins, facecolor=_BAND, edgecolor="none")
-    band.set(zorder=1, gid="interval")
+    band = ax.axhspan(low[0] * num_bins, high[0] * num_bins, facecolor=_BAND, zorder=1)
+    band.set(edgecolor="none", gid="interval")
     ax.axhline(1.0, color=_style.MUTED, linewidth=0.9, linestyle="--", zorder=3)
     centres = (np.arange(num_bins) + 0.5) / num_bins
-    bars = ax.bar(centres, shares * num_bins, width=0.9 / num_bins, alpha=0.75, zorder=2)
-    for bar, colour in zip(bars, _colours(shares, low, high), strict=True):
-        bar.set_facecolor(colour)
+    style = {"width": 0.9 / num_bins, "color": _colours(shares, low, high), "alpha": 0.75}
+    ax.bar(centres, shares * num_bins, zorder=2, **style)
     _label(ax, predictions, "P(X ≤ value)", "density")
-    ax.set_xlim(0.0, 1.0)
-    ax.set_ylim(0.0, 1.1 * max(float(shares.max()), float(high[0])) * num_bins)
+    highest = 1.1 * max(float(shares.max()), float(high[0])) * num_bins
+    ax.set(xlim=(0.0, 1.0), ylim=(0.0, highest))
     ax.yaxis.set_major_locator(MaxNLocator(nbins=5))

@@ -1,9 +1,7 @@
 """A picture of how learning went: the best score so far against what was tried, or against time."""
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
-from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,22 +15,14 @@ from dspn.plotting._panels import WIDTH, dress, new_figure
 
 _GROWTH: Final = "growth"
 _WORDS: Final = {_GROWTH: "sizes", "search": "neighbours"}
-_NO_REFERENCES: Final[Mapping[str, float]] = MappingProxyType({})
-
-
-class Against(StrEnum):
-    """What the horizontal axis of a learning curve shows."""
-
-    TRIES = "tries"
-    SECONDS = "seconds"
 
 
 def plot_learning_curve(
     history: Sequence[Report],
     ax: Axes | None = None,
     *,
-    against: Against | str = Against.TRIES,
-    references: Mapping[str, float] = _NO_REFERENCES,
+    against: Literal["tries", "seconds"] = "tries",
+    references: Mapping[str, float] | None = None,
 ) -> Axes:
     """The best validation score so far, a step up for everything that was better than all before.
 
@@ -43,14 +33,15 @@ def plot_learning_curve(
             the search, which is the same on every machine; "seconds" is the time they took.
         references: Scores to compare with, by name, each a dashed line.
     """
-    reports, by = _checked(history, against, references)
+    reports, references = list(history), references or {}
+    _check(reports, against, references)
     ax = new_figure(WIDTH, 4.0).subplots() if ax is None else ax
     # A search goes on counting where growth ended.
     sizes = max((1 + report.tried for report in reports if report.stage == _GROWTH), default=0)
     across = np.array([r.tried + (1 if r.stage == _GROWTH else sizes) for r in reports])
     stages = list(dict.fromkeys(report.stage for report in reports))
     label = f"{' and '.join(_WORDS.get(stage, stage) for stage in stages)} tried"
-    if by is Against.SECONDS:
+    if against == "seconds":
         across, label = np.array([report.seconds for report in reports]), "seconds"
     scores = np.array([report.score for report in reports])
     scores[~np.isfinite(scores)] = np.nan
@@ -67,21 +58,14 @@ def plot_learning_curve(
     ax.margins(x=0.03, y=0.12)
     steps = [1, 2, 5, 10]
     ax.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=steps))
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=steps, integer=by is Against.TRIES))
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=steps, integer=against == "tries"))
     ax.set_xlabel(label, size=_style.TEXT_SIZE, color=_style.INK)
     return ax
 
 
-def _checked(
-    history: Sequence[Report], against: Against | str, references: Mapping[str, float]
-) -> tuple[list[Report], Against]:
-    try:
-        by = Against(against)
-    except ValueError:
-        raise DataError(
-            f"`against` must be 'tries' or 'seconds', but is {against!r}; choose one."
-        ) from None
-    reports = list(history)
+def _check(reports: Sequence[Report], against: str, references: Mapping[str, float]) -> None:
+    if against not in ("tries", "seconds"):
+        raise DataError(f"`against` must be 'tries' or 'seconds', but is {against!r}; choose one.")
     if not reports or not all(isinstance(report, Report) for report in reports):
         raise DataError(
             "`history` must be the reports of a run, at least one, but "
@@ -91,10 +75,8 @@ def _checked(
     for name, score in references.items():
         if not np.isfinite(score):
             raise DataError(
-                f"`references` must be finite scores, but that of {name!r} is {score}; leave it "
-                "out."
+                f"`references` must be finite scores, but {name!r} is {score}; leave it out."
             )
-    return reports, by
 
 
 def _draw_stage(
@@ -111,8 +93,8 @@ def _draw_stage(
     size = _style.counted(reports[last].num_interfaces, "interface node")
     path = slice(max(own[0] - 1, 0), last + 1)
     colour = _style.group_colour(0 if stage == _GROWTH else 1)
-    line = ax.plot(across[path], scores[path], drawstyle="steps-post", color=colour, gid=stage)[0]
-    line.set_linewidth(1.6)
+    line = ax.plot(across[path], scores[path], color=colour, linewidth=1.6, gid=stage)[0]
+    line.set_drawstyle("steps-post")
     if named:
         line.set_label(f"{stage}: {_number(reports[last].score)} with {size}")
     better = [n for n in own if n == 0 or scores[n] != scores[n - 1]]

@@ -51,7 +51,12 @@ def plot_filtered(
     arrays = {"surprise": surprise, "posterior": posterior, "imputed": imputed}
     _check_filtered(values, schema, anomaly, **arrays)
     if groups is not None and posterior is not None:
-        _check_groups(groups, posterior.shape[1])
+        listed = sorted(position for group in groups for position in group)
+        if listed != list(range(posterior.shape[1])):
+            raise DataError(
+                f"`groups` must hold each of the {posterior.shape[1]} interface positions of "
+                f"`posterior` exactly once, but holds {listed}."
+            )
     bands = [0.26 if v.kind is Kind.CATEGORICAL else 0.62 for v in schema]
     heights = [min(sum(bands), _TALLEST_VALUES), 1.2]
     if posterior is not None:
@@ -93,15 +98,6 @@ def _check_filtered(
     if anomaly is not None and not 0 <= anomaly < num_slices:
         raise DataError(
             f"`anomaly` must be a slice between 0 and {num_slices - 1}, but is {anomaly}."
-        )
-
-
-def _check_groups(groups: Sequence[Sequence[int]], num_interfaces: int) -> None:
-    listed = sorted(position for group in groups for position in group)
-    if listed != list(range(num_interfaces)):
-        raise DataError(
-            f"`groups` must hold each of the {num_interfaces} interface positions of `posterior` "
-            f"exactly once, but holds {listed}."
         )
 
 
@@ -278,19 +274,19 @@ def plot_interface(
     model = _arguments.checked_model(model)
     data = _arguments.one_sequence(sequence, model.schema)
     shares = model.component_posteriors(data)[0]
-    drawn = _arguments.component_of(model, component, shares)
-    posterior = interface_posteriors(model.compiled.component(drawn.number), data)
+    number, words = _arguments.component_of(model, component, shares)
+    posterior = interface_posteriors(model.compiled.component(number), data)
     num_slices, num_interfaces = posterior.shape
     if ax is None:
         height = 0.9 + float(np.clip(0.16 * num_interfaces, 1.0, 6.0))
         ax = _panels.new_figure(_panels.WIDTH, height).subplots()
-    groups = drawn.network.groups
+    groups = model.components[number].groups
     _panels.draw_posterior(posterior, ax, groups if len(groups) > 1 else None)
     if len(groups) == 1:
         ax.set_ylabel("interface node", size=_style.TEXT_SIZE, color=_style.INK)
     title = ax.get_title(loc="left").capitalize() + _panels.sequence_words(data)
-    if drawn.words:
-        title += f", {drawn.words}, posterior {shares[drawn.number]:.3g}"
+    if words:
+        title += f", {words}, posterior {shares[number]:.3g}"
     _panels.heading(ax, title)
     _panels.slice_axis(ax, num_slices, data)
     return ax

@@ -10,16 +10,14 @@ from dspn.data import Kind, Sequences, Variable
 from dspn.io import JSON
 from dspn.leaves import Family
 from dspn.models import Model
+from dspn.plotting import _graph
 from dspn.plotting._blocks import mix_picture, summarise
-from dspn.plotting._graph import Graph, capped_graph, group_variables, template_graph
-from dspn.plotting._layout import layered
 from dspn.plotting._panels import order_texts
+from dspn.plotting.network import MAX_EDGES, MAX_NODES
 from dspn.report._records import LEVELS, MOST_CATEGORIES, MOST_GROUPS, Records, packed_array
 from dspn.structure import DynamicNetwork, Input, Leaf, Sum
 from dspn.structure.validity import network_scopes
 
-MAX_NODES: Final = 200
-MAX_EDGES: Final = 2000
 _MOST_BLOCK_GROUPS: Final = 12
 _MOST_BARS: Final = 12
 _LEAST_SCALE: Final = 3.0
@@ -28,8 +26,7 @@ _ESCAPES: Final = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029
 
 def json_text(value: JSON) -> str:
     """JSON in which nothing can end a script element or open a comment."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return text.translate(_ESCAPES)
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
 
 
 def _finite(number: float) -> float | None:
@@ -38,29 +35,22 @@ def _finite(number: float) -> float | None:
 
 
 def page_facts(model: Model, data: Sequences, records: Records, steps: int) -> dict[str, Any]:
-    """Everything but the records; `data` holds all sequences, also those that are left out."""
+    """Everything but the records.
+
+    Args:
+        model: The model that is reported.
+        data: All sequences, also those that are left out.
+        records: The sequences that are shown.
+        steps: Number of slices that are forecast.
+    """
     shown = data[records.shown]
     usual = usual_surprises(records.surprises)
     excess = (records.surprises - usual)[np.isfinite(records.surprises)]
     # The colours end at the excess that 1 entry in 200 goes beyond.
     scale = float(np.quantile(excess, 0.995)) if excess.size else 0.0
     return {
-        "variables": [
-            _variable(variable, values, usual[column])
-            for column, (variable, values) in enumerate(
-                zip(data.schema, shown.values.T, strict=True)
-            )
-        ],
-        "components": [
-            {
-                "weight": float(weight),
-                "counts": _node_counts(network),
-                "groups": group_members(network),
-                "tied": network.parameters.tied,
-                "drawing": drawn_template(network),
-            }
-            for weight, network in zip(model.weights, model.components, strict=True)
-        ],
+        "variables": list(map(_variable, data.schema, shown.values.T, usual)),
+        "components": list(map(_component, model.weights, model.components)),
         "sequences": _sequences(data, records),
         "order": _order(shown),
         "steps": steps,
@@ -69,6 +59,25 @@ def page_facts(model: Model, data: Sequences, records: Records, steps: int) -> d
         "mostGroups": MOST_GROUPS,
         "root": model.root.value,
         "scale": max(scale, _LEAST_SCALE),
+    }
+
+
+def _component(weight: float, network: DynamicNetwork) -> dict[str, Any]:
+    """A component with the numbers of nodes of its template, in all and by kind, and of edges."""
+    nodes = network.template.nodes
+    counts = {
+        "nodes": len(nodes),
+        "edges": network.template.num_edges,
+        "leaves": sum(isinstance(node, Leaf) for node in nodes),
+        "sums": sum(isinstance(node, Sum) for node in nodes),
+        "interfaces": network.num_interfaces,
+    }
+    return {
+        "weight": float(weight),
+        "counts": counts,
+        "groups": group_members(network),
+        "tied": network.parameters.tied,
+        "drawing": drawn_template(network),
     }
 
 
@@ -120,24 +129,12 @@ def _order(data: Sequences) -> JSON:
     return {"name": keys.order, "texts": list(distinct), "codes": packed_array(codes, "<u4")}
 
 
-def _node_counts(network: DynamicNetwork) -> dict[str, int]:
-    """Numbers of nodes of the template, in all and by kind, and of edges."""
-    nodes = network.template.nodes
-    return {
-        "nodes": len(nodes),
-        "edges": network.template.num_edges,
-        "leaves": sum(isinstance(node, Leaf) for node in nodes),
-        "sums": sum(isinstance(node, Sum) for node in nodes),
-        "interfaces": network.num_interfaces,
-    }
-
-
 def group_members(network: DynamicNetwork) -> list[dict[str, Any]]:
     """Each group's number of nodes, its variables and the groups it reads."""
     return [
         {
             "size": len(network.groups[group]),
-            "variables": group_variables(network, group),
+            "variables": _graph.group_variables(network, group),
             "reads": list(sources),
         }
         for group, sources in enumerate(network.group_sources)
@@ -149,32 +146,24 @@ def drawn_template(network: DynamicNetwork) -> dict[str, Any]:
     template = network.template
     if len(template.nodes) > MAX_NODES or template.num_edges > MAX_EDGES:
         return _blocks(network)
-    graph = capped_graph(network)
+    graph = _graph.capped_graph(network)
     if len(graph.vertices) > 2 * MAX_NODES or len(graph.edges) > 2 * MAX_EDGES:
-        graph = template_graph(network)
-    return _nodes_and_edges(network, graph)
-
-
-def _nodes_and_edges(network: DynamicNetwork, graph: Graph) -> dict[str, Any]:
-    layout = layered(graph)
-    scopes = _scopes(network)
-    leaves = _leaf_parameters(network)
+        graph = _graph.template_graph(network)
+    layout, scopes, leaves = _graph.layered(graph), _scopes(network), _leaf_parameters(network)
     nodes = []
     for index, vertex in enumerate(graph.vertices):
+        fields: dict[str, Any] = {
+            "kind": vertex.mark.value,
+            "row": vertex.row,
+            "column": round(layout.columns[index], 3),
+            "scope": _members(scopes[index], len(network.schema)),
+        }
         optional = {"group": vertex.group, "output": vertex.output, "input": vertex.position}
-        nodes.append(
-            {
-                "kind": vertex.mark.value,
-                "row": vertex.row,
-                "column": round(layout.columns[index], 3),
-                "scope": _members(scopes[index], len(network.schema)),
-            }
-            | {key: value for key, value in optional.items() if value is not None}
-            | leaves.get(index, {})
-        )
+        fields |= {key: value for key, value in optional.items() if value is not None}
+        nodes.append(fields | leaves.get(index, {}))
     bottom: list[float | None] = [None] * len(graph.edges)
     if not network.parameters.tied:
-        own = template_graph(network, bottom=True).edges
+        own = _graph.template_graph(network, bottom=True).edges
         bottom[: len(own)] = [edge.weight for edge in own]
     edges = [
         [edge.parent, edge.child, edge.weight, [round(at, 3) for at in bends], weight]
@@ -195,10 +184,9 @@ def _scopes(network: DynamicNetwork) -> list[int]:
     alone = network_scopes(template.nodes, template.order, [0] * template.num_interfaces)
     inputs = [alone[output] << len(network.schema) for output in template.outputs]
     scopes = network_scopes(template.nodes, template.order, inputs)
-    outputs = [scopes[output] for output in template.outputs]
-    above = network_scopes(top.nodes, top.order, outputs)
-    own = [above[i] for i, node in enumerate(top.nodes) if not isinstance(node, Input)]
-    return [*scopes, *own]
+    above = network_scopes(top.nodes, top.order, [scopes[output] for output in template.outputs])
+    pairs = zip(above, top.nodes, strict=True)
+    return [*scopes, *(scope for scope, node in pairs if not isinstance(node, Input))]
 
 
 def _members(scope: int, count: int) -> list[list[int]]:
@@ -222,12 +210,11 @@ def _leaf_parameters(network: DynamicNetwork) -> dict[int, dict[str, Any]]:
 
 def _blocks(network: DynamicNetwork) -> dict[str, Any]:
     """The first groups as blocks, of a template too large for single nodes."""
+    banks, tables = network.template.banks, network.parameters.template.leaves
     shown = range(min(len(network.groups), _MOST_BLOCK_GROUPS))
     leaves = [
         _leaf_summary(network.schema[bank.variable], bank.family, rows)
-        for bank, rows in zip(
-            network.template.banks, network.parameters.template.leaves, strict=True
-        )
+        for bank, rows in zip(banks, tables, strict=True)
     ]
     groups = [_group_block(network, group) for group in shown]
     return {"style": "blocks", "groups": groups, "leaves": leaves}
@@ -243,11 +230,10 @@ def _group_block(network: DynamicNetwork, group: int) -> dict[str, Any]:
         cells = packed_array(np.rint(255.0 * weights / peak), "u1")
         height, width = weights.shape
         picture = {"height": height, "width": width, "peak": peak, "cells": cells}
+    counts = {"outputs": summary.outputs, "alone": summary.alone, "joining": summary.joining}
     return {
         "inputs": summary.num_inputs,
-        "outputs": dict(sorted(summary.outputs.items())),
-        "alone": dict(sorted(summary.alone.items())),
-        "joining": dict(sorted(summary.joining.items())),
+        **{key: dict(sorted(own.items())) for key, own in counts.items()},
         "leaves": [list(item) for item in sorted(summary.leaves.items())],
         "mixes": len(summary.mixes),
         "picture": picture,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arrays import Bools, Floats, Ints
-from dspn.data import Kind, Sequences, Variable
+from dspn.data import Sequences, Variable
 from dspn.inference import Marginals, interface_posteriors
 from dspn.inference.likelihood import bounded_runs
 from dspn.models import Model
@@ -31,7 +31,7 @@ _ORDER_BYTES: Final = 24.0
 # Numbers that a run of sequences may hold at once.
 _MOST_NUMBERS: Final = 8_000_000
 # A record is three streams, widest first, so that each begins where its type may be read.
-_STREAMS: Final = ("<f4", "<u2", "u1")
+_WIDTHS: Final = (4, 2, 1)
 
 Arrays = list[NDArray[Any]]
 
@@ -99,19 +99,14 @@ def most_surprising(
 
 def record_sizes(data: Sequences, steps: int) -> Floats:
     """Bytes of each sequence's record in the page, or a little more."""
-    answers = np.array(
-        [
-            4.0 * min(v.num_categories, MOST_CATEGORIES) if v.kind == Kind.CATEGORICAL else 16.0
-            for v in data.schema
-        ]
-    )
+    bytes_of = (4.0 * min(v.num_categories, MOST_CATEGORIES) or 16.0 for v in data.schema)
+    answers = np.array(list(bytes_of))
     missing = np.add.reduceat(np.isnan(data.values) @ answers, data.offsets[:-1])
     keys = data.table_keys
     order = _ORDER_BYTES if keys is not None and keys.order_values is not None else 0.0
     slice_bytes = order + 4.0 + 8.0 * len(data.schema) + 2.0 * MOST_ROWS
-    own = _OTHER_BYTES + slice_bytes * data.lengths + missing + steps * answers.sum()
-    sizes: Floats = own * 4.0 / 3.0
-    return sizes
+    sizes: Floats = _OTHER_BYTES + slice_bytes * data.lengths + missing + steps * answers.sum()
+    return sizes * 4.0 / 3.0
 
 
 def _conditioned(model: Model, data: Sequences, steps: int) -> tuple[list[int], list[Arrays]]:
@@ -185,9 +180,8 @@ def _texts(
     """The record of each sequence: surprises, values and, where it is possible, its answers."""
     columns = [singles(slices), singles(entries)]
     columns += [coded_column(v, own) for v, own in zip(data.schema, data.values.T, strict=True)]
-    bounds = zip(data.offsets[:-1], data.offsets[1:], possible, strict=True)
-    for start, end, is_possible in bounds:
-        parts = [column[start:end] for column in columns]
+    for start, length, is_possible in zip(data.offsets, data.lengths, possible, strict=False):
+        parts = [column[start : start + length] for column in columns]
         yield packed_record(parts + next(answers) if is_possible else parts)
 
 
@@ -221,7 +215,7 @@ def packed_record(arrays: Iterable[NDArray[Any]]) -> str:
 
     A reader takes the numbers of each width in the order in which they were given.
     """
-    streams: dict[int, bytes] = {np.dtype(kind).itemsize: b"" for kind in _STREAMS}
+    streams = dict.fromkeys(_WIDTHS, b"")
     for array in arrays:
         streams[array.dtype.itemsize] += array.tobytes()
     counts = [len(own) // width for width, own in streams.items()]

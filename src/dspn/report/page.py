@@ -1,25 +1,34 @@
-"""A page about a model and data: one file that needs neither network nor server."""
+"""A page about a model and data: one file that needs neither network nor server.
+
+Its summary is made here, of sentences, figures and tables; what the page draws is in `_facts` and
+`_records`.
+"""
 
 import base64
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Final
 
+import numpy as np
+
 from dspn import __version__
+from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
-from dspn.data import Sequences
+from dspn.data import Kind, Sequences, Variable
 from dspn.data.sequences import sequences_of
 from dspn.errors import DataError, StructureError
 from dspn.io import write_atomically
 from dspn.io.atomic import path_text
 from dspn.models import Model
+from dspn.plotting._style import counted
 from dspn.report._facts import json_text, page_facts
-from dspn.report._records import make_records
-from dspn.report._summary import summary_html
+from dspn.report._records import Records, make_records
+from dspn.structure import DynamicNetwork
 
 _TITLE: Final = "A model and its data"
 # In an order in which each module comes after those that it imports.
@@ -32,6 +41,9 @@ MODULES: Final = tuple(f"{name}.js" for name in _MODULES.split())
 _IMPORT: Final = re.compile(r'^import\s[^;]*?from\s+"\./([\w.]+)";\n', re.MULTILINE | re.DOTALL)
 _EXPORT: Final = re.compile(r"^export (?=const|let|function|class|async)", re.MULTILINE)
 _PLACE: Final = re.compile(r"\{\{(\w+)\}\}")
+_MOST_OPEN_ROWS: Final = 12
+_MINUS: Final = "\N{MINUS SIGN}"
+_SPACE: Final = "\N{NO-BREAK SPACE}"
 
 
 def report_html(
@@ -115,11 +127,6 @@ def joined_script() -> str:
     return "\n".join(_EXPORT.sub("", _IMPORT.sub("", asset(name))) for name in MODULES)
 
 
-def imports_of(name: str) -> list[str]:
-    """The modules that a module imports."""
-    return _IMPORT.findall(asset(name))
-
-
 def _source_hash(text: str) -> str:
     """What a content security policy calls an inline script or style."""
     digest = hashlib.sha256(text.encode("utf-8")).digest()
@@ -129,3 +136,173 @@ def _source_hash(text: str) -> str:
 def filled(template: str, values: Mapping[str, str]) -> str:
     """The template with each {{name}} replaced once; replacements are not searched again."""
     return _PLACE.sub(lambda place: values[place.group(1)], template)
+
+
+def summary_html(model: Model, data: Sequences, records: Records) -> str:
+    """What the model and the data are."""
+    subject = "The template is" if len(model.components) == 1 else "All templates are"
+    parts = [
+        f'<p class="lead">{escape(_lead(model))}</p>',
+        _tiles(model, data, records),
+        f"<p>{subject} valid: complete, decomposable and invariant, so the networks of all lengths "
+        "are valid and every number on this page is exact. The root is at the "
+        f"{model.root.value} slice.</p>",
+        *(f'<p class="note">{escape(text)}</p>' for text in _notes(data, records)),
+        _variable_table(data),
+    ]
+    if len(model.components) > 1:
+        parts.append(_component_table(model, records))
+    if model.provenance:
+        fields = model.provenance.items()
+        rows = [(str(key), _shortened(_plain_text(value), 400)) for key, value in fields]
+        parts.append(_table("How the model was made", ("Field", "Value"), rows, folded=True))
+    return "\n".join(parts)
+
+
+def _shortened(text: str, most: int) -> str:
+    """The text, cut and ended by an ellipsis where it has more than `most` characters."""
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def _lead(model: Model) -> str:
+    over = f"over {counted(len(model.schema), 'variable')} in each slice"
+    if len(model.components) == 1:
+        return f"A dynamic sum-product network {over}, with {_interfaces(model.components[0])}."
+    total = sum(network.num_interfaces for network in model.components)
+    return (
+        f"A mixture of {len(model.components):,} dynamic sum-product networks {over}, each of "
+        "which is a model of whole sequences. Together they have "
+        f"{counted(total, 'interface node')}."
+    )
+
+
+def _interfaces(network: DynamicNetwork) -> str:
+    groups = len(network.groups)
+    where = "" if groups == 1 else f" in {groups:,} groups"
+    return f"{counted(network.num_interfaces, 'interface node')}{where}"
+
+
+def _tiles(model: Model, data: Sequences, records: Records) -> str:
+    nodes = sum(len(network.template.nodes) for network in model.components)
+    edges = sum(network.template.num_edges for network in model.components)
+    lengths = " to ".join(f"{end:,}" for end in sorted({data.lengths.min(), data.lengths.max()}))
+    missing = _percent(float(np.isnan(data.values).mean()))
+    per_sequence, per_slice = _means(data, records)
+    tiles = [
+        ("Sequences", f"{len(data):,}", ""),
+        ("Slices", f"{data.total_slices:,}", f"{lengths} in each"),
+        ("Missing entries", missing, f"of {data.values.size:,}"),
+        ("Log-likelihood", per_sequence, "nats per sequence, mean"),
+        ("Log-likelihood", per_slice, "nats per slice, mean"),
+        ("Template", f"{nodes:,} nodes", counted(edges, "edge")),
+    ]
+    cells = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(more)}</small></dd></div>"
+        for name, value, more in tiles
+    )
+    return f'<dl class="tiles">{cells}</dl>'
+
+
+def _means(data: Sequences, records: Records) -> tuple[str, str]:
+    """Mean log P of a sequence, and log P of all over their slices, of the possible ones."""
+    possible = np.isfinite(records.per_slice)
+    if not possible.any():
+        return f"{_MINUS}∞", f"{_MINUS}∞"
+    lengths = data.lengths[possible]
+    total = -records.per_slice[possible] * lengths
+    return _number(float(total.mean())), _number(float(total.sum() / lengths.sum()))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.4g}".replace("-", _MINUS) if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.3g}{_SPACE}%"
+
+
+def _notes(data: Sequences, records: Records) -> Iterable[str]:
+    """What the page leaves out, and which sequences are impossible."""
+    shown = len(records.shown)
+    if shown < len(data):
+        yield (
+            f"This page shows the {shown:,} most surprising sequences in full and leaves out the "
+            f"other {len(data) - shown:,}, which count in this summary only."
+        )
+    impossible = int(np.sum(~np.isfinite(records.per_slice)))
+    if impossible:
+        have = "sequence has" if impossible == 1 else "sequences have"
+        yield (
+            f"{impossible:,} {have} probability zero under the model and cannot be conditioned on; "
+            "means of the log-likelihood are those of the others."
+        )
+
+
+def _variable_table(data: Sequences) -> str:
+    rows = []
+    for variable, values in zip(data.schema, data.values.T, strict=True):
+        known = values[~np.isnan(values)]
+        kind = variable.kind.value
+        if variable.kind == Kind.CATEGORICAL:
+            kind += f", {counted(variable.num_categories, 'category')}"
+        missing = _percent(1.0 - known.size / values.size)
+        rows.append((variable.name, kind, _observed(variable, known), missing))
+    title = f"The {counted(len(data.schema), 'variable')}"
+    return _table(title, ("Variable", "Kind", "Observed", "Missing"), rows)
+
+
+def _observed(variable: Variable, known: Floats) -> str:
+    if not known.size:
+        return "never"
+    if variable.kind != Kind.CATEGORICAL:
+        figures = (known.min(), known.max(), known.mean())
+        low, high, mean = (f"{value:.4g}".replace("-", _MINUS) for value in figures)
+        return f"{low} to {high}, mean {mean}"
+    counts = np.bincount(known.astype(np.int64), minlength=variable.num_categories)
+    first = [code for code in np.argsort(-counts, kind="stable")[:3].tolist() if counts[code]]
+    words = [
+        f"{_shortened(str(variable.categories[code]), 24)} {_percent(counts[code] / known.size)}"
+        for code in first
+    ]
+    more = int(np.count_nonzero(counts)) - len(words)
+    return ", ".join(words) + (f" and {more:,} more" if more else "")
+
+
+def _component_table(model: Model, records: Records) -> str:
+    explained = Counter(records.likeliest)
+    rows = []
+    for number, network in enumerate(model.components):
+        nodes = counted(len(network.template.nodes), "node")
+        edges = counted(network.template.num_edges, "edge")
+        first = (str(number), f"{model.weights[number]:.4g}", _interfaces(network))
+        rows.append((*first, nodes, edges, f"{explained[number]:,}"))
+    names = ("Component", "Weight", "Interface", "Nodes", "Edges", "Likeliest for, of those shown")
+    return _table(f"The {len(rows):,} components", names, rows)
+
+
+def _plain_text(value: object) -> str:
+    """A value of the provenance as one line."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_plain_text(own)}" for key, own in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_plain_text, value))
+    return str(value)
+
+
+def _table(
+    title: str, names: Sequence[str], rows: Sequence[Sequence[str]], *, folded: bool = False
+) -> str:
+    """A table that folds; open where it has few rows, unless it is `folded`."""
+    state = " open" if len(rows) <= _MOST_OPEN_ROWS and not folded else ""
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
+    body = "".join(
+        f'<tr><th scope="row">{escape(first)}</th>'
+        + "".join(f"<td>{escape(text)}</td>" for text in others)
+        + "</tr>"
+        for first, *others in rows
+    )
+    return (
+        f"<details{state}><summary>{escape(title)}</summary>"
+        f'<div class="table" tabindex="0" role="region" aria-label="{escape(title)}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>"
+    )

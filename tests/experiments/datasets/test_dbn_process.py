@@ -15,7 +15,6 @@ from dspn.data import Sequences
 from dspn.errors import DataError, ImpossibleEvidenceWarning, StructureError
 from dspn.structure import DbnStructure, DbnTables, random_tables
 from experiments.datasets import DbnProcess, hmm_process, hmm_structure, water_process
-from experiments.datasets.synthetic import _likelihood
 
 STRUCTURES = {
     "hidden Markov model": hmm_structure(3, 2),
@@ -135,15 +134,16 @@ def test_likelihood_of_water_is_that_of_the_compiled_network(concentration: floa
     )
 
 
-def test_likelihood_does_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_likelihood_does_not_depend_on_the_blocks() -> None:
     process = water_process(np.random.default_rng(0))
     rng = np.random.default_rng(1)
-    data = process.sample(11, rng.integers(1, 12, size=11), rng=rng)
+    # A block has 128 sequences of Water, whose largest table has 2048 entries.
+    data = process.sample(140, rng.integers(1, 5, size=140), rng=rng)
     expected = process.log_likelihood(data)
-    monkeypatch.setattr(_likelihood, "_BLOCK_ENTRIES", 2 * 2048)
-    np.testing.assert_allclose(process.log_likelihood(data), expected, rtol=1e-13)
-    alone = [process.log_likelihood(data[[index]])[0] for index in range(len(data))]
-    np.testing.assert_allclose(alone, expected, rtol=1e-13)
+    parts = [process.log_likelihood(part) for part in (data[:60], data[60:])]
+    np.testing.assert_allclose(np.concatenate(parts), expected, rtol=1e-13)
+    alone = [process.log_likelihood(data[[index]])[0] for index in range(120, 140)]
+    np.testing.assert_allclose(alone, expected[120:], rtol=1e-13)
 
 
 def test_sequences_with_nothing_observed_are_certain() -> None:

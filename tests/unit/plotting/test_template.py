@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 from dspn.data import Schema, Variable
 from dspn.plotting import plot_template
 from dspn.plotting._blocks import mix_picture, summarise
-from dspn.plotting._graph import Mark, capped_graph, stacked_graph, template_graph
-from dspn.plotting._layout import _Rows, layered
+from dspn.plotting._graph import Mark, Rows, capped_graph, layered, stacked_graph, template_graph
 from dspn.structure import (
     DynamicNetwork,
     Interface,
@@ -213,7 +212,7 @@ def test_inputs_are_in_the_lowest_row_and_outputs_in_the_highest() -> None:
 
 def test_sweeps_never_add_crossings() -> None:
     for network in SMALL.values():
-        rows = _Rows(capped_graph(network))
+        rows = Rows(capped_graph(network))
         before = rows.crossings(rows.rows)
         assert rows.crossings(rows.ordered()) <= before
 
@@ -225,7 +224,7 @@ def test_crossings_are_removed_where_none_is_needed() -> None:
     leaves = [(builder.leaf(0, [0.5, 0.5]), builder.leaf(1, [0.5, 0.5])) for _ in range(2)]
     outputs = [builder.product([*own, mix]) for own, mix in zip(leaves, crossed, strict=True)]
     network = assemble(builder.template(outputs), mixture_top(builder.schema, [0.5, 0.5]))
-    rows = _Rows(template_graph(network))
+    rows = Rows(template_graph(network))
     assert rows.crossings(rows.rows) == 1
     assert rows.crossings(rows.ordered()) == 0
 

@@ -23,8 +23,7 @@ from dspn.report._records import (
     most_surprising,
     record_sizes,
 )
-from dspn.report._summary import summary_html
-from dspn.report.page import MODULES, asset, filled, imports_of, joined_script
+from dspn.report.page import MODULES, asset, filled, joined_script, summary_html
 from dspn.structure import initial_network
 from unit.report.cases import MIXED, mixed_data, mixed_model, mixed_networks
 from unit.report.reading import facts_of, numbers_of
@@ -202,7 +201,8 @@ def test_what_is_filled_in_is_not_filled_again() -> None:
 
 def test_modules_come_after_those_they_import() -> None:
     for place, name in enumerate(MODULES):
-        assert set(imports_of(name)) <= set(MODULES[:place]), name
+        imports = re.findall(r'from "\./([\w.]+)";', asset(name))
+        assert set(imports) <= set(MODULES[:place]), name
 
 
 def test_the_script_is_one_module_that_names_no_address() -> None:

@@ -128,7 +128,7 @@ def pruned(network: DynamicNetwork, flows: ExpectedFlows, least: float) -> Dynam
     """
     require_type(network, DynamicNetwork, "network", StructureError)
     check_flows(network, flows)
-    require_number("pruned", "least", least, least=0, open_end=False)
+    require_number("pruned", "least", least, least=0)
     used = flows.template.weights
     if flows.bottom is not None:
         used = used + flows.bottom.weights
