@@ -184,8 +184,8 @@ class Arithmetic:
         out: Coefficients,
     ) -> bool:
         """Coefficients of the slices `rows` of the data."""
-        layout = program.template
-        given = (self.weights(program, bottom).slice_part, tables, codes, rows)
+        layout, weights = program.template, self.weights(program, bottom).slice_part.op
+        given = (layout.slice_part.operations, weights, tables, codes, rows)
         if not self.is_linear:
             logarithmic.log_slice_values(*given, out, self.maximise)
             return False
@@ -217,7 +217,7 @@ class Arithmetic:
         if not counted:
             left_out = np.empty((len(program.network.schema), count))
             found = LeafFlows(np.empty((operations.num_loads, count)), left_out, _NONE)
-        own = (self.weights(program, bottom).slice_part, tables, codes, rows)
+        own = (operations, self.weights(program, bottom).slice_part.op, tables, codes, rows)
         if self.is_linear:
             groups = layout.mix_part.operations.load_group
             slices.slice_flows(*own, groups, shift, seeds, program.widest, found, edges)
@@ -237,9 +237,13 @@ class Arithmetic:
         store: Floats,
     ) -> bool:
         """Moves the state up through a segment; a non-empty store receives every input vector."""
-        part = self.weights(program, segment.bottom).mix_part
-        own = (part, given, batch, segment, state, store)
-        return self._run(general.upward, logarithmic.log_upward, *own)
+        weights = self.weights(program, segment.bottom).mix_part
+        return self._run(
+            general.upward,
+            logarithmic.log_upward,
+            program.template.mix_part.operations,
+            *(weights.op, weights.mix, given, batch, segment.p0, segment.p1, state, store),
+        )
 
     def downward(
         self,
@@ -254,12 +258,13 @@ class Arithmetic:
         edges: EdgeFlows = NO_EDGES,
     ) -> bool:
         """Moves derivatives down through a segment; writes its flows, adds those of the edges."""
-        part = self.weights(program, segment.bottom).mix_part
+        weights = self.weights(program, segment.bottom).mix_part
         lane_weights = np.ones(batch.lengths.size) if weight is None else weight
-        own = (part, given, batch, segment, state, store, program.widest, lane_weights, flows)
+        own = (weights.op, weights.mix, given, batch, segment.p0, segment.p1, state, store)
+        rest = (program.template.mix_part.operations, *own, program.widest, lane_weights, flows)
         if self.is_linear:
-            return underflows(general.downward, *own, edges, self.floor)
-        logarithmic.log_downward(*own, edges)
+            return underflows(general.downward, *rest, edges, self.floor)
+        logarithmic.log_downward(*rest, edges)
         return False
 
     def top(self, program: CpuProgram, state: State) -> TopValues:
@@ -267,16 +272,17 @@ class Arithmetic:
 
         In linear space log root = log(top value) + exponents of the groups it reads + scale.
         """
-        part, width = program.top_weights[self.is_linear], state.v.shape[1]
+        operations, width = program.top.part.operations, state.v.shape[1]
         root, groups = program.top.root_row, list(program.top_groups)
         if self.is_linear:
-            rows, value = np.empty((part.ops.num_rows, width)), np.empty(width)
-            own = (part, state.v, rows, root, self.floor, value)
+            rows, value = np.empty((operations.num_rows, width)), np.empty(width)
+            own = (operations, program.top_weights.op, state.v, rows, root, self.floor, value)
             lossy = underflows(general.top_upward, *own)
             powers = state.exponents[groups].sum(axis=0).astype(np.int64)
             return TopValues(value, powers, state.scale, rows, lossy)
-        rows = np.empty((2, part.ops.num_rows, width))
-        logarithmic.log_top_upward(part, state.v, rows, self.maximise)
+        rows = np.empty((2, operations.num_rows, width))
+        weights = program.top_weights.logarithms
+        logarithmic.log_top_upward(operations, weights.op, state.v, rows, self.maximise)
         terms = state.exponents[groups + [program.num_groups + group for group in groups]]
         scale = plus(state.scale, *terms, rows[1, root], rows[0, root])
         return TopValues(np.ones(width), np.zeros(width, dtype=np.int64), scale, rows, False)
@@ -284,9 +290,10 @@ class Arithmetic:
     def top_row_derivatives(self, program: CpuProgram, values: Floats) -> Floats:
         """Derivatives of the root at every row of the top network, given the rows' values."""
         derivatives = np.zeros(values.shape)
+        weights = program.top_weights if self.is_linear else program.top_weights.logarithms
         kernel = general.top_downward if self.is_linear else logarithmic.log_top_downward
-        part = program.top_weights[self.is_linear]
-        kernel(part, values, program.top.root_row, program.widest, derivatives)
+        root, operations = program.top.root_row, program.top.part.operations
+        kernel(operations, weights.op, values, root, program.widest, derivatives)
         return derivatives
 
     def top_derivatives(self, program: CpuProgram, values: Floats) -> State:

@@ -233,7 +233,7 @@ class _Shard:
                 total_of(derivatives[0, parents]), derivatives[1, parents], *rows[:, children]
             )
             used = np.exp(difference(logs, plus(total_of(rows[0, root]), rows[1, root]))) @ weight
-        self.top[part.weights.op_edge] += used * program.top_weights[1].op[places]
+        self.top[part.weights.op_edge] += used * program.top_weights.op[places]
 
     def add_general(self, ascent: Ascent, weight: Floats, *, dry: bool) -> Floats:
         """Adds the flows of a block (unless dry); returns the least mass of each lane."""

@@ -422,15 +422,17 @@ def _block_descent(ascent: Ascent, mode: int, seeds: NDArray[np.uint64], out: Ch
         marks = np.zeros((rows.size, program.num_coefficients), dtype=np.bool_)
         slice_seeds = np.zeros(rows.size, dtype=np.uint64)
         choices.descend(
-            *(weights.mix_part, given.coefficients, batch, segment),
-            *(store, mode, own_seeds, program.input_group),
+            program.template.mix_part.operations,
+            *(weights.mix_part.op, weights.mix_part.mix, given.coefficients, batch),
+            *(segment.p0, segment.p1, store, mode, own_seeds, program.input_group),
             *(chosen, out, marks, slice_seeds),
         )
         places = np.flatnonzero(active)
         own_rows = rows.ravel()[places]
         tables = job.leaf_tables(arithmetic, segment.bottom, own_rows).tables
         choices.slice_descend(
-            *(weights.slice_part, tables, job.coding.codes, own_rows),
+            program.template.slice_part.operations,
+            *(weights.slice_part.op, tables, job.coding.codes, own_rows),
             *(marks[places], mode, slice_seeds[places], out),
         )
     return ascent.log_values
@@ -440,11 +442,15 @@ def _descend_top(ascent: Ascent, mode: int, seeds: NDArray[np.uint64]) -> Ints:
     """The input row of each group (groups, lanes) that the chosen tree goes through at the top."""
     program, width = ascent.run.job.program, ascent.block.width
     chosen = np.empty((program.num_groups, width), dtype=np.int64)
-    rows, linear = ascent.top.rows, ascent.run.arithmetic.is_linear
-    if linear:
+    rows, weights = ascent.top.rows, program.top_weights
+    if ascent.run.arithmetic.is_linear:
         rows = np.stack([rows, np.zeros_like(rows)])
-    part, root = program.top_weights[linear], program.top.root_row
-    choices.top_descend(part, rows, root, mode, seeds, program.input_group, chosen)
+    else:
+        weights = weights.logarithms
+    operations, root = program.top.part.operations, program.top.root_row
+    choices.top_descend(
+        operations, weights.op, rows, root, mode, seeds, program.input_group, chosen
+    )
     return chosen
 
 

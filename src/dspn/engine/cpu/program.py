@@ -14,7 +14,6 @@ from dspn.data import Sequences
 from dspn.engine import base
 from dspn.engine.base import Choices, ExpectedFlows, Posteriors, Prefixes, StreamArrays, Want
 from dspn.engine.cpu.layout import Part, Paths, TemplateLayout, TopLayout, lay_out
-from dspn.engine.cpu.records import Weighted
 from dspn.structure.edit import marginal, speaking_groups
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.parameters import NetworkParameters
@@ -48,10 +47,19 @@ class Memo:
         return Memo, ()
 
 
-def _log_weights(part: Weighted) -> Weighted:
-    """The same in log space; log 0 = -inf."""
-    with np.errstate(divide="ignore"):
-        return Weighted(part.ops, np.log(part.op), np.log(part.mix))
+@final
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weights in the order of the operations and of the dense matrices."""
+
+    op: Floats
+    mix: Floats
+
+    @cached_property
+    def logarithms(self) -> "Weights":
+        """The same in log space; log 0 = -inf."""
+        with np.errstate(divide="ignore"):
+            return Weights(np.log(self.op), np.log(self.mix))
 
 
 @final
@@ -59,17 +67,17 @@ def _log_weights(part: Weighted) -> Weighted:
 class TemplateWeights:
     """Weights of the slice part and of the mix part."""
 
-    slice_part: Weighted
-    mix_part: Weighted
+    slice_part: Weights
+    mix_part: Weights
 
     @cached_property
     def logarithms(self) -> "TemplateWeights":
         """The same in log space."""
-        return TemplateWeights(_log_weights(self.slice_part), _log_weights(self.mix_part))
+        return TemplateWeights(self.slice_part.logarithms, self.mix_part.logarithms)
 
 
-def _bind(part: Part, parameters: NetworkParameters) -> Weighted:
-    return Weighted(part.operations, *part.weights.scatter(parameters.weights))
+def _bind(part: Part, parameters: NetworkParameters) -> Weights:
+    return Weights(*part.weights.scatter(parameters.weights))
 
 
 @final
@@ -149,10 +157,9 @@ class CpuProgram(base.NetworkProgram):
         return self._weights[bottom]
 
     @cached_property
-    def top_weights(self) -> tuple[Weighted, Weighted]:
-        """The top network with the logarithms of its weights, and with the weights."""
-        found = _bind(self.top.part, self.network.parameters.top)
-        return _log_weights(found), found
+    def top_weights(self) -> Weights:
+        """Weights of the top network."""
+        return _bind(self.top.part, self.network.parameters.top)
 
     def leaf_parameters(self, bottom: bool) -> tuple[Floats, ...]:
         """Leaf parameters by bank, of the bottom network or of the template."""

@@ -55,18 +55,6 @@ class Operations(NamedTuple):
     source_group: Ints
 
 
-class Weighted(NamedTuple):
-    """A part of a network with its weights, or their logarithms.
-
-    `op` has those of the operations' children, in the order of `op_child`, and `mix` those of the
-    dense matrices.
-    """
-
-    ops: Operations
-    op: Floats
-    mix: Floats
-
-
 class LeafTables(NamedTuple):
     """Leaf densities: load i at a slice is `values[start[i] + code]`, or `dense[start[i] + place]`.
 

@@ -20,16 +20,7 @@ from dspn.engine.cpu.kernels.rows import (
     uncompute,
     unmix,
 )
-from dspn.engine.cpu.records import (
-    Batch,
-    Coefficients,
-    EdgeFlows,
-    Flows,
-    Operations,
-    Segment,
-    State,
-    Weighted,
-)
+from dspn.engine.cpu.records import Batch, Coefficients, EdgeFlows, Flows, Operations, State
 
 
 @kernel
@@ -134,7 +125,9 @@ def _scale_mixed(
 
 @kernel
 def fill(
-    part: Weighted,
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
     given: Coefficients,
     numbers: Ints,
     V: Floats,
@@ -142,17 +135,20 @@ def fill(
     floor: float,
 ) -> None:
     """All rows of the mix part from its inputs and the coefficients of the slices `numbers`."""
-    load_coefficients(part.ops, given, numbers, V, n)
-    mix(part.ops, part.mix, V, n, floor)
-    compute(part.ops, part.op, V, n, floor)
+    load_coefficients(ops, given, numbers, V, n)
+    mix(ops, mix_weight, V, n, floor)
+    compute(ops, op_weight, V, n, floor)
 
 
 @kernel
 def upward(
-    part: Weighted,
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
     given: Coefficients,
     batch: Batch,
-    segment: Segment,
+    p0: int,
+    p1: int,
     state: State,
     store: Floats,
     floor: float,
@@ -161,7 +157,7 @@ def upward(
 
     A non-empty store receives every input vector (`store_state`).
     """
-    ops, p0, width = part.ops, segment.p0, batch.lengths.size
+    width = batch.lengths.size
     V = np.empty((ops.num_rows, width))
     numbers = np.empty(width, dtype=np.int64)
     peak = np.empty(width)
@@ -170,7 +166,7 @@ def upward(
     first = ops.num_inputs + ops.num_loads
     rows = np.arange(first, first + ops.num_inputs) if ops.diagonal else ops.output_row
     careful = needs_care(state.scale, given.large)
-    for position in range(p0, segment.p1):
+    for position in range(p0, p1):
         n = active_lanes(batch.lengths, position)
         if n == 0:
             break
@@ -181,17 +177,18 @@ def upward(
             store_state(state, store, position - p0, n)
         number_slices(batch, position, p0, numbers, n)
         if ops.diagonal:
-            mix(ops, part.mix, V, n, floor)
+            mix(ops, mix_weight, V, n, floor)
             _scale_mixed(ops, given, numbers, V, n, floor)
         else:
-            fill(part, given, numbers, V, n, floor)
+            fill(ops, op_weight, mix_weight, given, numbers, V, n, floor)
         add_scale(state.scale, given.scale, careful, numbers, n)
         _hand_up(ops, V, rows, given, numbers, state, peak, shift, n)
 
 
 @kernel
 def top_upward(
-    part: Weighted,
+    ops: Operations,
+    op_weight: Floats,
     v: Floats,
     V: Floats,
     root_row: int,
@@ -200,10 +197,10 @@ def top_upward(
 ) -> None:
     """Root value of the top network for every lane, from the interface vectors v."""
     n = v.shape[1]
-    for i in range(part.ops.num_inputs):
+    for i in range(ops.num_inputs):
         for lane in range(n):
             V[i, lane] = v[i, lane]
-    compute(part.ops, part.op, V, n, floor)
+    compute(ops, op_weight, V, n, floor)
     for lane in range(n):
         value[lane] = V[root_row, lane]
 
@@ -378,10 +375,13 @@ def _add_coefficient_flows(
 
 @kernel
 def downward(
-    part: Weighted,
+    ops: Operations,
+    op_weight: Floats,
+    mix_weight: Floats,
     given: Coefficients,
     batch: Batch,
-    segment: Segment,
+    p0: int,
+    p1: int,
     state: State,
     store: Floats,
     widest: int,
@@ -396,7 +396,7 @@ def downward(
     those at its own top). Writes `out` position by position, and adds to `flows` where its arrays
     are not empty; seeds and flows count a lane with its weight.
     """
-    ops, p0, width = part.ops, segment.p0, batch.lengths.size
+    width = batch.lengths.size
     num_groups = ops.group_start.size - 1
     V = np.empty((ops.num_rows, width))
     D = np.empty((ops.num_rows, width))
@@ -408,7 +408,7 @@ def downward(
     # Seeds and flows are relative to the root's value; exponents then no longer tell the scale.
     careful = needs_care(state.scale, given.large)
     normalise = out.seed.size or flows.mix.size or flows.op.size or flows.coefficient.size
-    for position in range(segment.p1 - 1, p0 - 1, -1):
+    for position in range(p1 - 1, p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
         if n == 0:
             continue
@@ -417,7 +417,7 @@ def downward(
             for lane in range(n):
                 V[i, lane] = store[at, i, lane]
         number_slices(batch, position, p0, numbers, n)
-        fill(part, given, numbers, V, n, floor)
+        fill(ops, op_weight, mix_weight, given, numbers, V, n, floor)
         _weigh(ops, V, state.v, mass, n)
         _write(ops, V, state.v, mass, out, at, n)
         if out.exponents.size:
@@ -426,7 +426,7 @@ def downward(
         if normalise:
             _normalise(ops, state.v, mass, weight, n)
         _seed(ops, state.v, D, n)
-        uncompute(ops, part.op, V, D, before, n)
+        uncompute(ops, op_weight, V, D, before, n)
         if out.seed.size:
             for load in range(ops.num_loads):
                 for lane in range(n):
@@ -437,16 +437,18 @@ def downward(
             _add_op_flows(ops, V, D, flows, n, position == 0)
         if flows.mix.size and position > 0:
             _add_mix_flows(ops, V, D, flows, n)
-        unmix(ops, part.mix, D, n)
+        unmix(ops, mix_weight, D, n)
         add_scale(state.scale, given.scale, careful, numbers, n)
         _hand_down(ops, D, given, numbers, state, peak, shift, n, floor)
 
 
 @kernel
-def top_downward(part: Weighted, V: Floats, root_row: int, widest: int, D: Floats) -> None:
+def top_downward(
+    ops: Operations, op_weight: Floats, V: Floats, root_row: int, widest: int, D: Floats
+) -> None:
     """D = derivatives of the root at every row, given V of `top_upward`; D comes in as zeros."""
     n = D.shape[1]
     before = np.empty((widest + 1, n))
     for lane in range(n):
         D[root_row, lane] = 1.0
-    uncompute(part.ops, part.op, V, D, before, n)
+    uncompute(ops, op_weight, V, D, before, n)

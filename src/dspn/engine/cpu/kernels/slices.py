@@ -13,14 +13,7 @@ from dspn.engine.cpu.kernels.rows import (
     to_powers,
     uncompute,
 )
-from dspn.engine.cpu.records import (
-    Coefficients,
-    EdgeFlows,
-    LeafFlows,
-    LeafTables,
-    Operations,
-    Weighted,
-)
+from dspn.engine.cpu.records import Coefficients, EdgeFlows, LeafFlows, LeafTables, Operations
 
 LANES = 128
 _FEW_CODES = 8  # leaves of this many codes are counted code by code, so that lanes stay together
@@ -105,7 +98,8 @@ def _shift_groups(
 
 @kernel
 def slice_values(
-    part: Weighted,
+    ops: Operations,
+    op_weight: Floats,
     tables: LeafTables,
     codes: Ints,
     rows: Ints,
@@ -115,12 +109,11 @@ def slice_values(
     floor: float,
 ) -> None:
     """Coefficients of the slices `rows` of the data, written to `out` in their order."""
-    ops = part.ops
     V = np.empty((ops.num_rows, LANES))
     for first in range(0, rows.size, LANES):
         n = min(LANES, rows.size - first)
         load_leaves(ops, tables, codes, rows, first, V, n, floor)
-        compute(ops, part.op, V, n, floor)
+        compute(ops, op_weight, V, n, floor)
         for c in range(ops.output_row.size):
             row, start = ops.output_row[c], c * out.row_step + first * out.slice_step
             for lane in range(n):
@@ -184,7 +177,8 @@ def _write_leaves(
 
 @kernel
 def slice_flows(
-    part: Weighted,
+    ops: Operations,
+    op_weight: Floats,
     tables: LeafTables,
     codes: Ints,
     rows: Ints,
@@ -200,7 +194,6 @@ def slice_flows(
     A seed is relative to a coefficient that was divided by 2^shift, so it is divided by that again.
     With room for counts, which only tabulated leaves have, no posteriors are written.
     """
-    ops = part.ops
     V = np.empty((ops.num_rows, LANES))
     D = np.empty((ops.num_rows, LANES))
     before = np.empty((widest + 1, LANES))
@@ -208,7 +201,7 @@ def slice_flows(
     for first in range(0, rows.size, LANES):
         n = min(LANES, rows.size - first)
         load_leaves(ops, tables, codes, rows, first, V, n, 0.0)
-        compute(ops, part.op, V, n, 0.0)
+        compute(ops, op_weight, V, n, 0.0)
         for row in range(ops.num_rows):
             for lane in range(n):
                 D[row, lane] = 0.0
@@ -216,7 +209,7 @@ def slice_flows(
             row, group = ops.output_row[c], load_group[c]
             for lane in range(n):
                 D[row, lane] += np.ldexp(seeds[c, first + lane], -shift[group, first + lane])
-        uncompute(ops, part.op, V, D, before, n)
+        uncompute(ops, op_weight, V, D, before, n)
         if flows.op.size:
             for op in range(ops.op_row.size):
                 if ops.op_kind[op] == 1:
