@@ -10,7 +10,7 @@ for the others.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, final
 
 import numpy as np
 from scipy.special import log_softmax
@@ -60,9 +60,7 @@ class AscentOptions(StopOptions):
 DEFAULT_ASCENT: Final = AscentOptions()
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Point(Generic[Model]):
+class _Point(NamedTuple, Generic[Model]):
     """A model on the way, its mean score, the score with the log prior, and its gradient."""
 
     model: Model
@@ -285,9 +283,7 @@ class DiscriminativeFit:
 _Classes = tuple[tuple[Program, ...], Floats]
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Discrimination:
+class _Discrimination(NamedTuple):
     """What stays the same from the first step to the last."""
 
     start: tuple[Program, ...]
@@ -322,12 +318,11 @@ class _Discrimination:
         pull[rows, train.labels] += 1.0
         pull *= train.weights[:, None]
         gradients, penalty = [pull.sum(axis=0)], 0.0
-        for number, (program, own) in enumerate(zip(programs, self.coordinates, strict=True)):
+        for program, own, pulled in zip(programs, self.coordinates, pull.T, strict=True):
             prior = own.log_prior(program.network, self.priors)
-            gradients.append(prior.gradient + self._model_gradient(program, own, pull[:, number]))
+            gradients.append(prior.gradient + self._model_gradient(program, own, pulled))
             penalty += prior.value
-        total = float(train.weights.sum())
-        score = train.mean(found)
+        total, score = float(train.weights.sum()), train.mean(found)
         gradient = np.concatenate(gradients) / total
         return _Point((programs, logits), score, score + penalty / total, gradient)
 

@@ -25,23 +25,8 @@ from dspn.engine import (
 )
 from dspn.errors import DataError, EvidenceError, NumericalError, StructureError
 from dspn.executors import Executor, Shared
-from dspn.learning.priors import (
-    DEFAULT_PRIORS,
-    PartName,
-    Priors,
-    checked_learnable,
-    log_prior,
-    sections,
-)
-from dspn.learning.scores import (
-    LIKELIHOOD,
-    FitLog,
-    FitRecord,
-    Likelihood,
-    Score,
-    StopOptions,
-    StopReason,
-)
+from dspn.learning.priors import DEFAULT_PRIORS, Priors, checked_learnable, log_prior, sections
+from dspn.learning.scores import LIKELIHOOD, FitLog, FitRecord, Score, StopOptions, StopReason
 from dspn.leaves.base import NO_WEIGHT
 from dspn.options import number_field, part_field, whole_field
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Template, Top
@@ -60,24 +45,21 @@ def check_finite(network: DynamicNetwork, parameters: Parameters | None = None) 
     """Raises unless all parameters, those of the network or others for it, are finite numbers."""
     for own in sections(network):
         values = getattr(parameters or network.parameters, own.name)
-        part, finding = f"the {own.name} network", None
-        if not np.isfinite(values.weights).all():
-            edge = int(np.argmin(np.isfinite(values.weights)))
+        findings = [
+            f"leaf {bank.nodes[row]} of variable {network.schema[bank.variable].name!r} in the "
+            f"{own.name} network has parameters {rows[row].tolist()}, which are not finite"
+            for bank, rows in zip(own.banks, values.leaves, strict=True)
+            for row in np.flatnonzero(~np.isfinite(rows).all(axis=1))[:1]
+        ]
+        for edge in np.flatnonzero(~np.isfinite(values.weights))[:1]:
             number = int(np.searchsorted(sum_starts(own.network), edge, side="right")) - 1
-            finding = (
-                f"sum {list(own.network.edge_offsets)[number]} of {part} has weights that are not "
-                f"finite, such as {values.weights[edge]}"
-            )
-        for bank, rows in zip(own.banks, values.leaves, strict=True):
-            if finding is None and not np.isfinite(rows).all():
-                row = int(np.argmin(np.isfinite(rows).all(axis=1)))
-                finding = (
-                    f"leaf {bank.nodes[row]} of variable {network.schema[bank.variable].name!r} in "
-                    f"{part} has parameters {rows[row].tolist()}, which are not finite"
-                )
-        if finding is not None:
+            findings[:0] = [
+                f"sum {list(own.network.edge_offsets)[number]} of the {own.name} network has "
+                f"weights that are not finite, such as {values.weights[edge]}"
+            ]
+        if findings:
             raise NumericalError(
-                f"{finding}. The data or the sample weights are too large or too small for the "
+                f"{findings[0]}. The data or the sample weights are too large or too small for the "
                 "arithmetic; rescale them, or use stronger priors."
             )
 
@@ -91,7 +73,7 @@ class DeadNode:
     named by its output node in the template.
     """
 
-    network: PartName
+    network: str
     node: int
     what: str
 
@@ -140,7 +122,8 @@ def _dead_interfaces(network: DynamicNetwork, flows: ExpectedFlows, least: float
     def reached(part: Template | Top, weights: Floats, roots: set[int]) -> set[int]:
         """Positions of the inputs below the roots, or below sum edges with flow, by products."""
         children = (child for sum_ in part.edge_offsets for child in children_of(part.nodes[sum_]))
-        fed = {child for child, flow in zip(children, weights, strict=True) if flow >= least}
+        pairs = zip(children, weights.tolist(), strict=True)
+        fed = {child for child, flow in pairs if flow >= least}
         products = [node if isinstance(node, Product) else Input(0) for node in part.nodes]
         below = reachable(products, fed | roots)
         return {position for position, node in enumerate(part.inputs) if node in below}
@@ -286,13 +269,11 @@ class Part:
     def _shards(self) -> "list[Shared[tuple[Sequences, Floats]]]":
         """Neighbouring sequences of about as many slices together in each shard."""
         assert self.executor is not None
-        count = max(1, self.data.total_slices // _SHARD_SLICES)
-        levels = self.data.total_slices * np.arange(1, count) / count
-        cuts = np.unique(np.searchsorted(self.data.offsets, levels))
-        parts = np.split(np.arange(len(self.data)), cuts)
-        return [
-            self.executor.share((self.data[own], self.weights[own])) for own in parts if own.size
-        ]
+        total = self.data.total_slices
+        count = max(1, total // _SHARD_SLICES)
+        cuts = np.searchsorted(self.data.offsets, total * np.arange(1, count) / count)
+        parts = [own for own in np.split(np.arange(len(self.data)), cuts) if own.size]
+        return [self.executor.share((self.data[own], self.weights[own])) for own in parts]
 
     def _flows_by_shard(self, program: Program, executor: Executor) -> Expectation:
         """The flows of all shards, added in their order."""
@@ -520,10 +501,37 @@ def fit_em(
     best, record = log.best
     final_score = record.validation
     if final_score is None:
-        is_known = isinstance(score, Likelihood) and options.batch_size is None
+        is_known = score == LIKELIHOOD and options.batch_size is None
         final_score = best.train if is_known else score.mean(best.program, part.data, part.weights)
     kept = best.program.network
     return EmFit(kept, tuple(log.history), final_score, stopped, dead_nodes(kept, best.statistics))
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What the networks of one run are trained with and judged by."""
+
+    train: Sequences
+    validation: Sequences
+    score: Score
+    priors: Priors
+
+    def fit(self, network: DynamicNetwork, options: EmOptions, **settings: Any) -> EmFit:
+        """`fit_em` with more settings, by default with the validation set."""
+        settings = {"validation": self.validation, "score": self.score, **settings}
+        return fit_em(network, self.train, options=options, priors=self.priors, **settings)
+
+    def is_better(
+        self, fit: EmFit, network: DynamicNetwork, score: float, caution: float | None
+    ) -> bool:
+        """Whether a fit is to replace a network of a known score.
+
+        It is not to be worse, or, with a `caution`, to be better as `Score.is_better` has it.
+        """
+        if caution is None:
+            return fit.score >= score
+        new, old = compile_program(fit.network), compile_program(network)
+        return self.score.is_better(new, old, self.validation, caution=caution)
 
 
 def restarts(networks: Iterable[DynamicNetwork], train: Sequences, **settings: Any) -> EmFit:
@@ -531,17 +539,17 @@ def restarts(networks: Iterable[DynamicNetwork], train: Sequences, **settings: A
 
     The first network is always fitted; no further one is begun once the deadline has passed.
     """
-    deadline, program, fits = settings.get("deadline"), None, []
-    known: tuple[object, ...] = ()
+    precision = settings.get("options", DEFAULT_EM).precision
+    is_due = settings.get("deadline") or (lambda: False)
+    fits, known, program = [], None, None
     for network in networks:
         require_type(network, DynamicNetwork, "networks", StructureError)
         # Networks of one structure share a compiled program.
         structure = (id(network.template), id(network.top), network.root)
-        if program is None or structure != known:
-            precision = settings.get("options", DEFAULT_EM).precision
+        if structure != known:
             program, known = compile_program(network, precision=precision), structure
         fits.append(fit_em(network, train, program=program, **settings))
-        if deadline is not None and deadline():
+        if is_due():
             break
     return best_of(fits)
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, final
+from typing import Any, Final, final
 
 import numpy as np
 from scipy.special import xlogy
@@ -16,8 +16,6 @@ from dspn.options import Options, number_field
 from dspn.structure import DynamicNetwork, NetworkParameters, Template, Top
 from dspn.structure.parameters import sum_starts
 from dspn.structure.template import Bank
-
-PartName = Literal["template", "bottom", "top"]
 
 
 @final
@@ -95,7 +93,7 @@ class Section:
     that of the attribute of `Parameters` and `ExpectedFlows` that belongs to the network.
     """
 
-    name: PartName
+    name: str
     network: Template | Top
     parameters: NetworkParameters
     edges: Bools

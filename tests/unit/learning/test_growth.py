@@ -13,7 +13,7 @@ from dspn import Model
 from dspn.data import Schema, Sequences
 from dspn.engine import Program, compile_program
 from dspn.errors import StructureError
-from dspn.learning import DEFAULT_PRIORS, LIKELIHOOD, EmOptions, Score, growth
+from dspn.learning import DEFAULT_PRIORS, LIKELIHOOD, EmOptions, Score, em, growth
 from dspn.learning.growth import (
     GrowthOptions,
     GrowthState,
@@ -91,13 +91,13 @@ Starts = list[DynamicNetwork]
 def trained(monkeypatch: pytest.MonkeyPatch) -> Starts:
     """What training begins from, as it comes."""
     starts: Starts = []
-    fit_em = growth.fit_em
+    fit_em = em.fit_em
 
     def seen(network: DynamicNetwork, *data: object, **settings: object) -> object:
         starts.append(network)
         return fit_em(network, *data, **settings)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(growth, "fit_em", seen)
+    monkeypatch.setattr(em, "fit_em", seen)
     return starts
 
 

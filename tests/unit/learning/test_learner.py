@@ -19,6 +19,7 @@ from dspn.learning import (
     EmOptions,
     Likelihood,
     Score,
+    em,
     em_step,
     learner,
     run,
@@ -216,11 +217,15 @@ def test_network_that_rules_out_a_validation_sequence_is_left_as_it_is() -> None
 def test_ctrl_c_during_the_last_training_returns_what_was_found(
     plain: Learned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*data: object, **settings: object) -> object:
-        raise KeyboardInterrupt
+    refit, fit_em = EmOptions(), em.fit_em
 
-    monkeypatch.setattr(learner, "fit_em", interrupted)
-    found = learned(plan=replace(PLAN, refit=EmOptions()))
+    def interrupted(*data: Any, **settings: Any) -> object:
+        if settings["options"] is refit:
+            raise KeyboardInterrupt
+        return fit_em(*data, **settings)
+
+    monkeypatch.setattr(em, "fit_em", interrupted)
+    found = learned(plan=replace(PLAN, refit=refit))
     assert found.ending is Ending.INTERRUPTED
     assert found.network.fingerprint == plain.network.fingerprint
 
