@@ -384,11 +384,10 @@ class SearchState:
     def from_json(cls, network: DynamicNetwork, score: float, state: JSON) -> "SearchState":
         """The state of a network with this score that `to_json` wrote."""
         details = fields(state, "its search", (*_COUNTS, "positions"))
-        counts = {name: whole(details[name], f"`{name}` of its search") for name in _COUNTS}
-        if min(counts.values()) < 0:
+        counts = [whole(details[name], f"`{name}` of its search") for name in _COUNTS]
+        if min(counts) < 0:
             raise ModelFileError("its search has numbers below zero")
-        positions = Positions.from_json(details["positions"])
-        return cls(network, score, **counts, positions=positions)
+        return cls(network, score, *counts, Positions.from_json(details["positions"]))
 
     def is_over(self, options: SearchOptions) -> bool:
         """Whether a stopping rule is met, or nothing is left to replace."""
