@@ -73,7 +73,7 @@ def _climb(
     start: _Point[Model],
     at: Callable[[Floats], _Point[Model]],
     vector: Floats,
-    bounds: tuple[Floats, Floats],
+    bounds: Floats,
     options: AscentOptions,
     validate: Callable[[Model], float | None],
     log: FitLog[_Point[Model]],
@@ -86,7 +86,7 @@ def _climb(
         start: Where the ascent begins; it may lie outside the bounds.
         at: The point at a vector.
         vector: That of the start.
-        bounds: The least and the largest vector that is tried.
+        bounds: The least and the largest vector that is tried, (2, coordinates).
         options: When to stop.
         validate: The score of a model on the validation set; None without one.
         log: Takes the records and says when to stop.
@@ -375,9 +375,8 @@ def discriminate(
     coordinates = tuple(map(coordinates_of, networks))
     task = _Discrimination(tuple(map(compile_program, networks)), coordinates, train, priors)
     vector = np.concatenate([own, *(part.vector for part in coordinates)])
-    limits = [(np.full(size, -FREE_LIMIT), np.full(size, FREE_LIMIT))]
-    limits += [part.bounds(priors) for part in coordinates]
-    lower, upper = map(np.concatenate, zip(*limits, strict=True))
+    limits = [np.outer([-FREE_LIMIT, FREE_LIMIT], np.ones(size))]
+    bounds = np.concatenate([*limits, *(part.bounds(priors) for part in coordinates)], axis=1)
 
     def validate(classes: _Classes) -> float | None:
         if validation is None:
@@ -387,8 +386,7 @@ def discriminate(
 
     log: FitLog[_Point[_Classes]] = FitLog(options)
     start = task.point(task.start, own)
-    (programs, found), score, stopped = _climb(
-        start, task.at, vector, (lower, upper), options, validate, log
-    )
+    climbed = _climb(start, task.at, vector, bounds, options, validate, log)
+    (programs, found), score, stopped = climbed
     best = tuple(program.network for program in programs)
     return DiscriminativeFit(best, log_softmax(found), tuple(log.history), score, stopped)

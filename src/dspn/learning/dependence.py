@@ -536,10 +536,7 @@ def layout_neighbours(layout: Layout) -> tuple[Layout, ...]:
     blocks = layout_of(layout)
     label = {variable: number for number, block in enumerate(blocks) for variable in block}
     everywhere = range(len(blocks))
-    joins = [
-        {v: first if own == second else own for v, own in label.items()}
-        for first, second in combinations(everywhere, 2)
-    ]
+    joins = [label | dict.fromkeys(blocks[j], i) for i, j in combinations(everywhere, 2)]
     moves = [label | {variable: number} for variable in sorted(label) for number in everywhere]
     splits = [label | {variable: len(blocks)} for variable in sorted(label)]
     found = {}
@@ -548,5 +545,4 @@ def layout_neighbours(layout: Layout) -> tuple[Layout, ...]:
         for variable, number in changed.items():
             groups.setdefault(number, []).append(variable)
         found[layout_of(list(groups.values()))] = True
-    found.pop(blocks, None)
-    return tuple(found)
+    return tuple(other for other in found if other != blocks)

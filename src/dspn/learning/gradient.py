@@ -157,11 +157,10 @@ class FreeCoordinates:
         gradient = np.concatenate([part.gradient for part in parts])[self._moves]
         return ScoreGradient(sum(part.value for part in parts), gradient)
 
-    def bounds(self, priors: Priors) -> tuple[Floats, Floats]:
-        """Least and largest coordinates at which the log prior and every log weight are finite."""
+    def bounds(self, priors: Priors) -> Floats:
+        """Between these, (2, coordinates), the log prior and every log weight are finite."""
         blocks = [block for own in self._sections() for block in _bounds(own, priors)]
-        lower, upper = np.concatenate(blocks, axis=1)[:, self._moves]
-        return lower, upper
+        return np.concatenate(blocks, axis=1)[:, self._moves]
 
 
 def coordinates_of(

@@ -47,13 +47,7 @@ from dspn.learning.run import (
     limited,
 )
 from dspn.learning.scores import LIKELIHOOD, ConditionalLikelihood, Score
-from dspn.learning.search import (
-    DEFAULT_SEARCH,
-    SearchOptions,
-    SearchState,
-    SearchTask,
-    next_round,
-)
+from dspn.learning.search import DEFAULT_SEARCH, SearchOptions, SearchState, SearchTask, next_round
 from dspn.options import Options, part_field
 from dspn.structure import DynamicNetwork, Root
 from dspn.structure.network import checked_root

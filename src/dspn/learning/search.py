@@ -387,7 +387,9 @@ class SearchState:
         counts = [whole(details[name], f"`{name}` of its search") for name in _COUNTS]
         if min(counts) < 0:
             raise ModelFileError("its search has numbers below zero")
-        return cls(network, score, *counts, Positions.from_json(details["positions"]))
+        seed, tried, accepted, failures = counts
+        positions = Positions.from_json(details["positions"])
+        return cls(network, score, seed, tried, accepted, failures, positions)
 
     def is_over(self, options: SearchOptions) -> bool:
         """Whether a stopping rule is met, or nothing is left to replace."""

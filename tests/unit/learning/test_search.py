@@ -338,7 +338,7 @@ def grouped(schema: Schema, groups: list[list[int]], *sizes: int) -> DynamicNetw
 
 STARTS = [
     pytest.param(start(schema=schema_of(("binary",)), size=3), 60, {}, id="one-variable"),
-    pytest.param(start(schema=MIXED), 200, {}, id="in-order"),
+    pytest.param(start(schema=MIXED), 80, {}, id="in-order"),
     pytest.param(untied(start(schema=MIXED)), 40, {"threshold": 2}, id="drawn-own-bottom"),
     pytest.param(untied(grouped(MIXED, [[0, 2], [1, 3]], 2, 2)), 40, {}, id="two-groups"),
     pytest.param(start(schema=WIDE, size=1), 40, {"threshold": 3, "alpha": 0.2}, id="tests"),
