@@ -32,47 +32,13 @@ from dspn.learning.scores import (
 from dspn.learning.search import Mode, SearchOptions
 from dspn.learning.slice_spn import SliceSpnOptions
 
-__all__ = [
-    "DEFAULT_PRIORS",
-    "LIKELIHOOD",
-    "NO_PRIORS",
-    "AscentFit",
-    "AscentOptions",
-    "Auto",
-    "AutoLearned",
-    "ConditionalLikelihood",
-    "DeadNode",
-    "EmFit",
-    "EmOptions",
-    "EmStep",
-    "Ending",
-    "FitRecord",
-    "GrowthMode",
-    "GrowthOptions",
-    "GrowthStep",
-    "Learned",
-    "Likelihood",
-    "Mode",
-    "Move",
-    "PartitionOptions",
-    "Plan",
-    "Priors",
-    "Report",
-    "Score",
-    "SearchOptions",
-    "SliceSpnOptions",
-    "StopReason",
-    "ascend",
-    "best_of",
-    "check_finite",
-    "dead_nodes",
-    "em_step",
-    "fit_em",
-    "learn",
-    "learn_auto",
-    "log_prior",
-    "maximise",
-    "reporter",
-    "restarts",
-    "scaled_families",
-]
+__all__ = ["AscentFit", "AscentOptions", "ascend"]
+__all__ += ["Auto", "AutoLearned", "Move", "learn_auto"]
+__all__ += ["DeadNode", "EmFit", "EmOptions", "EmStep", "best_of", "check_finite", "dead_nodes"]
+__all__ += ["em_step", "fit_em", "maximise", "restarts", "scaled_families"]
+__all__ += ["GrowthMode", "GrowthOptions", "GrowthStep"]
+__all__ += ["Learned", "Plan", "learn"]
+__all__ += ["Mode", "PartitionOptions", "SearchOptions", "SliceSpnOptions"]
+__all__ += ["DEFAULT_PRIORS", "NO_PRIORS", "Priors", "log_prior"]
+__all__ += ["Ending", "Report", "reporter"]
+__all__ += ["LIKELIHOOD", "ConditionalLikelihood", "FitRecord", "Likelihood", "Score", "StopReason"]

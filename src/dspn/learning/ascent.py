@@ -10,7 +10,7 @@ for the others.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, final
 
 import numpy as np
 from scipy.special import log_softmax
@@ -25,9 +25,9 @@ from dspn.errors import DataError, StructureError
 from dspn.learning.em import Part
 from dspn.learning.gradient import FreeCoordinates, check_score, coordinates_of, score_gradient
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.learning.scores import LIKELIHOOD, FitLog, FitRecord, Score, StopReason
+from dspn.learning.scores import LIKELIHOOD, FitLog, FitRecord, Score, StopOptions, StopReason
 from dspn.leaves.base import FREE_LIMIT
-from dspn.options import Options, number_field, whole_field
+from dspn.options import number_field, whole_field
 from dspn.structure import DynamicNetwork
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _LEAST_WEIGHT: Final = 1e-12
 
 @final
 @dataclass(frozen=True)
-class AscentOptions(Options):
+class AscentOptions(StopOptions):
     """When an ascent stops: where nothing leads up, or earlier.
 
     Never before `min_steps`, it stops when a step has raised the penalised score per sequence by no
@@ -53,19 +53,14 @@ class AscentOptions(Options):
     of past steps from which the curvature is estimated.
     """
 
-    max_steps: int = whole_field(100, least=0)
-    min_steps: int = whole_field(0, least=0)
     tolerance: float = number_field(1e-6, least=0)
-    patience: int = whole_field(5)
     memory: int = whole_field(10)
 
 
 DEFAULT_ASCENT: Final = AscentOptions()
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Point(Generic[Model]):
+class _Point(NamedTuple, Generic[Model]):
     """A model on the way, its mean score, the score with the log prior, and its gradient."""
 
     model: Model
@@ -74,89 +69,84 @@ class _Point(Generic[Model]):
     gradient: Floats
 
 
-@final
-class _Climb(Generic[Model]):
+def _climb(
+    start: _Point[Model],
+    at: Callable[[Floats], _Point[Model]],
+    vector: Floats,
+    bounds: Floats,
+    options: AscentOptions,
+    validate: Callable[[Model], float | None],
+    log: FitLog[_Point[Model]],
+) -> tuple[Model, float, StopReason]:
     """Steps uphill by L-BFGS with a line search; each raises the penalised score.
 
+    Returns the model that is kept, its score, and why the ascent ended.
+
     Args:
+        start: Where the ascent begins; it may lie outside the bounds.
         at: The point at a vector.
+        vector: That of the start.
+        bounds: The least and the largest vector that is tried, (2, coordinates).
+        options: When to stop.
         validate: The score of a model on the validation set; None without one.
         log: Takes the records and says when to stop.
     """
+    # Imported when it is used: it would take a fifth of the time that importing dspn takes.
+    from scipy.optimize import Bounds, minimize
 
-    def __init__(
-        self,
-        at: Callable[[Floats], _Point[Model]],
-        validate: Callable[[Model], float | None],
-        log: FitLog[_Point[Model]],
-    ) -> None:
-        self.at = at
-        self.validate = validate
-        self.log = log
-        self.stopped: StopReason | None = None
-        self._latest: tuple[Floats, _Point[Model]] | None = None
+    latest = np.empty(0), start
+    stopped: StopReason | None = None
 
-    def _add(self, point: _Point[Model]) -> None:
-        step = len(self.log.history)
-        held = self.validate(point.model)
-        self.stopped = self.log.add(point, FitRecord(step, point.train, point.penalised, held))
-
-    def _point(self, vector: Floats) -> _Point[Model]:
+    def point_at(x: Floats) -> _Point[Model]:
         """The point at a vector; the last one is remembered."""
-        if self._latest is None or not np.array_equal(self._latest[0], vector):
-            self._latest = (vector.copy(), self.at(vector))
-        return self._latest[1]
+        nonlocal latest
+        if not np.array_equal(latest[0], x):
+            latest = x.copy(), at(x)
+        return latest[1]
 
-    def _loss(self, vector: Floats) -> tuple[float, Floats]:
-        point = self._point(vector)
+    def loss(x: Floats) -> tuple[float, Floats]:
+        point = point_at(x)
         return -point.penalised, -point.gradient
 
-    def _step(self, intermediate_result: "OptimizeResult") -> None:
+    def take(point: _Point[Model]) -> None:
+        nonlocal stopped
+        held = validate(point.model)
+        record = FitRecord(len(log.history), point.train, point.penalised, held)
+        stopped = log.add(point, record)
+
+    def step(intermediate_result: "OptimizeResult") -> None:
         """Takes note of a step; one that rounding has made useless is not taken."""
-        point = self._point(intermediate_result.x)
-        if point.penalised <= self.log.history[-1].penalised:
-            self.stopped = StopReason.CONVERGED
+        nonlocal stopped
+        point = point_at(intermediate_result.x)
+        if point.penalised > log.history[-1].penalised:
+            take(point)
         else:
-            self._add(point)
-        if self.stopped is not None:
+            stopped = StopReason.CONVERGED
+        if stopped is not None:
             raise StopIteration
 
-    def run(
-        self,
-        start: _Point[Model],
-        vector: Floats,
-        bounds: tuple[Floats, Floats],
-        options: AscentOptions,
-    ) -> tuple[Model, float, StopReason]:
-        """The model that is kept, its score, and why the ascent ended.
-
-        The start may lie outside the bounds.
-        """
-        # Imported when it is used: it would take a fifth of the time that importing dspn takes.
-        from scipy.optimize import Bounds, minimize
-
-        self._add(start)
-        if self.stopped is None and vector.size:
-            minimize(
-                self._loss,
-                np.clip(vector, *bounds),
-                jac=True,
-                method="L-BFGS-B",
-                bounds=Bounds(*bounds),
-                callback=self._step,
-                options={
-                    "maxcor": options.memory,
-                    "maxiter": options.max_steps,
-                    "maxfun": _LINE_SEARCH_STEPS * (options.max_steps + 1),
-                    "maxls": _LINE_SEARCH_STEPS,
-                    "ftol": 0.0,
-                    "gtol": _FLAT,
-                },
-            )
-        assert self.log.best is not None
-        point, record = self.log.best
-        score = record.train if record.validation is None else record.validation
-        return point.model, score, self.stopped or StopReason.CONVERGED
+    take(start)
+    if stopped is None and vector.size:
+        minimize(
+            loss,
+            np.clip(vector, *bounds),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=Bounds(*bounds),
+            callback=step,
+            options={
+                "maxcor": options.memory,
+                "maxiter": options.max_steps,
+                "maxfun": _LINE_SEARCH_STEPS * (options.max_steps + 1),
+                "maxls": _LINE_SEARCH_STEPS,
+                "ftol": 0.0,
+                "gtol": _FLAT,
+            },
+        )
+    assert log.best is not None
+    best, record = log.best
+    score = record.train if record.validation is None else record.validation
+    return best.model, score, stopped or StopReason.CONVERGED
 
 
 # One network.
@@ -229,13 +219,14 @@ def ascend(
         )
 
     log: FitLog[_Point[Program]] = FitLog(options, on_step, deadline)
-    climb = _Climb(
+    best, value, stopped = _climb(
+        point(start),
         lambda vector: point(start.rebind(coordinates.at(vector))),
+        coordinates.vector,
+        coordinates.bounds(priors),
+        options,
         lambda own: None if held is None else score.mean(own, held),
         log,
-    )
-    best, value, stopped = climb.run(
-        point(start), coordinates.vector, coordinates.bounds(priors), options
     )
     return AscentFit(best.network, tuple(log.history), value, stopped)
 
@@ -292,9 +283,7 @@ class DiscriminativeFit:
 _Classes = tuple[tuple[Program, ...], Floats]
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Discrimination:
+class _Discrimination(NamedTuple):
     """What stays the same from the first step to the last."""
 
     start: tuple[Program, ...]
@@ -329,12 +318,11 @@ class _Discrimination:
         pull[rows, train.labels] += 1.0
         pull *= train.weights[:, None]
         gradients, penalty = [pull.sum(axis=0)], 0.0
-        for number, (program, own) in enumerate(zip(programs, self.coordinates, strict=True)):
+        for program, own, pulled in zip(programs, self.coordinates, pull.T, strict=True):
             prior = own.log_prior(program.network, self.priors)
-            gradients.append(prior.gradient + self._model_gradient(program, own, pull[:, number]))
+            gradients.append(prior.gradient + self._model_gradient(program, own, pulled))
             penalty += prior.value
-        total = float(train.weights.sum())
-        score = train.mean(found)
+        total, score = float(train.weights.sum()), train.mean(found)
         gradient = np.concatenate(gradients) / total
         return _Point((programs, logits), score, score + penalty / total, gradient)
 
@@ -387,9 +375,8 @@ def discriminate(
     coordinates = tuple(map(coordinates_of, networks))
     task = _Discrimination(tuple(map(compile_program, networks)), coordinates, train, priors)
     vector = np.concatenate([own, *(part.vector for part in coordinates)])
-    limits = [(np.full(size, -FREE_LIMIT), np.full(size, FREE_LIMIT))]
-    limits += [part.bounds(priors) for part in coordinates]
-    lower, upper = map(np.concatenate, zip(*limits, strict=True))
+    limits = [np.outer([-FREE_LIMIT, FREE_LIMIT], np.ones(size))]
+    bounds = np.concatenate([*limits, *(part.bounds(priors) for part in coordinates)], axis=1)
 
     def validate(classes: _Classes) -> float | None:
         if validation is None:
@@ -397,14 +384,9 @@ def discriminate(
         known = class_likelihoods(classes[0], validation.data)
         return validation.mean(class_posteriors(known, classes[1]))
 
-    log: FitLog[_Point[_Classes]] = FitLog(options, None, None)
-    climb = _Climb(task.at, validate, log)
+    log: FitLog[_Point[_Classes]] = FitLog(options)
     start = task.point(task.start, own)
-    (best, final_logits), score, stopped = climb.run(start, vector, (lower, upper), options)
-    return DiscriminativeFit(
-        tuple(program.network for program in best),
-        log_softmax(final_logits),
-        tuple(log.history),
-        score,
-        stopped,
-    )
+    climbed = _climb(start, task.at, vector, bounds, options, validate, log)
+    (programs, found), score, stopped = climbed
+    best = tuple(program.network for program in programs)
+    return DiscriminativeFit(best, log_softmax(found), tuple(log.history), score, stopped)

@@ -35,7 +35,6 @@ chains move; tables of values alone would call two slow chains dependent.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 from typing import Any, Final, NamedTuple, final
 
@@ -103,13 +102,9 @@ class Column:
         """
         numbers = _vector(values, "values")
         count = whole_number(num_bins, "num_bins", DataError)
-        own = np.ones(numbers.size) if weights is None else _weights(weights, numbers.size)
+        own = _weights(weights, numbers.size)
         counted = ~np.isnan(numbers) & (own > 0)
-        order = np.argsort(numbers[counted], kind="stable")
-        edges, reached = numbers[counted][order], np.cumsum(own[counted][order])
-        if edges.size:
-            places = np.searchsorted(reached, np.arange(1, count) / count * reached[-1])
-            edges = np.unique(edges[np.minimum(places, edges.size - 1)])
+        edges = _quantiles(numbers[counted], own[counted], count)
         codes = np.where(np.isnan(numbers), np.nan, np.searchsorted(edges, numbers))
         return cls.of_codes(codes, edges.size + 1)
 
@@ -146,100 +141,59 @@ def _vector(values: Any, argument: str) -> Floats:
 
 
 def _weights(weights: Any, num_rows: int) -> Floats:
-    """The weights divided by the largest, so that their squares are in range."""
-    own = _vector(weights, "weights")
+    """The weights divided by the largest, so that their squares are in range; 1 without weights."""
+    own = np.ones(num_rows) if weights is None else _vector(weights, "weights")
     if own.size != num_rows:
         raise DataError(
             f"`weights` must have an entry for each of the {num_rows} rows, but has {own.size}."
         )
     if not np.all(np.isfinite(own) & (own >= 0)):
         raise DataError("`weights` must be finite and not negative; some entries are not.")
-    largest = own.max(initial=0.0)
-    return own / largest if largest > 0 else own
+    return own / (own.max(initial=0.0) or 1.0)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Table:
-    """Memberships of all columns, one above the other; column c begins at category starts[c]."""
+def _quantiles(values: Floats, weights: Floats, count: int) -> Floats:
+    """The values at the shares 1/B, ..., (B - 1)/B of the weight, each once, in rising order."""
+    if not values.size:
+        return values
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    places = np.searchsorted(reached, np.arange(1, count) / count * reached[-1])
+    return np.unique(values[order][np.minimum(places, values.size - 1)])
 
-    memberships: Floats
-    starts: Ints
-    weights: Floats
 
-    @classmethod
-    def of(cls, columns: Sequence[Column], weights: Floats | None) -> "_Table":
-        """The columns with the rows that have a weight, rare categories merged."""
-        num_rows = columns[0].membership.shape[1]
-        for number, column in enumerate(columns):
-            if column.membership.shape[1] != num_rows:
-                raise DataError(
-                    f"`columns` must have the same rows, but column 0 has {num_rows} and column "
-                    f"{number} has {column.membership.shape[1]}."
-                )
-        own = _weights(np.ones(num_rows) if weights is None else weights, num_rows)
-        sizes = [len(column.membership) for column in columns]
-        memberships = np.concatenate([column.membership for column in columns])
-        used = own > _LEAST_WEIGHT
-        if not used.all():
-            memberships, own = memberships[:, used], own[used]
-        return cls(memberships, np.cumsum([0, *sizes[:-1]]), own)._merged()
+def _merge_rare(membership: Floats, weights: Floats) -> Floats:
+    """Rare categories of a column merged, the rarest first, up to five effective rows.
 
-    @property
-    def sizes(self) -> Ints:
-        """Number of categories of each column."""
-        return np.diff(self.starts, append=len(self.memberships))
+    What is left over joins the last group, and there is one group at least.
+    """
+    observed = membership.sum(axis=0)
+    squares = float(observed @ (weights * weights))
+    share = float(observed @ weights) / squares if squares > 0 else 0.0
+    rows = (membership @ weights) * share
+    if rows.min() >= _LEAST_ROWS:
+        return membership
+    order = np.argsort(rows, kind="stable")
+    begins, gathered = [0], 0.0
+    for place, count in enumerate(rows[order].tolist(), start=1):
+        gathered += count
+        if gathered >= _LEAST_ROWS:
+            begins.append(place)
+            gathered = 0.0
+    return np.add.reduceat(membership[order], begins[:-1] or begins, axis=0)
 
-    @cached_property
-    def owner(self) -> Floats:
-        """1 where a category is the column's, (columns, categories): sums as a matrix product."""
-        columns = np.arange(len(self.starts))
-        return np.equal.outer(columns, columns.repeat(self.sizes)).astype(np.float64)
 
-    def _merged(self) -> "_Table":
-        """Rare categories of each column merged, the rarest first, up to five effective rows.
+def _traces(joint: Floats) -> tuple[float, float]:
+    """Traces of M and M^2 for one column, M its covariance in units of a hard column's.
 
-        What is left over joins the last group, and every column has one group at least.
-        """
-        observed = self.owner @ self.memberships
-        total = observed @ self.weights
-        squares = observed @ (self.weights * self.weights)
-        share = np.divide(total, squares, out=np.zeros(total.size), where=squares > 0)
-        rows = (self.memberships @ self.weights) * share.repeat(self.sizes)
-        if rows.min() >= _LEAST_ROWS:
-            return self
-        order: list[int] = []
-        begins: list[int] = []
-        starts: list[int] = []
-        for start, size in zip(self.starts.tolist(), self.sizes.tolist(), strict=True):
-            own = rows[start : start + size]
-            places = np.argsort(own, kind="stable")
-            groups, gathered = [0], 0.0
-            for place, count in enumerate(own[places].tolist(), start=1):
-                gathered += count
-                if gathered >= _LEAST_ROWS:
-                    groups.append(place)
-                    gathered = 0.0
-            starts.append(len(begins))
-            begins += [start + place for place in (groups[:-1] or groups)]
-            order += (start + places).tolist()
-        gathered_rows = np.add.reduceat(self.memberships[order], begins, axis=0)
-        return _Table(gathered_rows, np.array(starts), self.weights)
-
-    def moments(self, joint: Floats) -> tuple[Floats, Floats]:
-        """Traces of M and M^2 for each column, M its covariance in units of a hard column's.
-
-        A hard column of c categories has M = the identity on c - 1 dimensions.
-        """
-        traces = np.zeros((2, len(self.starts)))
-        for number, (start, size) in enumerate(zip(self.starts, self.sizes, strict=True)):
-            own = joint[start : start + size, start : start + size]
-            total = own.sum()
-            if total > 0:
-                root = np.sqrt(own.sum(axis=1) / total)
-                matrix = own / total / np.outer(root, root) - np.outer(root, root)
-                traces[:, number] = np.trace(matrix), (matrix * matrix).sum()
-        return traces[0], traces[1]
+    A hard column of c categories has M = the identity on c - 1 dimensions.
+    """
+    total = joint.sum()
+    if not total > 0:
+        return 0.0, 0.0
+    root = np.sqrt(joint.sum(axis=1) / total)
+    matrix = joint / total / np.outer(root, root) - np.outer(root, root)
+    return float(np.trace(matrix)), float((matrix * matrix).sum())
 
 
 def p_values(columns: Sequence[Column], weights: Floats | None = None) -> Floats:
@@ -250,23 +204,39 @@ def p_values(columns: Sequence[Column], weights: Floats | None = None) -> Floats
     """
     if not columns:
         return np.ones((0, 0))
-    table = _Table.of(columns, weights)
-    weighted = table.memberships * table.weights
-    joint = weighted @ table.memberships.T
-    observed = table.owner @ weighted
+    num_rows = columns[0].membership.shape[1]
+    for number, column in enumerate(columns):
+        if column.membership.shape[1] != num_rows:
+            raise DataError(
+                f"`columns` must have the same rows, but column 0 has {num_rows} and column "
+                f"{number} has {column.membership.shape[1]}."
+            )
+    own = _weights(weights, num_rows)
+    used = own > _LEAST_WEIGHT
+    own = own[used]
+    merged = [_merge_rare(column.membership[:, used], own) for column in columns]
+    sizes = np.array([len(part) for part in merged])
+    memberships = np.concatenate(merged)
+    # 1 where a category is the column's, (columns, categories): sums as a matrix product.
+    owner = np.repeat(np.eye(len(sizes)), sizes, axis=1)
+    weighted = memberships * own
+    joint = weighted @ memberships.T
+    observed = owner @ weighted
     squares = observed @ observed.T
     # Entry (i, b): category i among the rows in which column b is observed.
-    margins = joint @ table.owner.T
-    total = table.owner @ margins
-    cells = table.owner @ xlogy(joint, joint) @ table.owner.T
-    single = table.owner @ xlogy(margins, margins)
-    first, second = (np.multiply.outer(trace, trace) for trace in table.moments(joint))
-    widths = np.maximum(table.sizes - 1.0, 1.0)
+    margins = joint @ owner.T
+    total = owner @ margins
+    cells = owner @ xlogy(joint, joint) @ owner.T
+    single = owner @ xlogy(margins, margins)
+    places = np.split(np.arange(len(memberships)), np.cumsum(sizes)[:-1])
+    traces = [_traces(joint[np.ix_(own, own)]) for own in places]
+    first, second = (np.multiply.outer(trace, trace) for trace in np.transpose(traces))
+    widths = np.maximum(sizes - 1.0, 1.0)
     freedom = np.multiply.outer(widths, widths)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         rows = total * total / squares
-        shares = total.repeat(table.sizes, axis=0) / margins
-        spread = table.owner @ np.where(margins > 0, shares, 0.0) - 1.0
+        shares = total.repeat(sizes, axis=0) / margins
+        spread = owner @ np.where(margins > 0, shares, 0.0) - 1.0
         information = (cells - single - single.T + xlogy(total, total)) / total
         williams = 1.0 + spread * spread.T / (6.0 * rows * freedom) * (first / freedom)
         statistic = 2.0 * rows * np.maximum(information, 0.0) / williams
@@ -321,7 +291,7 @@ class _Codes(NamedTuple):
     size: int
 
 
-def _merge_categories(variable: Variable, counts: Ints, most: int, *, by_order: bool) -> Ints:
+def _merge_categories(variable: Variable, counts: Ints, most: int, by_order: bool) -> Ints:
     """The part of each category that occurs, in at most `most` parts.
 
     `by_order` merges neighbours where the categories are numbers in rising order. Otherwise the
@@ -350,13 +320,11 @@ def _code(
     if own.size and variable.kind is Kind.CATEGORICAL:
         places = own.astype(np.int64)
         counts = np.bincount(places, minlength=variable.num_categories)
-        occurs = np.flatnonzero(counts)
         part = np.zeros(counts.size, dtype=np.int64)
-        part[occurs] = _merge_categories(variable, counts[occurs], categories, by_order=by_order)
+        part[counts > 0] = _merge_categories(variable, counts[counts > 0], categories, by_order)
         found, size = part[places], int(part.max()) + 1
     elif own.size:
-        levels = np.arange(1, bins) / bins
-        edges = np.unique(np.quantile(own, levels, method="inverted_cdf"))
+        edges = _quantiles(own, np.ones(own.size), bins)
         # A value equal to an edge falls below it; nothing lies above an edge at the maximum.
         edges = edges[edges < own.max()]
         found, size = np.searchsorted(edges, own), edges.size + 1
@@ -419,11 +387,9 @@ def pairwise_information(data: Sequences, variables: Sequence[int]) -> Floats:
         for v in variables
     ]
     found = np.zeros((len(columns), len(columns)))
-    for j, column in enumerate(columns):
-        for i in range(j):
-            table = _count(columns[i], column)
-            total = table.sum()
-            found[i, j] = found[j, i] = _within(table) / total if total else 0.0
+    for i, j in combinations(range(len(columns)), 2):
+        table = _count(columns[i], columns[j])
+        found[i, j] = found[j, i] = _within(table) / max(table.sum(), 1.0)
     return found
 
 
@@ -438,9 +404,7 @@ def dependence(data: Sequences) -> Floats:
     """
     require_type(data, Sequences, "data", DataError)
     first = data.offsets[:-1]
-    is_later: Bools = np.ones(data.total_slices, dtype=np.bool_)
-    is_later[first] = False
-    later = np.flatnonzero(is_later)
+    later = np.delete(np.arange(data.total_slices), first)
 
     def code(variable: Variable, values: Floats) -> _Codes:
         """As many codes as fill tables of neighbouring slices (size^4), or of slices (size^2)."""
@@ -462,14 +426,10 @@ def dependence(data: Sequences) -> Floats:
     starts = [_Codes(column.codes[first], column.size) for column in columns]
     pairs = [neighbours(column) for column in columns]
     found = np.zeros((len(columns), len(columns)))
-    for j in range(len(columns)):
-        for i in range(j):
-            if columns[i].size == 1 or columns[j].size == 1:
-                continue
-            begin, both = _count(starts[i], starts[j]), _count(pairs[i], pairs[j])
-            count = begin.sum() + both.sum()
-            total = _within(begin) + _across(both, columns[i].size, columns[j].size)
-            found[i, j] = found[j, i] = max(total / count, 0.0) if count else 0.0
+    for i, j in combinations([i for i, column in enumerate(columns) if column.size > 1], 2):
+        begin, both = _count(starts[i], starts[j]), _count(pairs[i], pairs[j])
+        total = _within(begin) + _across(both, columns[i].size, columns[j].size)
+        found[i, j] = found[j, i] = max(total / max(begin.sum() + both.sum(), 1.0), 0.0)
     return found
 
 
@@ -543,16 +503,14 @@ def layouts_by_dependence(dependence: Floats, *, linkage: str = "average") -> tu
     if linkage not in ("average", "maximum"):
         raise StructureError(f"`linkage` must be 'average' or 'maximum', but is {linkage!r}.")
     blocks = list(singletons(len(links)))
-    np.fill_diagonal(links, -np.inf)
     found = [layout_of(blocks)]
     while len(blocks) > 1:
+        np.fill_diagonal(links, -np.inf)
         i, j = divmod(int(np.argmax(links)), len(blocks))
-        one, other = len(blocks[i]), len(blocks[j])
-        joined = np.maximum(links[i], links[j])
         if linkage == "average":
-            joined = (one * links[i] + other * links[j]) / (one + other)
-        links[i] = links[:, i] = joined
-        links[i, i] = -np.inf
+            links[i] = links[:, i] = np.average(links[[i, j]], 0, [len(blocks[i]), len(blocks[j])])
+        else:
+            links[i] = links[:, i] = np.maximum(links[i], links[j])
         links = np.delete(np.delete(links, j, axis=0), j, axis=1)
         blocks[i] += blocks.pop(j)
         found.append(layout_of(blocks))
@@ -564,9 +522,7 @@ def merge_candidates(layout: Layout, dependence: Floats) -> tuple[BlockPair, ...
     blocks = layout_of(layout)
     size = sum(map(len, blocks))
     matrix = _checked(dependence, size)
-    member = np.zeros((len(blocks), size))
-    for number, block in enumerate(blocks):
-        member[number, list(block)] = 1.0
+    member = np.array([np.isin(np.arange(size), block) for block in blocks], dtype=np.float64)
     totals = member @ matrix @ member.T
     pairs = [BlockPair(i, j, float(totals[i, j])) for i, j in combinations(range(len(blocks)), 2)]
     return tuple(sorted(pairs, key=lambda pair: -pair.dependence))
@@ -578,18 +534,15 @@ def layout_neighbours(layout: Layout) -> tuple[Layout, ...]:
     Joins come first, then moves, then splits; each layout comes once.
     """
     blocks = layout_of(layout)
-    without = [
-        [tuple(member for member in block if member != variable) for block in blocks]
-        for variable in range(sum(map(len, blocks)))
-    ]
-    changed: list[list[tuple[int, ...]]] = [
-        [*(block for block in blocks if block not in pair), pair[0] + pair[1]]
-        for pair in combinations(blocks, 2)
-    ]
-    for variable, rest in enumerate(without):
-        for place in range(len(blocks)):
-            changed.append([*rest[:place], (*rest[place], variable), *rest[place + 1 :]])
-    changed += [[*rest, (variable,)] for variable, rest in enumerate(without)]
-    found = dict.fromkeys(layout_of([block for block in own if block]) for own in changed)
-    found.pop(blocks, None)
-    return tuple(found)
+    label = {variable: number for number, block in enumerate(blocks) for variable in block}
+    everywhere = range(len(blocks))
+    joins = [label | dict.fromkeys(blocks[j], i) for i, j in combinations(everywhere, 2)]
+    moves = [label | {variable: number} for variable in sorted(label) for number in everywhere]
+    splits = [label | {variable: len(blocks)} for variable in sorted(label)]
+    found = {}
+    for changed in joins + moves + splits:
+        groups: dict[int, list[int]] = {}
+        for variable, number in changed.items():
+            groups.setdefault(number, []).append(variable)
+        found[layout_of(list(groups.values()))] = True
+    return tuple(other for other in found if other != blocks)

@@ -3,10 +3,11 @@
 `maximise` is one M-step, `fit_em` repeats both steps until a stopping rule is met.
 """
 
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any, Final, Literal, NamedTuple, TypeVar, final
+from functools import cached_property, partial, reduce
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
@@ -24,27 +25,12 @@ from dspn.engine import (
 )
 from dspn.errors import DataError, EvidenceError, NumericalError, StructureError
 from dspn.executors import Executor, Shared
-from dspn.learning.priors import (
-    DEFAULT_PRIORS,
-    Priors,
-    checked_learnable,
-    learnable_masks,
-    log_prior,
-)
-from dspn.learning.scores import LIKELIHOOD, FitLog, FitRecord, Likelihood, Score, StopReason
+from dspn.learning.priors import DEFAULT_PRIORS, Priors, checked_learnable, log_prior, sections
+from dspn.learning.scores import LIKELIHOOD, FitLog, FitRecord, Score, StopOptions, StopReason
 from dspn.leaves.base import NO_WEIGHT
-from dspn.options import Options, number_field, part_field, whole_field
-from dspn.structure import (
-    DynamicNetwork,
-    Leaf,
-    NetworkParameters,
-    Parameters,
-    Product,
-    Sum,
-    Template,
-    Top,
-)
-from dspn.structure.nodes import children_of
+from dspn.options import number_field, part_field, whole_field
+from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Template, Top
+from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of, reachable
 from dspn.structure.parameters import sum_starts
 from dspn.structure.validity import bottom_nodes
 
@@ -54,49 +40,28 @@ _SHARD_SLICES: Final = 50_000
 
 # What went wrong: parameters that are not finite, and nodes that nothing flows through.
 
-PartName = Literal["template", "bottom", "top"]
-
 
 def check_finite(network: DynamicNetwork, parameters: Parameters | None = None) -> None:
     """Raises unless all parameters, those of the network or others for it, are finite numbers."""
-    own = network.parameters if parameters is None else parameters
-    template = network.template
-    for name, part, values in _parts(network, own.template, own.top, own.bottom):
-        if not np.isfinite(values.weights).all():
-            edge = int(np.argmin(np.isfinite(values.weights)))
-            number = int(np.searchsorted(sum_starts(part), edge, side="right")) - 1
-            raise _not_finite(
-                f"sum {list(part.edge_offsets)[number]} of the {name} network has weights that are "
-                f"not finite, such as {values.weights[edge]}"
+    for own in sections(network):
+        values = getattr(parameters or network.parameters, own.name)
+        findings = [
+            f"leaf {bank.nodes[row]} of variable {network.schema[bank.variable].name!r} in the "
+            f"{own.name} network has parameters {rows[row].tolist()}, which are not finite"
+            for bank, rows in zip(own.banks, values.leaves, strict=True)
+            for row in np.flatnonzero(~np.isfinite(rows).all(axis=1))[:1]
+        ]
+        for edge in np.flatnonzero(~np.isfinite(values.weights))[:1]:
+            number = int(np.searchsorted(sum_starts(own.network), edge, side="right")) - 1
+            findings[:0] = [
+                f"sum {list(own.network.edge_offsets)[number]} of the {own.name} network has "
+                f"weights that are not finite, such as {values.weights[edge]}"
+            ]
+        if findings:
+            raise NumericalError(
+                f"{findings[0]}. The data or the sample weights are too large or too small for the "
+                "arithmetic; rescale them, or use stronger priors."
             )
-        for bank, rows in zip(template.banks, values.leaves, strict=False):
-            if not np.isfinite(rows).all():
-                row = int(np.argmin(np.isfinite(rows).all(axis=1)))
-                raise _not_finite(
-                    f"leaf {bank.nodes[row]} of variable {template.schema[bank.variable].name!r} "
-                    f"in the {name} network has parameters {rows[row].tolist()}, which are not "
-                    "finite"
-                )
-
-
-def _not_finite(finding: str) -> NumericalError:
-    return NumericalError(
-        f"{finding}. The data or the sample weights are too large or too small for the "
-        "arithmetic; rescale them, or use stronger priors."
-    )
-
-
-Values = TypeVar("Values", NetworkParameters, NetworkFlows)
-
-
-def _parts(
-    network: DynamicNetwork, template: Values, top: Values, bottom: Values | None
-) -> Iterator[tuple[PartName, Template | Top, Values]]:
-    """The networks of a DSPN by name, with numbers for each."""
-    yield "template", network.template, template
-    yield "top", network.top, top
-    if bottom is not None:
-        yield "bottom", network.template, bottom
 
 
 @final
@@ -108,7 +73,7 @@ class DeadNode:
     named by its output node in the template.
     """
 
-    network: PartName
+    network: str
     node: int
     what: str
 
@@ -137,52 +102,39 @@ def dead_nodes(
     ]
     # Sums over inputs alone are not part of the bottom network.
     below = bottom_nodes(template)
-    for name, part, own in _parts(network, flows.template, flows.top, flows.bottom):
-        if own.weights.size:
-            totals = np.add.reduceat(own.weights, sum_starts(part))
-            for node, total in zip(part.edge_offsets, totals.tolist(), strict=True):
-                if total < least and (name != "bottom" or isinstance(below[node], Sum)):
-                    found.append(DeadNode(name, node, "sum"))
-        for bank, statistics in zip(template.banks, own.leaves, strict=False):
+    for own in sections(network):
+        used: NetworkFlows = getattr(flows, own.name)
+        if used.weights.size:
+            totals = np.add.reduceat(used.weights, sum_starts(own.network))
+            for node, total in zip(own.network.edge_offsets, totals.tolist(), strict=True):
+                if total < least and (own.name != "bottom" or isinstance(below[node], Sum)):
+                    found.append(DeadNode(own.name, node, "sum"))
+        for bank, statistics in zip(own.banks, used.leaves, strict=True):
             what = f"leaf of variable {template.schema[bank.variable].name!r}"
             rows = np.flatnonzero(statistics[:, 0] < least).tolist()
-            found += [DeadNode(name, bank.nodes[row], what) for row in rows]
+            found += [DeadNode(own.name, bank.nodes[row], what) for row in rows]
     return tuple(found)
 
 
 def _dead_interfaces(network: DynamicNetwork, flows: ExpectedFlows, least: float) -> list[int]:
     """The positions that no path with flow reaches."""
+
+    def reached(part: Template | Top, weights: Floats, roots: set[int]) -> set[int]:
+        """Positions of the inputs below the roots, or below sum edges with flow, by products."""
+        children = (child for sum_ in part.edge_offsets for child in children_of(part.nodes[sum_]))
+        pairs = zip(children, weights.tolist(), strict=True)
+        fed = {child for child, flow in pairs if flow >= least}
+        products = [node if isinstance(node, Product) else Input(0) for node in part.nodes]
+        below = reachable(products, fed | roots)
+        return {position for position, node in enumerate(part.inputs) if node in below}
+
     template, top = network.template, network.top
-    reached = _reached(top, {top.root, *_fed(top, flows.top.weights, least)})
-    used = {position for position, node in enumerate(top.inputs) if node in reached}
-    waiting = _fed(template, flows.template.weights, least)
-    waiting |= {template.outputs[position] for position in used}
-    reached = set()
-    while waiting:
-        reached |= _reached(template, waiting)
-        more = {position for position, node in enumerate(template.inputs) if node in reached}
+    used: set[int] = set()
+    more = reached(top, flows.top.weights, {top.root})
+    while more - used:
         used |= more
-        waiting = {template.outputs[position] for position in more} - reached
+        more = reached(template, flows.template.weights, {template.outputs[i] for i in used})
     return sorted(set(range(template.num_interfaces)) - used)
-
-
-def _fed(part: Template | Top, flows: Floats, least: float) -> set[int]:
-    """The nodes that a sum edge with flow leads to."""
-    children = [child for index in part.edge_offsets for child in children_of(part.nodes[index])]
-    return {child for child, flow in zip(children, flows.tolist(), strict=True) if flow >= least}
-
-
-def _reached(part: Template | Top, roots: set[int]) -> set[int]:
-    """The roots, and what products among them are products of."""
-    seen: set[int] = set()
-    waiting = list(roots)
-    while waiting:
-        index = waiting.pop()
-        node = part.nodes[index]
-        if index not in seen and isinstance(node, Product):
-            waiting.extend(node.children)
-        seen.add(index)
-    return seen
 
 
 # One step.
@@ -195,24 +147,6 @@ class EmStep:
 
     network: DynamicNetwork
     log_likelihood: Floats
-
-
-def _new_weights(
-    network: Template | Top, old: Floats, flows: Floats, pseudo_count: float
-) -> Floats:
-    """Flows plus pseudo-counts, normalised at each sum.
-
-    A sum that nothing flowed through, with no pseudo-counts, keeps its weights.
-    """
-    starts = sum_starts(network)
-    if not starts.size:
-        return old
-    counts = np.maximum(flows, 0.0) + pseudo_count
-    widths = np.diff(np.append(starts, counts.size))
-    totals = np.repeat(np.add.reduceat(counts, starts), widths)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # A total that is NaN fails the test, so that `check_finite` sees it.
-        return np.where(totals < NO_WEIGHT, old, counts / totals)
 
 
 def maximise(
@@ -231,28 +165,24 @@ def maximise(
             the template and in a bottom network of its own. All others and the top network stay as
             they are, bit for bit.
     """
-    template, old, count = network.template, network.parameters, priors.sum_pseudo_count
-    chosen = checked_learnable(template, learnable)
-    edges, leaves = learnable_masks(template, chosen)
-
-    def new_parameters(own: NetworkParameters, found: NetworkFlows) -> NetworkParameters:
-        weights = _new_weights(template, own.weights, found.weights, count)
-        rows = (
-            np.where(
-                mask[:, None], bank.family.maximise(statistics, priors.leaf(bank.family)), kept
-            )
-            for bank, statistics, mask, kept in zip(
-                template.banks, found.leaves, leaves, own.leaves, strict=True
-            )
-        )
-        return NetworkParameters(np.where(edges, weights, own.weights), tuple(rows))
-
-    top, bottom = old.top, None
-    if chosen is None:
-        top = NetworkParameters(_new_weights(network.top, top.weights, flows.top.weights, count))
-    if old.bottom is not None and flows.bottom is not None:
-        bottom = new_parameters(old.bottom, flows.bottom)
-    parameters = Parameters(new_parameters(old.template, flows.template), top, bottom)
+    new = {}
+    for own in sections(network, checked_learnable(network.template, learnable)):
+        found: NetworkFlows = getattr(flows, own.name)
+        counts = np.maximum(found.weights, 0.0) + priors.sum_pseudo_count
+        totals = own.reduce(np.add, counts)
+        # A sum that nothing flowed through, with no pseudo-counts, keeps its weights. A total that
+        # is NaN is not below the limit, so that `check_finite` sees it.
+        keeps = ~own.edges | (totals < NO_WEIGHT)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weights = np.where(keeps, own.parameters.weights, counts / totals)
+        leaves = []
+        for bank, statistics, mask, old in zip(
+            own.banks, found.leaves, own.leaves, own.parameters.leaves, strict=True
+        ):
+            rows = bank.family.maximise(statistics, priors.leaf(bank.family))
+            leaves.append(np.where(mask[:, None], rows, old))
+        new[own.name] = NetworkParameters(weights, tuple(leaves))
+    parameters = Parameters(**new)
     check_finite(network, parameters)
     return network.with_parameters(parameters)
 
@@ -302,21 +232,15 @@ class Part:
         cls, train: Sequences, sample_weights: Floats | None, executor: Executor | None = None
     ) -> "Part":
         """The sequences of positive weight."""
-        size = len(train)
-        if sample_weights is None:
-            return cls(train, np.ones(size), np.arange(size), executor)
-        weights = sequence_weights(sample_weights, "sample_weights", DataError, size)
-        part = cls(train, weights, np.arange(size), executor)
+        weights = np.ones(len(train)) if sample_weights is None else sample_weights
+        weights = sequence_weights(weights, "sample_weights", DataError, len(train))
+        part = cls(train, weights, np.arange(len(train)), executor)
         return part if weights.all() else part.pick(np.flatnonzero(weights))
 
     def pick(self, members: Ints) -> "Part":
         """Some of the sequences."""
-        return replace(
-            self,
-            data=self.data[members],
-            weights=self.weights[members],
-            places=self.places[members],
-        )
+        weights, places = self.weights[members], self.places[members]
+        return replace(self, data=self.data[members], weights=weights, places=places)
 
     def mean(self, values: Floats) -> float:
         """Weighted mean of a number for each sequence."""
@@ -325,9 +249,9 @@ class Part:
     def flows(self, program: Program) -> Expectation:
         """Expected flows; a sequence of probability zero is named by its place and id."""
         try:
-            if self.executor is not None and len(self._shards) > 1:
-                return self._flows_by_shard(program, self.executor)
-            return program.expected_flows(self.data, self.weights)
+            if self.executor is None or len(self._shards) == 1:
+                return program.expected_flows(self.data, self.weights)
+            return self._flows_by_shard(program, self.executor)
         except EvidenceError:
             impossible = np.flatnonzero(program.log_likelihood(self.data) == -np.inf)
             if not impossible.size:
@@ -345,13 +269,11 @@ class Part:
     def _shards(self) -> "list[Shared[tuple[Sequences, Floats]]]":
         """Neighbouring sequences of about as many slices together in each shard."""
         assert self.executor is not None
-        count = max(1, self.data.total_slices // _SHARD_SLICES)
-        levels = self.data.total_slices * np.arange(1, count) / count
-        cuts = np.unique(np.searchsorted(self.data.offsets, levels))
-        parts = np.split(np.arange(len(self.data)), cuts)
-        return [
-            self.executor.share((self.data[own], self.weights[own])) for own in parts if own.size
-        ]
+        total = self.data.total_slices
+        count = max(1, total // _SHARD_SLICES)
+        cuts = np.searchsorted(self.data.offsets, total * np.arange(1, count) / count)
+        parts = [own for own in np.split(np.arange(len(self.data)), cuts) if own.size]
+        return [self.executor.share((self.data[own], self.weights[own])) for own in parts]
 
     def _flows_by_shard(self, program: Program, executor: Executor) -> Expectation:
         """The flows of all shards, added in their order."""
@@ -360,9 +282,7 @@ class Part:
             compiled[:] = [executor.share(program)]
         work = partial(_shard_flows, compiled[0], network.parameters)
         found = executor.map(work, self._shards)
-        total = found[0].flows
-        for other in found[1:]:
-            total = total + other.flows
+        total = reduce(operator.add, (own.flows for own in found))
         values = np.concatenate([own.log_likelihood for own in found])
         return Expectation((total,), self.weights.sum(keepdims=True), values)
 
@@ -380,7 +300,7 @@ def _shard_flows(
 
 @final
 @dataclass(frozen=True)
-class EmOptions(Options):
+class EmOptions(StopOptions):
     """When expectation maximisation stops, and whether it sees all sequences at every step.
 
     Never before `min_steps`, a fit stops when a step has raised the penalised log-likelihood per
@@ -394,10 +314,6 @@ class EmOptions(Options):
     faster for templates of the initial kind with sixteen interface nodes or more.
     """
 
-    max_steps: int = whole_field(100, least=0)
-    min_steps: int = whole_field(0, least=0)
-    tolerance: float = number_field(1e-5, least=0)
-    patience: int = whole_field(5)
     batch_size: int | None = whole_field(None)
     step_power: float = number_field(0.6, above=0.5, most=1)
     step_delay: float = number_field(2.0, least=0)
@@ -451,11 +367,11 @@ def _full_batch(
     for step in range(1, max_steps + 1):
         statistics = found.flows
         program = maximiser(program, statistics)
-        if step < max_steps:
+        if step == max_steps:
+            values = program.log_likelihood(train.data)
+        else:
             found = train.flows(program)
             values = found.log_likelihood
-        else:
-            values = program.log_likelihood(train.data)
         yield _Stage(program, statistics, train.mean(values))
 
 
@@ -492,25 +408,22 @@ def _mini_batch(
             weight += float(batch.weights.sum())
             number += 1
             share = float((number + options.step_delay) ** -options.step_power)
-            scale = share * size / len(batch.data)
-            statistics = _blend(statistics, 1.0 - share, found.flows, scale)
+            new = _scale(found.flows, share * size / len(batch.data))
+            statistics = _scale(statistics, 1.0 - share) + new
             program = maximiser(program, statistics)
             if is_due():
                 break
         yield _Stage(program, statistics, total / weight)
 
 
-def _blend(one: ExpectedFlows, a: float, other: ExpectedFlows, b: float) -> ExpectedFlows:
-    """The weighted sum a * one + b * other."""
+def _scale(flows: ExpectedFlows, factor: float) -> ExpectedFlows:
+    """The flows times a number."""
 
-    def blend(mine: NetworkFlows, theirs: NetworkFlows) -> NetworkFlows:
-        leaves = (a * x + b * y for x, y in zip(mine.leaves, theirs.leaves, strict=True))
-        return NetworkFlows(a * mine.weights + b * theirs.weights, tuple(leaves))
+    def scale(own: NetworkFlows) -> NetworkFlows:
+        return NetworkFlows(factor * own.weights, tuple(factor * rows for rows in own.leaves))
 
-    bottom = None
-    if one.bottom is not None and other.bottom is not None:
-        bottom = blend(one.bottom, other.bottom)
-    return ExpectedFlows(blend(one.template, other.template), blend(one.top, other.top), bottom)
+    bottom = None if flows.bottom is None else scale(flows.bottom)
+    return ExpectedFlows(scale(flows.template), scale(flows.top), bottom)
 
 
 def fit_em(
@@ -573,26 +486,52 @@ def fit_em(
         stages = _mini_batch(first, part, maximiser, options, own_rng, log.is_due)
     stopped = None
     total = float(part.weights.sum())
-    while stopped is None:
-        try:
+    try:
+        while stopped is None:
             stage = next(stages)
             held_score = None if held is None else score.mean(stage.program, held)
-        except TimeUpError:
-            if log.best is None:
-                raise
-            stopped = StopReason.DEADLINE
-            break
-        penalised = stage.train + log_prior(stage.program.network, priors, chosen) / total
-        record = FitRecord(len(log.history), stage.train, penalised, held_score)
-        stopped = log.add(stage, record)
+            penalised = stage.train + log_prior(stage.program.network, priors, chosen) / total
+            record = FitRecord(len(log.history), stage.train, penalised, held_score)
+            stopped = log.add(stage, record)
+    except TimeUpError:
+        if log.best is None:
+            raise
+        stopped = StopReason.DEADLINE
     assert log.best is not None
     best, record = log.best
     final_score = record.validation
     if final_score is None:
-        is_known = isinstance(score, Likelihood) and options.batch_size is None
+        is_known = score == LIKELIHOOD and options.batch_size is None
         final_score = best.train if is_known else score.mean(best.program, part.data, part.weights)
     kept = best.program.network
     return EmFit(kept, tuple(log.history), final_score, stopped, dead_nodes(kept, best.statistics))
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What the networks of one run are trained with and judged by."""
+
+    train: Sequences
+    validation: Sequences
+    score: Score
+    priors: Priors
+
+    def fit(self, network: DynamicNetwork, options: EmOptions, **settings: Any) -> EmFit:
+        """`fit_em` with more settings, by default with the validation set."""
+        settings = {"validation": self.validation, "score": self.score, **settings}
+        return fit_em(network, self.train, options=options, priors=self.priors, **settings)
+
+    def is_better(
+        self, fit: EmFit, network: DynamicNetwork, score: float, caution: float | None
+    ) -> bool:
+        """Whether a fit is to replace a network of a known score.
+
+        It is not to be worse, or, with a `caution`, to be better as `Score.is_better` has it.
+        """
+        if caution is None:
+            return fit.score >= score
+        new, old = compile_program(fit.network), compile_program(network)
+        return self.score.is_better(new, old, self.validation, caution=caution)
 
 
 def restarts(networks: Iterable[DynamicNetwork], train: Sequences, **settings: Any) -> EmFit:
@@ -600,17 +539,17 @@ def restarts(networks: Iterable[DynamicNetwork], train: Sequences, **settings: A
 
     The first network is always fitted; no further one is begun once the deadline has passed.
     """
-    deadline, program, fits = settings.get("deadline"), None, []
-    known: tuple[object, ...] = ()
+    precision = settings.get("options", DEFAULT_EM).precision
+    is_due = settings.get("deadline") or (lambda: False)
+    fits, known, program = [], None, None
     for network in networks:
         require_type(network, DynamicNetwork, "networks", StructureError)
         # Networks of one structure share a compiled program.
         structure = (id(network.template), id(network.top), network.root)
-        if program is None or structure != known:
-            precision = settings.get("options", DEFAULT_EM).precision
+        if structure != known:
             program, known = compile_program(network, precision=precision), structure
         fits.append(fit_em(network, train, program=program, **settings))
-        if deadline is not None and deadline():
+        if is_due():
             break
     return best_of(fits)
 

@@ -6,7 +6,7 @@ leaves it follows from their expected statistics. Both are linear in the flows: 
 conditional likelihood is the difference of those of evidence with and without the class variables.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, final
@@ -14,19 +14,17 @@ from typing import NamedTuple, final
 import numpy as np
 from scipy.special import xlogy
 
-from dspn._arrays import Bools, Floats, Ints
+from dspn._arrays import Bools, Floats
 from dspn._checks import float_array, require_type
 from dspn.data import Sequences
 from dspn.data.sequences import sequences_of
 from dspn.engine import ExpectedFlows, NetworkFlows, Program, compile_program
 from dspn.errors import StructureError
 from dspn.learning.em import Part
-from dspn.learning.priors import Priors, checked_learnable, learnable_masks
+from dspn.learning.priors import Priors, Section, checked_learnable, sections
 from dspn.learning.scores import LIKELIHOOD, ConditionalLikelihood, Likelihood, Score
 from dspn.leaves.base import FREE_LIMIT
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters
-from dspn.structure.parameters import sum_starts
-from dspn.structure.template import Bank, Template, Top
 
 
 class ScoreGradient(NamedTuple):
@@ -36,112 +34,69 @@ class ScoreGradient(NamedTuple):
     gradient: Floats
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Section:
-    """Coordinates of one network: logits of its sum edges, then those of its leaves by bank.
-
-    An exact zero has the coordinate -inf. `edges` and `leaves` say what may be learned.
-    """
-
-    network: Template | Top
-    parameters: NetworkParameters
-    edges: Bools
-    leaves: tuple[Bools, ...]
-
-    @property
-    def banks(self) -> tuple[Bank, ...]:
-        return self.network.banks if isinstance(self.network, Template) else ()
-
-    @cached_property
-    def starts(self) -> Ints:
-        return sum_starts(self.network)
-
-    def spread(self, of_sums: Floats) -> Floats:
-        """A number for each sum, given to each of its edges."""
-        return np.repeat(of_sums, np.diff(np.append(self.starts, self.parameters.weights.size)))
-
-    def coordinates(self) -> Floats:
-        """All coordinates, the fixed ones among them."""
-        with np.errstate(divide="ignore"):
-            parts = [np.log(self.parameters.weights)]
-        for bank, rows in zip(self.banks, self.parameters.leaves, strict=True):
-            parts.append(bank.family.free(rows).ravel())
-        return np.concatenate(parts)
-
-    def learned(self) -> Bools:
-        """Whether each coordinate belongs to a node that may be learned."""
-        parts = [self.edges]
-        for bank, mask in zip(self.banks, self.leaves, strict=True):
-            parts.append(np.repeat(mask, bank.family.num_free))
-        return np.concatenate(parts)
-
-    def at(self, coordinates: Floats) -> NetworkParameters:
-        """The parameters at all coordinates; what may not be learned stays bit for bit."""
-        weights, leaves = self.parameters.weights, list(self.parameters.leaves)
-        used = weights.size
-        if used:
-            logits = coordinates[:used] - self.spread(
-                np.maximum.reduceat(coordinates[:used], self.starts)
-            )
-            shares = np.exp(logits)
-            shares /= self.spread(np.add.reduceat(shares, self.starts))
-            weights = np.where(self.edges, shares, weights)
-        for number, (bank, mask) in enumerate(zip(self.banks, self.leaves, strict=True)):
-            size = mask.size * bank.family.num_free
-            free = coordinates[used : used + size].reshape(mask.size, bank.family.num_free)
-            leaves[number] = np.where(mask[:, None], bank.family.from_free(free), leaves[number])
-            used += size
-        return NetworkParameters(weights, tuple(leaves))
-
-    def gradient(self, flows: NetworkFlows) -> Floats:
-        """Gradient of the expected complete log-likelihood in all coordinates."""
-        parts = [self._logit_gradient(flows.weights)]
-        for bank, rows, statistics in zip(
-            self.banks, self.parameters.leaves, flows.leaves, strict=True
-        ):
-            parts.append(bank.family.free_gradient(rows, statistics).ravel())
-        return np.concatenate(parts)
-
-    def log_prior(self, priors: Priors) -> ScoreGradient:
-        """The log prior of what may be learned and is not fixed at zero."""
-        weights, count = self.parameters.weights, priors.sum_pseudo_count
-        value = float(np.sum(xlogy(count, weights[self.edges & (weights > 0)])))
-        parts = [self._logit_gradient(np.full(weights.size, count))]
-        for bank, rows, mask in zip(self.banks, self.parameters.leaves, self.leaves, strict=True):
-            own = np.zeros((mask.size, bank.family.num_free))
-            added, own[mask] = bank.family.free_log_prior(rows[mask], priors.leaf(bank.family))
-            value += added
-            parts.append(own.ravel())
-        return ScoreGradient(value, np.concatenate(parts))
-
-    def bounds(self, priors: Priors) -> Floats:
-        """Least and largest coordinates that an ascent may try, (2, coordinates)."""
-        size = self.parameters.weights.size
-        parts = [np.stack([np.full(size, -FREE_LIMIT), np.full(size, FREE_LIMIT)])]
-        for bank in self.banks:
-            own = np.stack(bank.family.free_bounds(priors.leaf(bank.family)))
-            parts.append(np.tile(own, len(bank.nodes)))
-        return np.concatenate(parts, axis=1)
-
-    def _logit_gradient(self, counts: Floats) -> Floats:
-        """n_e - w_e sum n, over the edges of each sum that are not fixed at zero."""
-        weights = self.parameters.weights
-        if not weights.size:
-            return weights
-        counts = np.where(weights > 0, counts, 0.0)
-        return counts - weights * self.spread(np.add.reduceat(counts, self.starts))
+# A section has a block of coordinates for the logits of its sum edges, and one for each bank.
 
 
-def _sections(network: DynamicNetwork, learnable: frozenset[int] | None) -> tuple[_Section, ...]:
-    """Template, bottom where it has its own parameters, top."""
-    template, own = network.template, network.parameters
-    edges, leaves = learnable_masks(template, learnable)
-    of_top = np.full(own.top.weights.size, learnable is None)
-    made = [_Section(template, own.template, edges, leaves)]
-    if own.bottom is not None:
-        made.append(_Section(template, own.bottom, edges, leaves))
-    return (*made, _Section(network.top, own.top, of_top, ()))
+def _coordinates(own: Section) -> Iterator[Floats]:
+    """Where the parameters are; -inf for an exact zero."""
+    with np.errstate(divide="ignore"):
+        yield np.log(own.parameters.weights)
+    for bank, rows in zip(own.banks, own.parameters.leaves, strict=True):
+        yield bank.family.free(rows).ravel()
+
+
+def _learnable(own: Section) -> Iterator[Bools]:
+    """Whether each coordinate belongs to a node that may be learned."""
+    yield own.edges
+    for bank, mask in zip(own.banks, own.leaves, strict=True):
+        yield np.repeat(mask, bank.family.num_free)
+
+
+def _bounds(own: Section, priors: Priors) -> Iterator[Floats]:
+    """Least and largest coordinates that an ascent may try, (2, coordinates)."""
+    yield np.outer([-FREE_LIMIT, FREE_LIMIT], np.ones(own.edges.size))
+    for bank in own.banks:
+        bounds = np.stack(bank.family.free_bounds(priors.leaf(bank.family)))
+        yield np.tile(bounds, len(bank.nodes))
+
+
+def _parameters_at(own: Section, blocks: Iterator[Floats]) -> NetworkParameters:
+    """The parameters at the next blocks; what may not be learned stays bit for bit."""
+    logits = next(blocks)
+    shares = np.exp(logits - own.reduce(np.maximum, logits))
+    shares /= own.reduce(np.add, shares)
+    leaves = []
+    for bank, mask, old in zip(own.banks, own.leaves, own.parameters.leaves, strict=True):
+        free = next(blocks).reshape(mask.size, bank.family.num_free)
+        leaves.append(np.where(mask[:, None], bank.family.from_free(free), old))
+    weights = np.where(own.edges, shares, own.parameters.weights)
+    return NetworkParameters(weights, tuple(leaves))
+
+
+def _logit_gradient(own: Section, counts: Floats) -> Floats:
+    """n_e - w_e sum n, over the edges of each sum that are not fixed at zero."""
+    weights = own.parameters.weights
+    counts = np.where(weights > 0, counts, 0.0)
+    return counts - weights * own.reduce(np.add, counts)
+
+
+def _gradient(own: Section, flows: NetworkFlows) -> Iterator[Floats]:
+    """Gradient of the expected complete log-likelihood in all coordinates."""
+    yield _logit_gradient(own, flows.weights)
+    for bank, rows, found in zip(own.banks, own.parameters.leaves, flows.leaves, strict=True):
+        yield bank.family.free_gradient(rows, found).ravel()
+
+
+def _log_prior(own: Section, priors: Priors) -> Iterator[ScoreGradient]:
+    """The log prior of what may be learned and is not fixed at zero, block by block."""
+    weights, count = own.parameters.weights, priors.sum_pseudo_count
+    value = float(np.sum(xlogy(count, weights[own.edges & (weights > 0)])))
+    yield ScoreGradient(value, _logit_gradient(own, np.full(weights.size, count)))
+    for bank, rows, mask in zip(own.banks, own.parameters.leaves, own.leaves, strict=True):
+        gradient = np.zeros((mask.size, bank.family.num_free))
+        prior = priors.leaf(bank.family)
+        value, gradient[mask] = bank.family.free_log_prior(rows[mask], prior)
+        yield ScoreGradient(value, gradient.ravel())
 
 
 @final
@@ -158,23 +113,22 @@ class FreeCoordinates:
     network: DynamicNetwork
     learnable: frozenset[int] | None = None
 
-    @cached_property
-    def _sections(self) -> tuple[_Section, ...]:
-        return _sections(self.network, self.learnable)
+    def _sections(self, network: DynamicNetwork | None = None) -> list[Section]:
+        return sections(network or self.network, self.learnable)
 
     @cached_property
-    def _all(self) -> Floats:
-        return np.concatenate([section.coordinates() for section in self._sections])
+    def _blocks(self) -> list[Floats]:
+        return [block for own in self._sections() for block in _coordinates(own)]
 
     @cached_property
     def _moves(self) -> Bools:
-        learned = np.concatenate([section.learned() for section in self._sections])
-        return learned & np.isfinite(self._all)
+        learnable = [block for own in self._sections() for block in _learnable(own)]
+        return np.concatenate(learnable) & np.isfinite(np.concatenate(self._blocks))
 
     @cached_property
     def vector(self) -> Floats:
         """Where the network is."""
-        return self._all[self._moves]
+        return np.concatenate(self._blocks)[self._moves]
 
     def at(self, vector: Floats) -> DynamicNetwork:
         """The network of the same structure, with the same zeros, at another vector."""
@@ -186,38 +140,27 @@ class FreeCoordinates:
                 f"{int(np.sum(~np.isfinite(vector)))} that are not finite; start from "
                 "`free_parameters` of the same network."
             )
-        full = self._all.copy()
+        full = np.concatenate(self._blocks)
         full[self._moves] = vector
-        ends = np.cumsum([section.learned().size for section in self._sections])[:-1]
-        made = [
-            section.at(part)
-            for section, part in zip(self._sections, np.split(full, ends), strict=True)
-        ]
-        template, top = made[0], made[-1]
-        return self.network.with_parameters(
-            Parameters(template, top, made[1] if len(made) == 3 else None)
-        )
+        blocks = iter(np.split(full, np.cumsum([block.size for block in self._blocks])[:-1]))
+        new = {own.name: _parameters_at(own, blocks) for own in self._sections()}
+        return self.network.with_parameters(Parameters(**new))
 
     def gradient(self, network: DynamicNetwork, flows: ExpectedFlows) -> Floats:
         """Gradient of the log-likelihood, summed as the flows are, at a network made by `at`."""
-        by_section = [flows.template, flows.top]
-        if flows.bottom is not None:
-            by_section.insert(1, flows.bottom)
-        sections = _sections(network, self.learnable)
-        parts = [section.gradient(own) for section, own in zip(sections, by_section, strict=True)]
-        return np.concatenate(parts)[self._moves]
+        parts = [_gradient(own, getattr(flows, own.name)) for own in self._sections(network)]
+        return np.concatenate([block for part in parts for block in part])[self._moves]
 
     def log_prior(self, network: DynamicNetwork, priors: Priors) -> ScoreGradient:
         """The log prior of what moves, and its gradient, at a network made by `at`."""
-        parts = [section.log_prior(priors) for section in _sections(network, self.learnable)]
+        parts = [part for own in self._sections(network) for part in _log_prior(own, priors)]
         gradient = np.concatenate([part.gradient for part in parts])[self._moves]
         return ScoreGradient(sum(part.value for part in parts), gradient)
 
-    def bounds(self, priors: Priors) -> tuple[Floats, Floats]:
-        """Least and largest coordinates at which the log prior and every log weight are finite."""
-        both = np.concatenate([section.bounds(priors) for section in self._sections], axis=1)
-        lower, upper = both[:, self._moves]
-        return lower, upper
+    def bounds(self, priors: Priors) -> Floats:
+        """Between these, (2, coordinates), the log prior and every log weight are finite."""
+        blocks = [block for own in self._sections() for block in _bounds(own, priors)]
+        return np.concatenate(blocks, axis=1)[:, self._moves]
 
 
 def coordinates_of(

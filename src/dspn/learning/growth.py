@@ -5,7 +5,7 @@ to k nodes comes from the seed and from k alone.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, final
 
@@ -15,9 +15,7 @@ from dspn._arrays import Floats
 from dspn.data import Sequences
 from dspn.engine import compile_program
 from dspn.errors import StructureError
-from dspn.learning.em import EmFit, EmOptions, best_of, fit_em
-from dspn.learning.priors import Priors
-from dspn.learning.scores import Score
+from dspn.learning.em import EmFit, EmOptions, Task, best_of
 from dspn.learning.starts.clusters import clustered_network, randomised
 from dspn.learning.starts.informed import informed_split
 from dspn.learning.starts.splits import interface_use, split_interfaces
@@ -118,28 +116,15 @@ class GrowthState:
 
 @final
 @dataclass(frozen=True, eq=False)
-class GrowthTask:
-    """What growth works on: data, score, priors and options; `is_due` says when to give up."""
+class GrowthTask(Task):
+    """What growth works on; `is_due` says when to give up."""
 
-    train: Sequences
-    validation: Sequences
-    score: Score
-    priors: Priors
     options: GrowthOptions = DEFAULT_GROWTH
     is_due: Callable[[], bool] = lambda: False
 
     def trained(self, network: DynamicNetwork, rng: np.random.Generator) -> EmFit:
         """The network after EM; mini-batches are drawn from `rng`."""
-        return fit_em(
-            network,
-            self.train,
-            validation=self.validation,
-            score=self.score,
-            options=self.options.em,
-            priors=self.priors,
-            rng=rng,
-            deadline=self.is_due,
-        )
+        return self.fit(network, self.options.em, rng=rng, deadline=self.is_due)
 
 
 def first_growth(task: GrowthTask, *, seed: int, root: Root, tied: bool) -> GrowthState:
@@ -180,20 +165,13 @@ def next_growth(state: GrowthState, task: GrowthTask) -> GrowthState | None:
     if task.is_due():
         return None
     fit = best_of(fits)
-    if literal:
-        better = fit.score >= state.score
-    else:
-        new, old = compile_program(fit.network), compile_program(state.network)
-        better = task.score.is_better(new, old, task.validation, caution=options.caution)
-    kept = better or state.network.num_interfaces < options.min_interfaces
-    step = GrowthStep(fit.network.num_interfaces, fit.score, kept)
-    return replace(
-        state,
-        network=fit.network if kept else state.network,
-        score=fit.score if kept else state.score,
-        trail=(*state.trail, step),
-        current=fit.network,
-    )
+    caution = None if literal else options.caution
+    better = task.is_better(fit, state.network, state.score, caution)
+    accepted = better or state.network.num_interfaces < options.min_interfaces
+    step = GrowthStep(fit.network.num_interfaces, fit.score, accepted)
+    best = fit if accepted else state
+    trail = (*state.trail, step)
+    return GrowthState(best.network, best.score, state.seed, trail, fit.network)
 
 
 def _split_starts(
@@ -215,8 +193,9 @@ def _split_starts(
         root, tied, more = network.root, network.parameters.tied, size + count
         fresh = clustered_network(task.train, more, priors=task.priors, rng=rng, root=root)
         starts.append(fresh if tied else fresh.untied())
-        for _ in range(options.num_random):
-            starts.append(_initial(task.train, more, rng, root=root, tied=tied))
+        starts += [
+            _initial(task.train, more, rng, root=root, tied=tied) for _ in range(options.num_random)
+        ]
     # Where the data leave no doubt about the halves, splits are alike to the last bit.
     return list({start.fingerprint: start for start in starts}.values())
 

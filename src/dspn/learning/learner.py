@@ -5,9 +5,11 @@ It can be stopped at any time and loses nothing.
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import chain
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from dspn.executors import Executor, executor_of
 from dspn.io import JSON
 from dspn.io.json_values import fields as json_fields
 from dspn.io.json_values import items, whole
-from dspn.learning.em import EmOptions, fit_em
+from dspn.learning.em import EmOptions, Task
 from dspn.learning.growth import (
     DEFAULT_GROWTH,
     GrowthOptions,
@@ -30,7 +32,6 @@ from dspn.learning.growth import (
     first_growth,
     next_growth,
 )
-from dspn.learning.partitions import Positions
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.run import (
     CheckpointFile,
@@ -46,13 +47,7 @@ from dspn.learning.run import (
     limited,
 )
 from dspn.learning.scores import LIKELIHOOD, ConditionalLikelihood, Score
-from dspn.learning.search import (
-    DEFAULT_SEARCH,
-    SearchOptions,
-    SearchState,
-    SearchTask,
-    next_round,
-)
+from dspn.learning.search import DEFAULT_SEARCH, SearchOptions, SearchState, SearchTask, next_round
 from dspn.options import Options, part_field
 from dspn.structure import DynamicNetwork, Root
 from dspn.structure.network import checked_root
@@ -112,13 +107,11 @@ class Learned:
     history: tuple[Report, ...]
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _State:
+class _State(NamedTuple):
     """Where learning stands: in growth, or in the search that follows it."""
 
     growth: GrowthState
-    search: SearchState | None
+    search: SearchState | None = None
 
     @property
     def best(self) -> GrowthState | SearchState:
@@ -162,15 +155,7 @@ class _State:
         return {
             "score": _finite(self.best.score),
             "trail": [[s.num_interfaces, _finite(s.score), s.accepted] for s in trail],
-            "search": None
-            if search is None
-            else {
-                "seed": search.seed,
-                "tried": search.tried,
-                "accepted": search.accepted,
-                "failures": search.failures,
-                "positions": search.positions.to_json(),
-            },
+            "search": search and search.to_json(),
         }
 
 
@@ -194,9 +179,7 @@ def _read_growth_step(step: JSON) -> GrowthStep:
     raise ModelFileError("a step of its trail must have a size, a score and whether it was kept")
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Run:
+class _Run(NamedTuple):
     """Data, plan, seed and clock of one run."""
 
     train: Sequences
@@ -217,68 +200,50 @@ class _Run:
             raise ModelFileError("its trail must begin with a size that was accepted")
         growth = GrowthState(network, score, self.seed, trail, network)
         if details["search"] is None:
-            return _State(growth, None)
-        names = ("seed", "tried", "accepted", "failures", "positions")
-        search = json_fields(details["search"], "its search", names)
-        seed, tried, accepted, failures = (
-            whole(search[name], f"`{name}` of its search") for name in names[:-1]
-        )
-        if seed != self.seed or min(tried, accepted, failures) < 0:
-            raise ModelFileError("its search has another seed, or numbers below zero")
-        positions = Positions.from_json(search["positions"])
-        state = SearchState(network, score, seed, tried, accepted, failures, positions)
-        return _State(growth, state)
+            return _State(growth)
+        search = SearchState.from_json(network, score, details["search"])
+        if search.seed != self.seed:
+            raise ModelFileError("its search has another seed")
+        return _State(growth, search)
 
     @property
-    def growth_task(self) -> GrowthTask:
-        """What growth works on."""
-        plan = self.plan
-        return GrowthTask(
-            self.train, self.validation, plan.score, plan.priors, plan.growth, self.clock.is_due
-        )
+    def _common(self) -> tuple[Sequences, Sequences, Score, Priors]:
+        """What every task of the run has."""
+        return self.train, self.validation, self.plan.score, self.plan.priors
 
     def first(self) -> _State:
         """The state of a run that begins."""
-        root, tied = Root(self.plan.root), self.plan.tied
-        task = self.growth_task
-        if not is_large(self.train):
-            task = replace(task, is_due=lambda: False)
+        task = GrowthTask(*self._common, self.plan.growth)
+        if is_large(self.train):
+            task = replace(task, is_due=self.clock.is_due)
+        root = Root(self.plan.root)
+        begin = partial(first_growth, seed=self.seed, root=root, tied=self.plan.tied)
         try:
             with limited(self.clock, self.train):
-                return _State(first_growth(task, seed=self.seed, root=root, tied=tied), None)
+                return _State(begin(task))
         except TimeUpError:
             rng = np.random.default_rng([self.seed, _STREAM])
-            task = replace(
-                task,
-                train=drawn_part(self.train, _FEW_SLICES, rng),
-                validation=drawn_part(self.validation, _FEW_SLICES, rng),
+            train, validation = (
+                drawn_part(data, _FEW_SLICES, rng) for data in (self.train, self.validation)
             )
-            return _State(first_growth(task, seed=self.seed, root=root, tied=tied), None)
+            return _State(begin(replace(task, train=train, validation=validation)))
 
     def states(self, state: _State) -> Iterator[_State]:
         """The states after a given one."""
         plan, growth, search = self.plan, state.growth, state.search
+        growing = GrowthTask(*self._common, plan.growth, self.clock.is_due)
         while search is None and not growth.is_over(plan.growth):
-            grown = next_growth(growth, self.growth_task)
+            grown = next_growth(growth, growing)
             if grown is None:
                 return
             growth = grown
-            yield _State(growth, None)
+            yield _State(growth)
         if plan.search is None:
             return
-        if search is None:
-            search = SearchState(growth.network, growth.score, self.seed)
-        task = SearchTask(
-            self.train,
-            self.validation,
-            plan.score,
-            plan.priors,
-            plan.search,
-            self.executor,
-            self.clock,
-        )
+        search = search or SearchState(growth.network, growth.score, self.seed)
+        searching = SearchTask(*self._common, plan.search, self.executor, self.clock)
         while not search.is_over(plan.search):
-            found = next_round(search, task)
+            found = next_round(search, searching)
             if found is None:
                 return
             search = found
@@ -297,18 +262,12 @@ class _Run:
         same = self.train is self.validation
         everything = self.train if same else joined([self.train, self.validation])
         clock = self.clock.grace(_GRACE, everything)
-        try:
-            with limited(clock, everything):
-                return fit_em(
-                    network,
-                    everything,
-                    options=plan.refit,
-                    priors=plan.priors,
-                    rng=np.random.default_rng([self.seed, _STREAM]),
-                    deadline=clock.is_due,
-                ).network
-        except TimeUpError:
-            return network
+        rng = np.random.default_rng([self.seed, _STREAM])
+        task = Task(everything, everything, LIKELIHOOD, plan.priors)
+        with suppress(TimeUpError), limited(clock, everything):
+            settings = {"validation": None, "rng": rng, "deadline": clock.is_due}
+            return task.fit(network, plan.refit, **settings).network
+        return network
 
     def follow(
         self, first: _State, file: CheckpointFile | None, report: Reporter | None
@@ -336,16 +295,15 @@ class _Run:
             ending = Ending.FINISHED
         if file is not None:
             file.save(kept.best.network, kept.to_json())
-        network, search = state.best.network, state.search
+        network, score = state.best.network, state.best.score
         try:
             if ending is not Ending.INTERRUPTED:
                 network = self.refit(state)
         except KeyboardInterrupt:
             ending = Ending.INTERRUPTED
-        tried, accepted = (0, 0) if search is None else (search.tried, search.accepted)
-        return Learned(
-            network, state.best.score, ending, state.growth.trail, tried, accepted, history
-        )
+        search = state.search or SearchState(network, score, self.seed)
+        counts = search.tried, search.accepted
+        return Learned(network, score, ending, state.growth.trail, *counts, history)
 
 
 def learn(
@@ -403,9 +361,6 @@ def learn(
     description = describe_run(train, validation, run.seed, plan=plan.to_json())
     file = CheckpointFile(checkpoint, description, checkpoint_every, train.schema.families)
     with file.hold():
-        saved = None
-        if resume:
-            saved = file.load(run.read_state)
-        else:
+        if not resume:
             file.require_absent()
-        return run.follow(saved or run.first(), file, report)
+        return run.follow(file.load(run.read_state) or run.first(), file, report)

@@ -34,19 +34,12 @@ _BEYOND = 30
 def checked_string(string: Sequence[int]) -> GrowthString:
     """The string as a tuple; raises unless it is a restricted growth string."""
     labels = indices(string, "string", StructureError)
-    if not labels:
+    if not labels or min(labels) < 0 or string_of(labels) != labels:
         raise StructureError(
-            "`string` must have an entry for each item, but is empty; there must be at least one."
+            f"`string` must be a restricted growth string of at least one entry, in which an entry "
+            f"is at most one more than the largest before it, but is {labels}; number the blocks "
+            "in the order of their first items."
         )
-    largest = -1
-    for place, label in enumerate(labels):
-        if not 0 <= label <= largest + 1:
-            raise StructureError(
-                f"`string` must be a restricted growth string, in which an entry is at most one "
-                f"more than the largest before it, but entry {place} of {labels} is {label}; "
-                "number the blocks in the order of their first items."
-            )
-        largest = max(largest, label)
     return labels
 
 
@@ -66,13 +59,10 @@ def successor(string: Sequence[int]) -> GrowthString:
 
 def all_strings(num_items: int) -> Iterator[GrowthString]:
     """Every string of a length once, in lexicographic order; there are Bell(num_items)."""
-    start = first(num_items)
-    string = start
-    while True:
+    string = first(num_items)
+    yield string
+    while any(string := successor(string)):
         yield string
-        string = successor(string)
-        if string == start:
-            return
 
 
 def string_of(labels: Sequence[int] | Ints) -> GrowthString:
@@ -144,28 +134,16 @@ class Positions:
         require_type(self.strings, Mapping, "strings", StructureError)
         checked = {}
         for scope, string in self.strings.items():
-            items, labels = checked_scope(scope), checked_string(string)
-            if len(items) != len(labels):
-                raise StructureError(
-                    f"`strings` must have a label for each item, but scope {items} has the string "
-                    f"{labels}."
-                )
-            checked[items] = labels
+            items = checked_scope(scope)
+            blocks(string, items)
+            checked[items] = string_of(string)
         object.__setattr__(self, "strings", MappingProxyType(checked))
 
-    def following(self, scope: Scope) -> GrowthString:
-        """The string after the one remembered; the first where the scope was never visited."""
+    def after(self, scope: Scope) -> "Positions":
+        """The positions with the next string of a scope; the first where it was never visited."""
         last = self.strings.get(scope)
-        return first(len(scope)) if last is None else successor(last)
-
-    def at(self, scope: Scope, string: GrowthString) -> "Positions":
-        """The positions with that of one scope replaced."""
-        # Both come from `following`, and the rest has been checked before.
-        other = object.__new__(Positions)
-        object.__setattr__(
-            other, "strings", MappingProxyType({**self.strings, tuple(scope): string})
-        )
-        return other
+        string = first(len(scope)) if last is None else successor(last)
+        return Positions({**self.strings, scope: string})
 
     def to_json(self) -> list[list[list[int]]]:
         """Pairs of scope and string, in the order of the scopes."""
@@ -200,8 +178,8 @@ def _split(
 ) -> NextPartition:
     """Algorithm 3 as printed, given which pairs of items are dependent."""
     if len(scope) <= options.threshold:
-        string = positions.following(scope)
-        return NextPartition(blocks(string, scope), positions.at(scope, string))
+        positions = positions.after(scope)
+        return NextPartition(blocks(positions.strings[scope], scope), positions)
     subsets = components(linked)
     if len(subsets) == 1:
         return NextPartition(blocks(random_string(len(scope), rng), scope), positions)

@@ -1,5 +1,6 @@
 """Pseudo-observations of sum edges and leaves, the penalty that they are, and what may change."""
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final, final
@@ -7,12 +8,14 @@ from typing import Any, Final, final
 import numpy as np
 from scipy.special import xlogy
 
-from dspn._arrays import Bools
+from dspn._arrays import Bools, Floats
 from dspn._checks import indices, require_type
 from dspn.errors import StructureError
 from dspn.leaves import Family, Prior
 from dspn.options import Options, number_field
-from dspn.structure import DynamicNetwork, NetworkParameters, Template
+from dspn.structure import DynamicNetwork, NetworkParameters, Template, Top
+from dspn.structure.parameters import sum_starts
+from dspn.structure.template import Bank
 
 
 @final
@@ -37,26 +40,23 @@ class Priors(Options):
                 f"{type(self.leaves).__name__}; write ({type(self.leaves).__name__}(...),)."
             )
         leaves = tuple(self.leaves)
+        kinds = Counter(type(prior).__name__ for prior in leaves)
         for number, prior in enumerate(leaves):
             require_type(prior, Prior, f"leaves[{number}]", StructureError, remedy="`dspn.leaves`")
-        kinds = [type(prior).__name__ for prior in leaves]
-        twice = sorted({kind for kind in kinds if kinds.count(kind) > 1})
-        if twice:
-            raise StructureError(
-                "`leaves` of Priors must hold at most one prior for each leaf family, but has "
-                f"more than one {twice[0]}; keep one."
-            )
+            if kinds[type(prior).__name__] > 1:
+                raise StructureError(
+                    "`leaves` of Priors must hold at most one prior for each leaf family, but has "
+                    f"more than one {type(prior).__name__}; keep one."
+                )
         object.__setattr__(self, "leaves", leaves)
 
     def leaf(self, family: Family) -> Prior:
         """The prior of a family's leaves."""
         usual: Any = family.default_prior
-        for prior in self.leaves:
-            if type(prior) is type(usual):
-                return prior
-        count = self.leaf_pseudo_count
-        found: Prior = usual if count is None else replace(usual, pseudo_count=count)
-        return found
+        given = [prior for prior in self.leaves if type(prior) is type(usual)]
+        if not given and self.leaf_pseudo_count is not None:
+            usual = replace(usual, pseudo_count=self.leaf_pseudo_count)
+        return given[0] if given else usual
 
 
 DEFAULT_PRIORS: Final = Priors()
@@ -84,16 +84,52 @@ def checked_learnable(
     return nodes
 
 
-def learnable_masks(
-    template: Template, learnable: frozenset[int] | None
-) -> tuple[Bools, tuple[Bools, ...]]:
-    """Whether each sum edge and, bank by bank, each leaf belongs to a learnable node."""
+@final
+@dataclass(frozen=True, eq=False)
+class Section:
+    """One of the networks of a DSPN with its parameters.
+
+    `edges` and, bank by bank, `leaves` say which of the parameters may be learned. The name is also
+    that of the attribute of `Parameters` and `ExpectedFlows` that belongs to the network.
+    """
+
+    name: str
+    network: Template | Top
+    parameters: NetworkParameters
+    edges: Bools
+    leaves: tuple[Bools, ...] = ()
+
+    @property
+    def banks(self) -> tuple[Bank, ...]:
+        """The leaves by bank; a top network has none."""
+        return self.network.banks if isinstance(self.network, Template) else ()
+
+    def reduce(self, operation: np.ufunc, values: Floats) -> Floats:
+        """A reduction over the edges of each sum, repeated for each of its edges."""
+        starts = sum_starts(self.network)
+        if not starts.size:
+            return values
+        widths = np.diff(np.append(starts, values.size))
+        return np.repeat(operation.reduceat(values, starts), widths)
+
+
+def sections(network: DynamicNetwork, learnable: frozenset[int] | None = None) -> list[Section]:
+    """Template, bottom where it has its own parameters, and top.
+
+    Where `learnable` names nodes of the template, no other parameters may be learned, neither in
+    the template nor in the bottom, and none of the top.
+    """
+    template, own = network.template, network.parameters
     chosen = np.full(len(template.nodes), learnable is None)
     chosen[list(learnable or ())] = True
     sums = np.fromiter(template.edge_offsets, dtype=np.int64)
     widths = np.diff([*template.edge_offsets.values(), template.num_weights])
-    leaves = tuple(chosen[list(bank.nodes)] for bank in template.banks)
-    return np.repeat(chosen[sums], widths), leaves
+    masks = np.repeat(chosen[sums], widths), tuple(chosen[list(b.nodes)] for b in template.banks)
+    found = [Section("template", template, own.template, *masks)]
+    if own.bottom is not None:
+        found.append(Section("bottom", template, own.bottom, *masks))
+    of_top = np.full(network.top.num_weights, learnable is None)
+    return [*found, Section("top", network.top, own.top, of_top)]
 
 
 def log_prior(
@@ -109,19 +145,10 @@ def log_prior(
         learnable: Nodes of the template; where these are given, only their parameters count, in
             the template and in a bottom network of its own.
     """
-    own, template = network.parameters, network.template
-    chosen = checked_learnable(template, learnable)
-    edges, leaves = learnable_masks(template, chosen)
-
-    def penalty(parameters: NetworkParameters) -> float:
-        total = float(np.sum(xlogy(priors.sum_pseudo_count, parameters.weights[edges])))
-        for bank, rows, mask in zip(template.banks, parameters.leaves, leaves, strict=True):
+    total = 0.0
+    for own in sections(network, checked_learnable(network.template, learnable)):
+        weights = own.parameters.weights[own.edges]
+        total += float(np.sum(xlogy(priors.sum_pseudo_count, weights)))
+        for bank, rows, mask in zip(own.banks, own.parameters.leaves, own.leaves, strict=True):
             total += bank.family.log_prior(rows[mask], priors.leaf(bank.family))
-        return total
-
-    total = penalty(own.template)
-    if own.bottom is not None:
-        total += penalty(own.bottom)
-    if chosen is None:
-        total += float(np.sum(xlogy(priors.sum_pseudo_count, own.top.weights)))
     return total

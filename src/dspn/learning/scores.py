@@ -6,9 +6,9 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,10 +17,7 @@ from dspn._arrays import Floats
 from dspn.data import Kind, Schema, Sequences
 from dspn.engine import Program
 from dspn.errors import DataError
-
-if TYPE_CHECKING:
-    from dspn.learning.ascent import AscentOptions
-    from dspn.learning.em import EmOptions
+from dspn.options import Options, number_field, whole_field
 
 Point = TypeVar("Point")
 
@@ -102,22 +99,23 @@ class ConditionalLikelihood(Score):
 
     def check(self, schema: Schema) -> None:
         """Raises unless all are categorical variables of the schema and others remain."""
+        listed = ", ".join(schema.names)
         for name in self.class_variables:
             if name not in schema.names:
                 raise DataError(
-                    f"`class_variables` must be variables of the data "
-                    f"({', '.join(schema.names)}), but {name!r} is none; correct the name."
+                    f"`class_variables` must be variables of the data ({listed}), but {name!r} is "
+                    "none; correct the name."
                 )
-            variable = schema[schema.index(name)]
-            if variable.kind is not Kind.CATEGORICAL:
+            kind = schema[schema.index(name)].kind
+            if kind is not Kind.CATEGORICAL:
                 raise DataError(
-                    f"`class_variables` must be categorical, but {name!r} is {variable.kind}; "
-                    "turn it into categories, or choose another class variable."
+                    f"`class_variables` must be categorical, but {name!r} is {kind}; turn it into "
+                    "categories, or choose another class variable."
                 )
         if len(self.class_variables) == len(schema):
             raise DataError(
                 "`class_variables` must leave at least one variable to condition on, but names "
-                f"all of them ({', '.join(schema.names)}); leave one out, or use `Likelihood`."
+                f"all of them ({listed}); leave one out, or use `Likelihood`."
             )
 
     def evidence(self, data: Sequences) -> Sequences:
@@ -147,6 +145,21 @@ class StopReason(StrEnum):
     DEADLINE = "deadline"
 
 
+@dataclass(frozen=True)
+class StopOptions(Options):
+    """When a fit by steps ends.
+
+    Never before `min_steps`, it stops when a step has raised the penalised score per sequence by no
+    more than `tolerance` times its size (which counts as 1 where it is less), or, with a validation
+    set, after `patience` steps in a row without a better validation score.
+    """
+
+    max_steps: int = whole_field(100, least=0)
+    min_steps: int = whole_field(0, least=0)
+    tolerance: float = number_field(1e-5, least=0)
+    patience: int = whole_field(5)
+
+
 @final
 @dataclass(frozen=True)
 class FitRecord:
@@ -174,26 +187,19 @@ class FitRecord:
 
 
 @final
+@dataclass(eq=False)
 class FitLog(Generic[Point]):
     """The records of a fit so far, the best point among them, and the rule that ends the fit.
 
-    Args:
-        options: The numbers that say when to stop.
-        on_step: Called with every record.
-        deadline: Asked after every step; the fit ends when it returns true.
+    `on_step` is called with every record. `deadline` is asked after every step; the fit ends when
+    it returns true.
     """
 
-    def __init__(
-        self,
-        options: "EmOptions | AscentOptions",
-        on_step: Callable[[FitRecord], None] | None,
-        deadline: Callable[[], bool] | None,
-    ) -> None:
-        self.options = options
-        self.on_step = on_step
-        self.deadline = deadline
-        self.history: list[FitRecord] = []
-        self.best: tuple[Point, FitRecord] | None = None
+    options: StopOptions
+    on_step: Callable[[FitRecord], None] | None = None
+    deadline: Callable[[], bool] | None = None
+    history: list[FitRecord] = field(default_factory=list, init=False)
+    best: tuple[Point, FitRecord] | None = field(default=None, init=False)
 
     def is_due(self) -> bool:
         """Whether time is up."""

@@ -23,26 +23,17 @@ from dspn._arrays import Floats
 from dspn._checks import checked_rng, require_type, whole_number
 from dspn.data import Sequences
 from dspn.engine import Program, Want, compile_program
-from dspn.errors import DataError, StructureError
+from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.executors import Executor, Serial, Shared
 from dspn.inference import interface_posteriors
+from dspn.io import JSON
+from dspn.io.json_values import fields, whole
 from dspn.learning.dependence import Column
-from dspn.learning.em import EmFit, EmOptions, fit_em
+from dspn.learning.em import EmFit, EmOptions, Task, best_of
 from dspn.learning.partitions import Partition, PartitionOptions, Positions, next_partition
-from dspn.learning.priors import Priors
 from dspn.learning.run import Clock, limited
-from dspn.learning.scores import Score
 from dspn.options import Options, choice_field, number_field, part_field, whole_field
-from dspn.structure import (
-    DynamicNetwork,
-    Input,
-    Interface,
-    Leaf,
-    Product,
-    Root,
-    Sum,
-    Template,
-)
+from dspn.structure import DynamicNetwork, Interface, Root, Template
 from dspn.structure.build import ScopeItem
 from dspn.structure.edit import (
     Entry,
@@ -52,7 +43,7 @@ from dspn.structure.edit import (
     template_entries,
     top_entries,
 )
-from dspn.structure.nodes import children_of, reachable
+from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of, reachable
 from dspn.structure.validity import interface_groups, network_scopes
 
 # Where the slices go in a network.
@@ -88,14 +79,10 @@ class SlicePosteriors:
 
         NaN at the slice that is at the bottom, which has no inputs.
         """
+        is_first = self.network.root == Root.FIRST
         own = self.interface[:, list(self.network.groups[group])]
-        found = np.full(own.shape, np.nan)
-        if self.network.root == Root.FIRST:
-            found[:-1] = own[1:]
-            found[self.data.offsets[1:] - 1] = np.nan
-        else:
-            found[1:] = own[:-1]
-            found[self.data.offsets[:-1]] = np.nan
+        found = np.roll(own, -1 if is_first else 1, axis=0)
+        found[self.data.offsets[1:] - 1 if is_first else self.data.offsets[:-1]] = np.nan
         return found
 
     def product(self, node: int) -> Floats:
@@ -118,17 +105,13 @@ class SlicePosteriors:
                 leaves.setdefault(own.variable, []).append(index)
         for variable, members in sorted(leaves.items()):
             if rest.isdisjoint(members):
-                return self._leaves(variable, members)
+                wanted = np.zeros(self.data.values.shape, dtype=np.bool_)
+                wanted[:, variable] = True
+                found = self.program.posteriors(self.data, Want(leaves=wanted)).leaves[variable]
+                own_leaves = np.isin(self.network.template.banks[variable].nodes, members)
+                return np.asarray(found[:, own_leaves].sum(axis=1))
         above = [i for i, output in enumerate(outputs) if node in reachable(nodes, [output])]
         return np.asarray(self.interface[:, above].sum(axis=1).clip(max=1.0))
-
-    def _leaves(self, variable: int, members: Sequence[int]) -> Floats:
-        """P(one of a variable's leaves on the induced tree at a slice | evidence), (slices,)."""
-        bank = self.network.template.banks[variable]
-        wanted = np.zeros(self.data.values.shape, dtype=np.bool_)
-        wanted[:, variable] = True
-        found = self.program.posteriors(self.data, Want(leaves=wanted)).leaves[variable]
-        return np.asarray(found[:, np.isin(bank.nodes, members)].sum(axis=1))
 
     def column(self, number: int, weights: Floats) -> Column:
         """The rows of one item of a scope, numbered as in `partitions`."""
@@ -143,15 +126,9 @@ class SlicePosteriors:
 
 def _item_scopes(template: Template, groups: Sequence[Sequence[int]]) -> list[int]:
     """Scope of every node as bits: v for variable v, num_variables + g for group g."""
-    marks = [0] * template.num_interfaces
-    for number, positions in enumerate(groups):
-        for position in positions:
-            marks[position] = 1 << (len(template.schema) + number)
-    return network_scopes(template.nodes, template.order, marks)
-
-
-def _items(scope: int) -> tuple[int, ...]:
-    return tuple(bit for bit in range(scope.bit_length()) if scope >> bit & 1)
+    n = len(template.schema)
+    marks = {position: 1 << n + g for g, positions in enumerate(groups) for position in positions}
+    return network_scopes(template.nodes, template.order, [marks[i] for i in sorted(marks)])
 
 
 def product_nodes(template: Template) -> tuple[int, ...]:
@@ -180,7 +157,8 @@ def scope_numbers(network: DynamicNetwork, node: int) -> tuple[int, ...]:
             f"`node` must be a product of the template, but node {index} is {found}; choose one of "
             "`product_nodes`."
         )
-    return _items(_item_scopes(network.template, network.groups)[index])
+    scope = _item_scopes(network.template, network.groups)[index]
+    return tuple(bit for bit in range(scope.bit_length()) if scope >> bit & 1)
 
 
 def _item(network: DynamicNetwork, number: int) -> ScopeItem:
@@ -210,25 +188,6 @@ class Neighbour:
     new_nodes: frozenset[int]
 
 
-def _checked_partition(
-    network: DynamicNetwork, node: int, partition: Sequence[Sequence[ScopeItem]]
-) -> list[tuple[ScopeItem, ...]]:
-    scope = scope_items(network, node)
-    if node not in reachable(network.template.nodes, network.template.outputs):
-        raise StructureError(
-            f"`node` must be in use, but no output of the template reaches node {node}; choose one "
-            "of `product_nodes`."
-        )
-    blocks = [tuple(block) for block in partition]
-    flat = [item for block in blocks for item in block]
-    if not all(blocks) or len(flat) != len(scope) or set(flat) != set(scope):
-        raise StructureError(
-            f"`partition` must share out the scope of node {node}, {list(scope)}, into blocks that "
-            f"are not empty, but is {blocks}; see `scope_items`."
-        )
-    return blocks
-
-
 def replace_product(
     network: DynamicNetwork,
     node: int,
@@ -248,8 +207,19 @@ def replace_product(
     """
     checked_rng(rng, StructureError)
     classes = whole_number(num_classes, "num_classes", StructureError)
-    blocks = _checked_partition(network, node, partition)
-    template = network.template
+    template, scope = network.template, scope_items(network, node)
+    if node not in reachable(template.nodes, template.outputs):
+        raise StructureError(
+            f"`node` must be in use, but no output of the template reaches node {node}; choose one "
+            "of `product_nodes`."
+        )
+    blocks = [tuple(block) for block in partition]
+    flat = [item for block in blocks for item in block]
+    if not all(blocks) or len(flat) != len(scope) or set(flat) != set(scope):
+        raise StructureError(
+            f"`partition` must share out the scope of node {node}, {list(scope)}, into blocks that "
+            f"are not empty, but is {blocks}; see `scope_items`."
+        )
     families = {bank.variable: bank.family for bank in template.banks}
     if values is not None and (values.ndim != 2 or values.shape[1] != len(families)):
         raise StructureError(
@@ -285,12 +255,9 @@ def replace_product(
     outputs = [number[output] for output in template.outputs]
     top = top_entries(network)
     after = build_network(network.schema, changed, outputs, top, network.top.root, network.root)
-    new_nodes = frozenset(
-        number[index]
-        for index in range(first, len(entries))
-        if not isinstance(entries[index].node, Product)
-    )
-    return Neighbour(after, number[node], new_nodes)
+    added = enumerate(entries[first:], start=first)
+    new_nodes = [number[index] for index, own in added if not isinstance(own.node, Product)]
+    return Neighbour(after, number[node], frozenset(new_nodes))
 
 
 class Proposal(NamedTuple):
@@ -350,6 +317,8 @@ _NEW_PART: Final = EmOptions(max_steps=4, tolerance=0.0)
 _WHOLE: Final = EmOptions(max_steps=12, patience=3)
 _BEGINNING: Final = Positions()
 _STREAM: Final = 2
+# The numbers of a search that a checkpoint holds.
+_COUNTS: Final = ("seed", "tried", "accepted", "failures")
 
 
 @final
@@ -406,6 +375,22 @@ class SearchState:
     positions: Positions = _BEGINNING
     last_round: tuple[Try, ...] = ()
 
+    def to_json(self) -> dict[str, JSON]:
+        """What has to be kept, besides the network and its score, to go on from here."""
+        counts = {name: getattr(self, name) for name in _COUNTS}
+        return {**counts, "positions": self.positions.to_json()}
+
+    @classmethod
+    def from_json(cls, network: DynamicNetwork, score: float, state: JSON) -> "SearchState":
+        """The state of a network with this score that `to_json` wrote."""
+        details = fields(state, "its search", (*_COUNTS, "positions"))
+        counts = [whole(details[name], f"`{name}` of its search") for name in _COUNTS]
+        if min(counts) < 0:
+            raise ModelFileError("its search has numbers below zero")
+        seed, tried, accepted, failures = counts
+        positions = Positions.from_json(details["positions"])
+        return cls(network, score, seed, tried, accepted, failures, positions)
+
     def is_over(self, options: SearchOptions) -> bool:
         """Whether a stopping rule is met, or nothing is left to replace."""
         if options.mode == Mode.LITERAL and self.failures:
@@ -416,16 +401,12 @@ class SearchState:
 
 @final
 @dataclass(frozen=True, eq=False)
-class SearchTask:
-    """What a search works on: data, score, priors, options, and where neighbours are trained.
+class SearchTask(Task):
+    """What a search works on, and where neighbours are trained.
 
     Once the clock is due the current round is given up.
     """
 
-    train: Sequences
-    validation: Sequences
-    score: Score
-    priors: Priors
     options: SearchOptions = DEFAULT_SEARCH
     executor: Executor = field(default_factory=Serial)
     clock: Clock = field(default_factory=Clock)
@@ -440,31 +421,14 @@ class SearchTask:
 
         Mini-batches are drawn from `rng`.
         """
-        common: dict[str, Any] = {
-            "score": self.score,
-            "priors": self.priors,
-            "rng": rng,
-            "deadline": self.clock.is_due,
-        }
-        own, options, data = neighbour, self.options, self.train
-        started = fit_em(
-            own.network, data, options=options.new_part, learnable=own.new_nodes, **common
-        )
-        return fit_em(
-            started.network, data, validation=self.validation, options=options.whole, **common
-        )
+        settings: dict[str, Any] = {"rng": rng, "deadline": self.clock.is_due}
+        new: dict[str, Any] = {"learnable": neighbour.new_nodes, "validation": None}
+        started = self.fit(neighbour.network, self.options.new_part, **new, **settings)
+        return self.fit(started.network, self.options.whole, **settings)
 
 
-class _Candidate(NamedTuple):
-    """A neighbour before it is trained, its partition, and the randomness it was drawn with."""
-
-    neighbour: Neighbour
-    partition: Partition
-    rng: np.random.Generator
-
-
-def _candidates(state: SearchState, task: SearchTask) -> tuple[list[_Candidate], Positions]:
-    """The neighbours of one round, and the positions to go on from."""
+def _proposals(state: SearchState, task: SearchTask) -> list[tuple[Proposal, np.random.Generator]]:
+    """The neighbours of one round, each with the randomness it was drawn with."""
     options = task.options
     size = 1 if options.mode == Mode.LITERAL else options.round_size
     posteriors = SlicePosteriors(compile_program(state.network), task.train)
@@ -477,46 +441,44 @@ def _candidates(state: SearchState, task: SearchTask) -> tuple[list[_Candidate],
         node = nodes[int(rng.integers(len(nodes)))]
         proposal = propose(posteriors, node, positions, options.partitions, rng)
         positions = proposal.positions
-        found.append(_Candidate(proposal.neighbour, proposal.partition, rng))
-    return found, positions
+        found.append((proposal, rng))
+    return found
 
 
-def _fit(task: Shared[SearchTask], candidate: _Candidate) -> EmFit | None:
-    """The candidate trained; None where time was up before that began."""
+def _fit(
+    task: Shared[SearchTask], candidate: tuple[Neighbour, np.random.Generator]
+) -> EmFit | None:
+    """The neighbour trained; None where time was up before that began."""
     own = task.value
     with limited(own.clock, own.train):
-        return None if own.clock.is_due() else own.trained(candidate.neighbour, candidate.rng)
+        return None if own.clock.is_due() else own.trained(*candidate)
 
 
 def next_round(state: SearchState, task: SearchTask) -> SearchState | None:
     """The state after one more round; None where time was up before the round was done."""
     if task.clock.is_due():
         return None
-    candidates, positions = _candidates(state, task)
+    proposals = _proposals(state, task)
     work = partial(_fit, task.shared)
+    candidates = [(proposal.neighbour, rng) for proposal, rng in proposals]
     found = task.executor.map(work, candidates, on_error=task.clock.stop)
     fits = [fit for fit in found if fit is not None]
-    if task.clock.is_due():
+    if task.clock.is_due() or len(fits) < len(candidates):
         return None
-    scores = [fit.score for fit in fits]
-    best = int(np.argmax(scores))
-    literal = task.options.mode == Mode.LITERAL
-    if literal:
-        better = scores[best] >= state.score
-    else:
-        new, old = compile_program(fits[best].network), compile_program(state.network)
-        better = task.score.is_better(new, old, task.validation, caution=task.options.caution)
+    best = best_of(fits)
+    caution = None if task.options.mode == Mode.LITERAL else task.options.caution
+    better = task.is_better(best, state.network, state.score, caution)
     tries = tuple(
-        Try(candidate.partition, score, better and number == best)
-        for number, (candidate, score) in enumerate(zip(candidates, scores, strict=True))
+        Try(proposal.partition, fit.score, better and fit is best)
+        for (proposal, _), fit in zip(proposals, fits, strict=True)
     )
-    return replace(
-        state,
-        network=fits[best].network if better else state.network,
-        score=scores[best] if better else state.score,
-        tried=state.tried + len(tries),
-        accepted=state.accepted + better,
-        failures=0 if better else state.failures + len(tries),
-        positions=positions,
-        last_round=tries,
+    return SearchState(
+        best.network if better else state.network,
+        best.score if better else state.score,
+        state.seed,
+        state.tried + len(tries),
+        state.accepted + better,
+        0 if better else state.failures + len(tries),
+        proposals[-1][0].positions,
+        tries,
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
 import numpy as np
-from scipy.special import log_softmax
+from scipy.special import softmax
 
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, float_array, require_type
@@ -72,11 +72,8 @@ class SliceLearner:
         require_type(data, Sequences, "data", DataError)
         require_type(options, SliceSpnOptions, "options", StructureError)
         require_type(priors, Priors, "priors", StructureError)
-        self.builder = builder
-        self.data = data
-        self.families = tuple(families)
-        self.options = options
-        self.priors = priors
+        self.builder, self.data, self.families = builder, data, tuple(families)
+        self.options, self.priors = options, priors
         self._statistics = [
             family.statistics(data.values[:, variable])
             for variable, family in enumerate(self.families)
@@ -123,13 +120,14 @@ class SliceLearner:
 
     def _leaves(self, part: _Part) -> list[int]:
         """The best leaf of each variable."""
-        found = []
-        for variable in part.variables:
-            family = self.families[variable]
-            statistics = part.weights @ self._statistics[variable][part.rows]
-            row = family.maximise(statistics[None], self.priors.leaf(family))[0]
-            found.append(self.builder.leaf(variable, row, family))
-        return found
+        fitted = [(v, self._fit_leaves(v, part.rows, part.weights[None])) for v in part.variables]
+        return [self.builder.leaf(v, rows[0], self.families[v]) for v, rows in fitted]
+
+    def _fit_leaves(self, variable: int, rows: Ints, weights: Floats) -> Floats:
+        """The best leaf of a variable for each row of weights of the slices."""
+        family = self.families[variable]
+        statistics = weights @ self._statistics[variable][rows]
+        return family.maximise(statistics, self.priors.leaf(family))
 
     def _clusters(self, part: _Part, rng: np.random.Generator) -> list[_Part]:
         """The slices by their most probable class in a naive Bayes model; empty classes left out.
@@ -141,11 +139,9 @@ class SliceLearner:
         for _ in range(self.options.num_steps):
             shares = self._class_shares(part, shares)
         best = shares.argmax(axis=1)
-        chosen = [np.flatnonzero(best == cluster) for cluster in range(size)]
         return [
-            part._replace(rows=part.rows[own], weights=part.weights[own])
-            for own in chosen
-            if own.size
+            part._replace(rows=part.rows[best == cluster], weights=part.weights[best == cluster])
+            for cluster in np.unique(best)
         ]
 
     def _class_shares(self, part: _Part, shares: Floats) -> Floats:
@@ -155,14 +151,11 @@ class SliceLearner:
         with np.errstate(divide="ignore"):
             joint = np.log(totals / totals.sum()) + np.zeros_like(shares)
         for variable in part.variables:
-            family = self.families[variable]
-            statistics = counts.T @ self._statistics[variable][part.rows]
-            leaves = family.maximise(statistics, self.priors.leaf(family))
-            joint += family.log_prob(leaves, self.data.values[part.rows, variable])
-        nowhere = np.all(joint == -np.inf, axis=1)
-        joint[nowhere] = 0.0
-        found: Floats = np.exp(log_softmax(joint, axis=1))
-        return found
+            leaves = self._fit_leaves(variable, part.rows, counts.T)
+            values = self.data.values[part.rows, variable]
+            joint += self.families[variable].log_prob(leaves, values)
+        joint[np.all(joint == -np.inf, axis=1)] = 0.0
+        return np.asarray(softmax(joint, axis=1))
 
 
 def spn_emissions(

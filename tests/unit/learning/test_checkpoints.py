@@ -59,11 +59,11 @@ class Checkpoints:
 
 
 def in_growth(score: float, count: int) -> _State:
-    return _State(GrowthState(NETWORK, score, 7, TRAIL[:count], NETWORK), None)
+    return _State(GrowthState(NETWORK, score, 7, TRAIL[:count], NETWORK))
 
 
 def in_search(**changes: Any) -> _State:
-    return replace(in_growth(0.0, 3), search=replace(SEARCH, **changes))
+    return in_growth(0.0, 3)._replace(search=replace(SEARCH, **changes))
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dspn import Model
 from dspn.data import Schema, Sequences
-from dspn.engine import Program, compile_program
+from dspn.engine import Program
 from dspn.errors import StructureError
-from dspn.learning import DEFAULT_PRIORS, LIKELIHOOD, EmOptions, Score, growth
+from dspn.learning import DEFAULT_PRIORS, LIKELIHOOD, EmOptions, Score, em, growth
 from dspn.learning.growth import (
     GrowthOptions,
     GrowthState,
@@ -91,13 +91,13 @@ Starts = list[DynamicNetwork]
 def trained(monkeypatch: pytest.MonkeyPatch) -> Starts:
     """What training begins from, as it comes."""
     starts: Starts = []
-    fit_em = growth.fit_em
+    fit_em = em.fit_em
 
     def seen(network: DynamicNetwork, *data: object, **settings: object) -> object:
         starts.append(network)
         return fit_em(network, *data, **settings)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(growth, "fit_em", seen)
+    monkeypatch.setattr(em, "fit_em", seen)
     return starts
 
 
@@ -350,7 +350,6 @@ def test_every_network_is_valid_and_has_the_score_it_says(
             assert violations(network.template, network.top) == ()
             assert len(network.groups) == 1
             assert network.root == root and network.parameters.tied == tied
-            assert np.isfinite(compile_program(network).log_likelihood(task.train)).all()
     real = replace(task, score=LIKELIHOOD)
     for state in grown(real, root=root, tied=tied):
         expected = Model(state.network).log_likelihood(task.validation).mean()
@@ -450,4 +449,5 @@ def test_mini_batches_are_drawn_from_the_seed(mode: str) -> None:
 def test_poor_data_are_no_trouble(mode: str, data: Sequences) -> None:
     task = task_of(data=data, mode=mode, max_interfaces=3, em=EmOptions(max_steps=10))
     last = grown(task)[-1]
-    assert np.isfinite(last.score)
+    expected = Model(last.network).log_likelihood(data).mean()
+    np.testing.assert_allclose(last.score, expected, rtol=1e-12)

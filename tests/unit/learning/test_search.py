@@ -23,6 +23,7 @@ from dspn.learning import (
     EmOptions,
     Score,
     StopReason,
+    em,
     scaled_families,
     search,
 )
@@ -114,7 +115,7 @@ def scripted(
 ) -> list[SearchState]:
     """All states of a search whose neighbours get these scores; there must be enough of them."""
     script = Script(list(scores), spread)
-    monkeypatch.setattr(search, "fit_em", script.fit_em)
+    monkeypatch.setattr(em, "fit_em", script.fit_em)
     data = some_data(PAIR)
     first = begun(start(), data, script)
     return [first, *rounds(first, task_of(data, script, **options))]
@@ -282,14 +283,14 @@ def test_neighbour_is_trained_in_its_new_part_then_as_a_whole(
     monkeypatch: pytest.MonkeyPatch, proposed: list[tuple[DynamicNetwork, int, Any]]
 ) -> None:
     calls: list[tuple[DynamicNetwork, dict[str, Any], EmFit]] = []
-    fit_em = search.fit_em
+    fit_em = em.fit_em
 
     def seen(network: DynamicNetwork, *data: Sequences, **settings: Any) -> EmFit:
         fit = fit_em(network, *data, **settings)
         calls.append((network, settings, fit))
         return fit
 
-    monkeypatch.setattr(search, "fit_em", seen)
+    monkeypatch.setattr(em, "fit_em", seen)
     data = some_data(MIXED)
     options = {"new_part": EmOptions(max_steps=2), "whole": EmOptions(max_steps=3)}
     task = task_of(data, round_size=3, **options)
@@ -337,7 +338,7 @@ def grouped(schema: Schema, groups: list[list[int]], *sizes: int) -> DynamicNetw
 
 STARTS = [
     pytest.param(start(schema=schema_of(("binary",)), size=3), 60, {}, id="one-variable"),
-    pytest.param(start(schema=MIXED), 200, {}, id="in-order"),
+    pytest.param(start(schema=MIXED), 80, {}, id="in-order"),
     pytest.param(untied(start(schema=MIXED)), 40, {"threshold": 2}, id="drawn-own-bottom"),
     pytest.param(untied(grouped(MIXED, [[0, 2], [1, 3]], 2, 2)), 40, {}, id="two-groups"),
     pytest.param(start(schema=WIDE, size=1), 40, {"threshold": 3, "alpha": 0.2}, id="tests"),
@@ -414,7 +415,7 @@ def test_failing_neighbour_ends_the_search_for_all_jobs(monkeypatch: pytest.Monk
     def failing(network: DynamicNetwork, *data: Sequences, **settings: Any) -> EmFit:
         raise ArithmeticError("one of them")
 
-    monkeypatch.setattr(search, "fit_em", failing)
+    monkeypatch.setattr(em, "fit_em", failing)
     data = some_data(PAIR)
     for jobs in (1, 3):
         task = replace(task_of(data), executor=executor_of("threads", jobs), clock=Clock())
@@ -461,13 +462,13 @@ def test_nothing_is_begun_once_time_is_up(
     jobs: int, monkeypatch: pytest.MonkeyPatch, proposed: list[Any]
 ) -> None:
     trained: list[DynamicNetwork] = []
-    fit_em: Callable[..., EmFit] = search.fit_em
+    fit_em: Callable[..., EmFit] = em.fit_em
 
     def seen(network: DynamicNetwork, *data: Sequences, **settings: Any) -> EmFit:
         trained.append(network)
         return fit_em(network, *data, **settings)
 
-    monkeypatch.setattr(search, "fit_em", seen)
+    monkeypatch.setattr(em, "fit_em", seen)
     data = some_data(PAIR)
     task = replace(task_of(data), executor=executor_of("threads", jobs))
     assert next_round(begun(start(), data), with_clock(task, 0)) is None
