@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dspn._arrays import Floats
-from dspn._checks import float_array, indices, require_type
+from dspn._checks import indices, require_type
 from dspn.data import Schema, Variable
 from dspn.errors import StructureError
 from dspn.leaves import Categorical
 from dspn.structure.network import DynamicNetwork, Root, check_networks
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of, reachable
-from dspn.structure.parameters import NetworkParameters, Parameters, check_distributions
+from dspn.structure.parameters import NetworkParameters, Parameters, checked_shares
 from dspn.structure.template import Template, Top
+from dspn.structure.validity import network_scopes
 
 
 class Entry(NamedTuple):
@@ -54,7 +55,7 @@ def _entries(part: Template | Top, sets: Sequence[NetworkParameters]) -> list[En
         for bank, *tables in zip(part.banks, *(own.leaves for own in sets), strict=True):
             for node, rows in zip(bank.nodes, np.stack(tables, axis=1), strict=True):
                 values[node] = rows
-    return [Entry(node, own) for node, own in zip(part.nodes, values, strict=True)]
+    return list(map(Entry, part.nodes, values))
 
 
 def add_node(entries: list[Entry], node: Node, values: Sequence[float] | Floats = ()) -> int:
@@ -172,8 +173,7 @@ def reduce_network(
     """
     stays = range(network.num_interfaces) if positions is None else positions
     number = {position: place for place, position in enumerate(stays)}
-    outputs = [network.template.outputs[position] for position in stays]
-    below, outputs = keep_reached(template, outputs, number)
+    below, outputs = keep_reached(template, [network.template.outputs[p] for p in stays], number)
     cap, (apex,) = keep_reached(top, [network.top.root if top_root is None else top_root], number)
     return build_network(network.schema, below, outputs, cap, apex, network.root)
 
@@ -214,13 +214,7 @@ def united(networks: Sequence[DynamicNetwork], weights: Sequence[float] | Floats
     change what parameters mean.
     """
     terms = check_networks(networks, "networks")
-    shares = float_array(weights, "weights", StructureError)
-    if shares.shape != (len(terms),):
-        raise StructureError(
-            f"`weights` must have one number for each of the {len(terms)} networks, but has shape "
-            f"{shares.shape}."
-        )
-    check_distributions(shares, "weights")
+    shares = checked_shares(weights, len(terms), "networks")
     for index, network in enumerate(terms):
         if len(network.groups) > 1:
             raise StructureError(
@@ -356,21 +350,17 @@ def marginal(network: DynamicNetwork, variables: Sequence[int]) -> DynamicNetwor
     family = {bank.variable: bank.family for bank in network.template.banks}
     leaves = {variable: Leaf(place, family[variable]) for place, variable in enumerate(kept)}
 
-    def reduced(entries: list[Entry], order: Sequence[int]) -> tuple[list[Entry], list[int]]:
-        speaks = [False] * len(entries)
-        for index in order:
-            node = entries[index].node
-            if isinstance(node, Input):
-                speaks[index] = node.position in positions
-            elif isinstance(node, Leaf):
-                speaks[index] = node.variable in leaves
-            else:
-                speaks[index] = any(speaks[child] for child in node.children)
-        chosen = [index for index, own in enumerate(speaks) if own]
-        return keep_entries(entries, chosen, positions=positions, leaves=leaves)
+    below = 1 << len(network.schema)
+    marks = [below * (position in positions) for position in range(network.num_interfaces)]
+    asked = below + sum(1 << variable for variable in kept)
 
-    template, number = reduced(template_entries(network), network.template.order)
-    top, top_number = reduced(top_entries(network), network.top.order)
+    def reduced(part: Template | Top, entries: list[Entry]) -> tuple[list[Entry], list[int]]:
+        scopes = network_scopes(part.nodes, part.order, marks)
+        speaking = [index for index, scope in enumerate(scopes) if scope & asked]
+        return keep_entries(entries, speaking, positions=positions, leaves=leaves)
+
+    template, number = reduced(network.template, template_entries(network))
+    top, top_number = reduced(network.top, top_entries(network))
     schema = Schema(tuple(network.schema[variable] for variable in kept))
     outputs = [number[network.template.outputs[position]] for position in stays]
     return build_network(schema, template, outputs, top, top_number[network.top.root], network.root)

@@ -140,14 +140,18 @@ def group_variables(template: Template) -> tuple[tuple[int, ...], ...]:
 
 def group_sources(template: Template) -> tuple[tuple[int, ...], ...]:
     """For each group, the groups whose inputs its outputs read."""
-    groups = interface_groups(template)
+    reads = [scope >> len(template.schema) for scope in group_scopes(template)]
+    firsts = (template.outputs[positions[0]] for positions in interface_groups(template))
+    return tuple(tuple(_members(reads[output])) for output in firsts)
+
+
+def group_scopes(template: Template) -> list[int]:
+    """Scope of every node, with bit n + g for the inputs of group g, n the number of variables."""
     marks = [0] * template.num_interfaces
-    for number, positions in enumerate(groups):
+    for bit, positions in enumerate(interface_groups(template), start=len(template.schema)):
         for position in positions:
-            marks[position] = 1 << number
-    nodes = tuple(node if not isinstance(node, Leaf) else Product(()) for node in template.nodes)
-    reads = network_scopes(nodes, template.order, marks)
-    return tuple(tuple(_members(reads[template.outputs[positions[0]]])) for positions in groups)
+            marks[position] = 1 << bit
+    return network_scopes(template.nodes, template.order, marks)
 
 
 def _node_breaches(

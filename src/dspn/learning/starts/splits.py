@@ -15,7 +15,7 @@ from dspn._checks import checked_rng, indices, require_type
 from dspn.data import Sequences
 from dspn.engine import Program
 from dspn.errors import StructureError
-from dspn.learning.moves.edges import input_visits, posterior_runs
+from dspn.learning.moves import input_visits, posterior_runs
 from dspn.leaves import Family
 from dspn.structure import DynamicNetwork, Input, Leaf, Node, Product, Sum, Template, Top
 from dspn.structure.edit import Entry, build_network, template_entries, top_entries

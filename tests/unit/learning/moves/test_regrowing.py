@@ -10,7 +10,7 @@ from dspn.engine import ExpectedFlows, NetworkFlows, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning import em_step
 from dspn.learning.moves import pruned, regrown
-from dspn.learning.moves.edges import posterior_runs
+from dspn.learning.moves import posterior_runs
 from dspn.structure import (
     DynamicNetwork,
     Root,
