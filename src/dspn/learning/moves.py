@@ -81,6 +81,12 @@ def posterior_runs(
         yield members, part, interface_posteriors(program, part)
 
 
+def adjacent_rows(data: Sequences, root: Root) -> tuple[Ints, Ints]:
+    """Rows of neighbouring slices of a sequence: those nearer to the root, and those below."""
+    later = np.setdiff1d(np.arange(data.total_slices), data.offsets)
+    return (later - 1, later) if root == Root.FIRST else (later, later - 1)
+
+
 # Pruning.
 
 
@@ -146,18 +152,6 @@ def pruned(network: DynamicNetwork, flows: ExpectedFlows, least: float) -> Dynam
 # Regrowing.
 
 
-def _neighbouring_use(network: DynamicNetwork, data: Sequences) -> Floats:
-    """Sum over neighbouring slices of P(i at the upper) P(j at the lower), (k, k)."""
-    use = np.zeros((network.num_interfaces, network.num_interfaces))
-    for _, part, posteriors in posterior_runs(compile_program(network), data):
-        lower = np.setdiff1d(np.arange(part.total_slices), part.offsets)
-        upper = lower - 1
-        if network.root == Root.LAST:
-            upper, lower = lower, upper
-        use += posteriors[upper].T @ posteriors[lower]
-    return use
-
-
 def regrown(network: DynamicNetwork, data: Sequences, count: int) -> DynamicNetwork:
     """The network with up to `count` more transitions: those that the data would use most.
 
@@ -185,7 +179,10 @@ def regrown(network: DynamicNetwork, data: Sequences, count: int) -> DynamicNetw
     for position, parent in transition_sums(template).items():
         above.setdefault(parent, []).append(position)
     parents = sorted(above)
-    use = _neighbouring_use(network, data)
+    use = np.zeros((size, size))
+    for _, part, posteriors in posterior_runs(compile_program(network), data):
+        upper, lower = adjacent_rows(part, network.root)
+        use += posteriors[upper].T @ posteriors[lower]
     # Only inputs of the group that a sum reads count; a sum of several outputs has the use of all.
     table = np.zeros((len(parents), size))
     absent = np.zeros_like(table)

@@ -5,7 +5,7 @@ is kept, and the new node begins where the data are instead of at random.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -148,10 +148,12 @@ def _split_values(
         [p for p, child in enumerate(node.children) if child in split.twins] for _, node in sums
     ]
     is_copy = [index in copied and split.origin[index] >= 0 for index, _ in sums]
-    pairs = rng.standard_normal(sum(map(len, beside)))
-    shares = _deal(1.0 / (1.0 + np.exp(noise * pairs)), map(len, beside))
+    ends = np.cumsum([len(places) for places in beside])
+    pairs = rng.standard_normal(ends[-1] if sums else 0)
+    shares = iter(np.split(1.0 / (1.0 + np.exp(noise * pairs)), ends))
     widths = [len(node.children) for (_, node), own in zip(sums, is_copy, strict=True) if own]
-    factors = _deal(np.exp(noise * rng.standard_normal(sum(widths))), widths)
+    draws = np.exp(noise * rng.standard_normal(sum(widths)))
+    factors = iter(np.split(draws, np.cumsum(widths, dtype=np.int64)))
     for (index, _), places, copy in zip(sums, beside, is_copy, strict=True):
         own = values[index] if split.origin[index] >= 0 else np.ones(1)
         share = next(shares)
@@ -164,14 +166,6 @@ def _split_values(
             weights /= np.add.reduceat(weights, [0])
         values[index] = weights
     return values
-
-
-def _deal(array: Floats, sizes: Iterable[int]) -> Iterator[Floats]:
-    """The array in consecutive parts of the given sizes."""
-    start = 0
-    for size in sizes:
-        yield array[start : start + size]
-        start += size
 
 
 def split_interfaces(
