@@ -66,7 +66,8 @@ def input_visits(network: DynamicNetwork, flows: ExpectedFlows) -> Floats:
     """Expected visits of each interface node through the sums above its inputs, (k,)."""
 
     def visits(part: Template | Top, own: Floats) -> Floats:
-        return np.bincount(sum_edges(part)[1], own, len(part.nodes))[list(part.inputs)]
+        use = np.bincount(sum_edges(part)[1], own, len(part.nodes)).astype(np.float64)
+        return use[list(part.inputs)]
 
     return visits(network.template, flows.template.weights) + visits(network.top, flows.top.weights)
 

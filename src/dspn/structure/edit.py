@@ -150,9 +150,8 @@ def build_network(
     slices = Template(schema, tuple(entry.node for entry in template), tuple(outputs))
     cap = Top(len(outputs), tuple(entry.node for entry in top), top_root)
     sets = [pack_parameters(slices, template, place) for place in range(len(template[0].values))]
-    return DynamicNetwork(
-        slices, cap, Parameters(sets[0], pack_parameters(cap, top), *sets[1:]), root
-    )
+    parameters = Parameters(sets[0], pack_parameters(cap, top), *sets[1:])
+    return DynamicNetwork(slices, cap, parameters, root)
 
 
 def reduce_network(
@@ -258,8 +257,7 @@ def _join(
             entries, range(len(entries)), first=first, positions=positions, leaves=leaves
         )[0]
         outputs += [first + output for output in network.template.outputs]
-        cap = top_entries(network)
-        apex = network.top.root
+        cap, apex = top_entries(network), network.top.root
         is_kind = isinstance(cap[apex].node, kind)
         below = children_of(cap[apex].node) if is_kind else (apex,)
         # Nodes that the root does not read could still name the root, which may be gone.
@@ -268,12 +266,11 @@ def _join(
         top += new
         terms += [number[child] for child in below]
         weights.append(share * (cap[apex].values[0] if is_kind and kind is Sum else np.ones(1)))
+    apex, flat = terms[0], np.concatenate(weights)
     if kind is Sum:
-        flat = np.concatenate(weights)
-        add_node(top, Sum(tuple(terms)), flat / flat.sum())
+        apex = add_node(top, Sum(tuple(terms)), flat / flat.sum())
     elif len(terms) > 1:
-        add_node(top, Product(tuple(terms)))
-    apex = len(top) - 1 if kind is Sum or len(terms) > 1 else terms[0]
+        apex = add_node(top, Product(tuple(terms)))
     return build_network(schema, template, outputs, top, apex, networks[0].root)
 
 
@@ -333,7 +330,12 @@ def marginal(network: DynamicNetwork, variables: Sequence[int]) -> DynamicNetwor
             the slice below: it would have no scope in the bottom network.
     """
     require_type(network, DynamicNetwork, "network", StructureError)
-    kept = _checked_variables(network.schema, variables)
+    kept = sorted(indices(variables, "variables", StructureError))
+    if not kept or len(set(kept)) < len(kept) or not set(kept) <= set(range(len(network.schema))):
+        raise StructureError(
+            f"`variables` must be distinct numbers from 0 to {len(network.schema) - 1}, at least "
+            f"one, but is {kept}."
+        )
     if len(kept) == len(network.schema):
         return network
     groups = speaking_groups(network, kept)
@@ -368,29 +370,14 @@ def marginal(network: DynamicNetwork, variables: Sequence[int]) -> DynamicNetwor
 
 def speaking_groups(network: DynamicNetwork, variables: Iterable[int]) -> tuple[int, ...]:
     """The groups with one of the variables in their scope, in some slice."""
-    asked = set(variables)
-    speaking = {
-        group for group, own in enumerate(network.group_variables) if not asked.isdisjoint(own)
-    }
-    while True:
-        readers = {
-            group
-            for group, sources in enumerate(network.group_sources)
-            if not speaking.isdisjoint(sources)
-        }
-        if readers <= speaking:
-            return tuple(sorted(speaking))
+
+    def meeting(asked: set[int], sets: Sequence[tuple[int, ...]]) -> set[int]:
+        return {group for group, own in enumerate(sets) if not asked.isdisjoint(own)}
+
+    speaking = meeting(set(variables), network.group_variables)
+    while not (readers := meeting(speaking, network.group_sources)) <= speaking:
         speaking |= readers
-
-
-def _checked_variables(schema: Schema, variables: Sequence[int]) -> tuple[int, ...]:
-    given = indices(variables, "variables", StructureError)
-    if not given or len(set(given)) < len(given) or not set(given) <= set(range(len(schema))):
-        raise StructureError(
-            f"`variables` must be distinct numbers from 0 to {len(schema) - 1}, at least one, but "
-            f"is {list(given)}."
-        )
-    return tuple(sorted(given))
+    return tuple(sorted(speaking))
 
 
 def with_labels(network: DynamicNetwork, tables: Sequence[Floats]) -> DynamicNetwork:
@@ -404,10 +391,8 @@ def with_labels(network: DynamicNetwork, tables: Sequence[Floats]) -> DynamicNet
     prefix = "label"
     while any(name.startswith(prefix) for name in schema.names):
         prefix = f"_{prefix}"
-    labels = [
-        Variable.categorical(f"{prefix}{group}", tuple(range(table.shape[1])))
-        for group, table in enumerate(tables)
-    ]
+    codes = [tuple(range(table.shape[1])) for table in tables]
+    labels = [Variable.categorical(f"{prefix}{g}", own) for g, own in enumerate(codes)]
     entries = template_entries(network)
     outputs = list(network.template.outputs)
     below = {child for node in network.template.nodes for child in children_of(node)}
@@ -421,11 +406,5 @@ def with_labels(network: DynamicNetwork, tables: Sequence[Floats]) -> DynamicNet
                 entries[output] = Entry(Product((*node.children, leaf)), values)
             else:
                 outputs[position] = add_node(entries, Product((output, leaf)))
-    return build_network(
-        Schema((*schema, *labels)),
-        entries,
-        outputs,
-        top_entries(network),
-        network.top.root,
-        network.root,
-    )
+    top, apex = top_entries(network), network.top.root
+    return build_network(Schema((*schema, *labels)), entries, outputs, top, apex, network.root)

@@ -122,20 +122,23 @@ def bottom_nodes(template: Template) -> tuple[Node, ...]:
     return tuple(kept)
 
 
+def _groups(template: Template) -> dict[int, list[int]]:
+    """Positions by the scope of their outputs in the slice, in order of first appearance."""
+    scopes = _slice_scopes(template)
+    groups: dict[int, list[int]] = {}
+    for position, output in enumerate(template.outputs):
+        groups.setdefault(scopes[output], []).append(position)
+    return groups
+
+
 def interface_groups(template: Template) -> tuple[tuple[int, ...], ...]:
     """Positions of equal scope, group by group in order of first appearance."""
-    scopes = _slice_scopes(template)
-    members: dict[int, list[int]] = {}
-    for position, output in enumerate(template.outputs):
-        members.setdefault(scopes[output], []).append(position)
-    return tuple(tuple(positions) for positions in members.values())
+    return tuple(map(tuple, _groups(template).values()))
 
 
 def group_variables(template: Template) -> tuple[tuple[int, ...], ...]:
     """For each group, the variables of the slice itself in the scope of its nodes."""
-    scopes = _slice_scopes(template)
-    firsts = (template.outputs[positions[0]] for positions in interface_groups(template))
-    return tuple(tuple(_members(scopes[output])) for output in firsts)
+    return tuple(tuple(_members(scope)) for scope in _groups(template))
 
 
 def group_sources(template: Template) -> tuple[tuple[int, ...], ...]:
@@ -295,14 +298,9 @@ def violations(template: Template, top: Top) -> tuple[Violation, ...]:
     scopes = network_scopes(template.nodes, template.order, inputs)
     outputs = [scopes[output] for output in template.outputs]
     tops = network_scopes(top.nodes, top.order, inputs)
+    sentence = "output {} (interface {}) has no leaf below it: it is no root of the bottom network"
     rootless = (
-        Violation(
-            Rule.BOTTOM_ROOTS,
-            (output,),
-            (),
-            f"output {output} (interface {position}) has no leaf below it, so the bottom network "
-            "has no root for it",
-        )
+        Violation(Rule.BOTTOM_ROOTS, (output,), (), sentence.format(output, position))
         for position, output in enumerate(template.outputs)
         if not bottom[output]
     )

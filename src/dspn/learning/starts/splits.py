@@ -6,6 +6,7 @@ is kept, and the new node begins where the data are instead of at random.
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -26,10 +27,8 @@ _MOST_DRAWS: Final = 10_000
 
 def _below_sums_only(part: Template | Top) -> bool:
     """Whether the flows of sums say how often every input was visited."""
-    inputs = set(part.inputs)
-    return not any(
-        isinstance(node, Product) and not inputs.isdisjoint(node.children) for node in part.nodes
-    )
+    products = (node.children for node in part.nodes if isinstance(node, Product))
+    return set(part.inputs).isdisjoint(chain.from_iterable(products))
 
 
 def interface_use(
@@ -79,10 +78,8 @@ def _split_nodes(part: Template | Top, positions: Sequence[int]) -> _Split:
         origin.append(source)
         return len(nodes) - 1
 
-    first = len(part.inputs)
-    twins = {
-        part.inputs[own]: add(Input(place)) for place, own in enumerate(positions, start=first)
-    }
+    places = enumerate(positions, start=len(part.inputs))
+    twins = {part.inputs[position]: add(Input(place)) for place, position in places}
 
     def copy(root: int) -> int:
         below = sorted(i for i in reachable(old, [root]) if not isinstance(old[i], Input))
@@ -140,13 +137,11 @@ def _split_values(
         if isinstance(node, Leaf):
             leaves.setdefault((node.variable, node.family), []).append(index)
     for (_, family), members in sorted(leaves.items(), key=lambda item: item[0][0]):
-        rows = _refit(family, np.stack([values[index] for index in members]), rng, noise)
-        for index, row in zip(members, rows, strict=True):
+        rows = np.stack([values[index] for index in members])
+        for index, row in zip(members, _refit(family, rows, rng, noise), strict=True):
             values[index] = row
     sums = [(index, node) for index, node in enumerate(split.nodes) if isinstance(node, Sum)]
-    beside = [
-        [p for p, child in enumerate(node.children) if child in split.twins] for _, node in sums
-    ]
+    beside = [np.flatnonzero([c in split.twins for c in node.children]) for _, node in sums]
     is_copy = [index in copied and split.origin[index] >= 0 for index, _ in sums]
     ends = np.cumsum([len(places) for places in beside])
     pairs = rng.standard_normal(ends[-1] if sums else 0)
