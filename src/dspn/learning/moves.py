@@ -18,7 +18,7 @@ from dspn._checks import float_array, indices, require_type, whole_number
 from dspn.data import Sequences
 from dspn.engine import ExpectedFlows, NetworkFlows, Program, compile_program
 from dspn.errors import DataError, StructureError
-from dspn.inference import interface_posteriors
+from dspn.inference.marginals import interface_posteriors
 from dspn.leaves import Categorical
 from dspn.options import require_number
 from dspn.structure import DynamicNetwork, Input, Leaf, Product, Root, Sum, Template, Top

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, indices, require_type, whole_number
 from dspn.data import Kind, Sequences
-from dspn.engine import check_time
+from dspn.engine import ExpectedFlows, check_time, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning.em import scaled_families
 from dspn.learning.moves import adjacent_rows
@@ -31,6 +31,7 @@ from dspn.structure import (
     Top,
     grouped_network,
 )
+from dspn.structure.edit import with_labels
 from dspn.structure.parameters import sum_starts
 
 Singles = NDArray[np.float32]
@@ -186,6 +187,23 @@ def smoothed_shares(counts: Floats, usual: Floats, pseudo_count: float) -> Float
     smooth = counts + pseudo_count + usual / usual.sum()
     shares: Floats = smooth / smooth.sum(axis=-1, keepdims=True)
     return shares
+
+
+def labelled_flows(
+    network: DynamicNetwork, data: Sequences, labels: Floats | Ints, tables: Sequence[Floats]
+) -> tuple[DynamicNetwork, ExpectedFlows]:
+    """The network with labels of slices, see `with_labels`, and its expected flows.
+
+    Args:
+        network: The network without labels.
+        data: The training set.
+        labels: The label of each slice for each group, NaN where it is open.
+        tables: For each group the probabilities of labels, a row for each of its nodes.
+    """
+    labelled = with_labels(network, tables)
+    values = np.concatenate([data.values, labels], axis=1)
+    seen = Sequences.from_codes(values, data.offsets, labelled.schema)
+    return labelled, compile_program(labelled).expected_flows(seen, None).flows
 
 
 def _spread(labels: Ints, count: int, rng: np.random.Generator) -> Ints:

@@ -15,7 +15,6 @@ from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, require_type
 from dspn.data import Sequences
 from dspn.data.sequences import sequences_of
-from dspn.engine import ExpectedFlows, compile_program
 from dspn.errors import StructureError
 from dspn.learning.dependence import pairwise_information
 from dspn.learning.em import scaled_families
@@ -23,6 +22,7 @@ from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.starts.clusters import (
     label_counts,
     label_leaves,
+    labelled_flows,
     slice_clusters,
     smoothed_shares,
 )
@@ -36,7 +36,6 @@ from dspn.structure.edit import (
     keep_entries,
     template_entries,
     top_entries,
-    with_labels,
 )
 from dspn.structure.nodes import children_of, reachable
 from dspn.structure.validity import network_scopes
@@ -253,23 +252,6 @@ def _input_factors(network: DynamicNetwork) -> list[tuple[int, ...]]:
             )
         factors.append(reading)
     return factors
-
-
-def labelled_flows(
-    network: DynamicNetwork, data: Sequences, labels: Floats | Ints, tables: Sequence[Floats]
-) -> tuple[DynamicNetwork, ExpectedFlows]:
-    """The network with labels of slices, see `with_labels`, and its expected flows.
-
-    Args:
-        network: The network without labels.
-        data: The training set.
-        labels: The label of each slice for each group, NaN where it is open.
-        tables: For each group the probabilities of labels, a row for each of its nodes.
-    """
-    labelled = with_labels(network, tables)
-    values = np.concatenate([data.values, labels], axis=1)
-    seen = Sequences.from_codes(values, data.offsets, labelled.schema)
-    return labelled, compile_program(labelled).expected_flows(seen, None).flows
 
 
 def expected_labels(

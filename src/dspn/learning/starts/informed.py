@@ -18,11 +18,10 @@ from dspn._checks import checked_rng, require_type, whole_number
 from dspn.data import Sequences
 from dspn.engine import compile_program
 from dspn.errors import DataError, StructureError
-from dspn.inference import interface_posteriors
+from dspn.inference.marginals import interface_posteriors
 from dspn.learning.em import maximise
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.learning.starts.clusters import category_block, shifted_rows
-from dspn.learning.starts.hidden_trees import labelled_flows
+from dspn.learning.starts.clusters import category_block, labelled_flows, shifted_rows
 from dspn.learning.starts.splits import split_interfaces
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Root
 
