@@ -93,6 +93,7 @@ def assert_all_but_the_product_is_kept(before: DynamicNetwork, node: int, found:
         new_numbers = numbers_of(after, new_parameters)
         for old, new in same.items():
             assert old_numbers.get(old) == new_numbers.get(new)
+    assert before.top == after.top
     np.testing.assert_array_equal(before.parameters.top.weights, after.parameters.top.weights)
     assert before.root == after.root
     every = set(range(len(after.template.nodes)))
@@ -136,7 +137,7 @@ STARTS = [
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("start", range(len(STARTS)))
-def test_two_thousand_neighbours_in_a_row_are_valid(start: int, tied: bool) -> None:
+def test_eight_hundred_neighbours_in_a_row_are_valid(start: int, tied: bool) -> None:
     kinds, groups, sizes = STARTS[start]
     rng = np.random.default_rng([start, tied])
     schema = schema_of(kinds)
@@ -147,7 +148,7 @@ def test_two_thousand_neighbours_in_a_row_are_valid(start: int, tied: bool) -> N
     arrays = [hide(arbitrary_sequence(schema, t, rng), rng, 0.1) for t in (1, 3, 9, 40)]
     data = as_sequences(schema, arrays)
     positions, options = Positions(), PartitionOptions(threshold=4)
-    for _ in range(250):
+    for _ in range(100):
         node = int(rng.choice(product_nodes(network.template)))
         posteriors = SlicePosteriors(compile_program(network), data)
         found = propose(posteriors, node, positions, options, rng)

@@ -30,6 +30,13 @@ from dspn.structure.parameters import NetworkParameters, Parameters
 from dspn.structure.template import Template, Top
 
 
+def _number_below(value: int, argument: str, count: int) -> int:
+    number = whole_number(value, argument, StructureError, least=0)
+    if number >= count:
+        raise StructureError(f"`{argument}` must be between 0 and {count - 1}, but is {number}.")
+    return number
+
+
 @final
 class NetworkBuilder:
     """Collects nodes with their weights and leaf parameters; methods return a new node's index."""
@@ -44,12 +51,7 @@ class NetworkBuilder:
         """The column of a variable given by name or number."""
         if isinstance(variable, str):
             return self.schema.index(variable)
-        index = whole_number(variable, "variable", StructureError, least=0)
-        if index >= len(self.schema):
-            raise StructureError(
-                f"`variable` must be between 0 and {len(self.schema) - 1}, but is {index}."
-            )
-        return index
+        return _number_below(variable, "variable", len(self.schema))
 
     def input(self) -> int:
         """The input interface node of the next position."""
@@ -88,12 +90,7 @@ class NetworkBuilder:
                 f"`variable` must be categorical to have indicators, but {own.name!r} is "
                 f"{own.kind}; use `leaf`."
             )
-        place = whole_number(code, "code", StructureError, least=0)
-        if place >= own.num_categories:
-            raise StructureError(
-                f"`code` must be a category code of {own.name!r} (0 to {own.num_categories - 1}), "
-                f"but is {place}."
-            )
+        place = _number_below(code, "code", own.num_categories)
         return self.leaf(index, np.eye(own.num_categories)[place])
 
     def product(self, children: Sequence[int]) -> int:
@@ -251,8 +248,14 @@ def grouped_network(
         for group, own in zip(members, inputs, strict=True)
         for _ in own
     ]
-    top = _grouped_top(schema, sizes, count, rng)
-    return assemble(builder.template(outputs), top, root=root)
+    top = NetworkBuilder(schema)
+    below = [Interface(tuple(top.inputs(size))) for size in sizes]
+    if len(sizes) == 1:
+        apex = univariate(top, below[0], rng)
+    else:
+        products = [factored(top, below, rng) for _ in range(count)]
+        apex = products[0] if count == 1 else top.sum(products, _weights(count, rng))
+    return assemble(builder.template(outputs), top.top(apex), root=root)
 
 
 def sizes_of_groups(sizes: int | Sequence[int], argument: str, num_groups: int) -> list[int]:
@@ -266,15 +269,3 @@ def sizes_of_groups(sizes: int | Sequence[int], argument: str, num_groups: int) 
             f"{given}."
         )
     return given
-
-
-def _grouped_top(
-    schema: Schema, sizes: Sequence[int], num_products: int, rng: np.random.Generator
-) -> tuple[Top, NetworkParameters]:
-    builder = NetworkBuilder(schema)
-    inputs = [Interface(tuple(builder.inputs(size))) for size in sizes]
-    if len(sizes) == 1:
-        return builder.top(univariate(builder, inputs[0], rng))
-    products = [factored(builder, inputs, rng) for _ in range(num_products)]
-    root = products[0] if num_products == 1 else builder.sum(products, _weights(num_products, rng))
-    return builder.top(root)

@@ -21,17 +21,14 @@ def reads_inputs(template: Template) -> list[bool]:
 def transition_sums(template: Template) -> dict[int, int]:
     """By position, the sum over inputs of each output that is slice nodes times one such sum."""
     nodes, reads = template.nodes, reads_inputs(template)
-    inputs, found = set(template.inputs), {}
+    inputs, sums = set(template.inputs), {}
     for position, output in enumerate(template.outputs):
-        if isinstance(nodes[output], Product):
-            factors = [child for child in children_of(nodes[output]) if reads[child]]
-            if (
-                len(factors) == 1
-                and isinstance(nodes[factors[0]], Sum)
-                and inputs.issuperset(children_of(nodes[factors[0]]))
-            ):
-                found[position] = factors[0]
-    return found
+        factors = [child for child in children_of(nodes[output]) if reads[child]]
+        if isinstance(nodes[output], Product) and len(factors) == 1:
+            factor = nodes[factors[0]]
+            if isinstance(factor, Sum) and inputs.issuperset(factor.children):
+                sums[position] = factors[0]
+    return sums
 
 
 def is_chain(template: Template) -> bool:

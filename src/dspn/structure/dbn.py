@@ -72,13 +72,11 @@ class DbnStructure:
     between: Sequence[tuple[str, str]]
 
     def __post_init__(self) -> None:
-        given = self.sizes
-        require_type(given, Mapping, "sizes", StructureError, remedy="give a dict of name and size")
-        sizes = {
-            name: whole_number(size, f"sizes[{name!r}]", StructureError)
-            for name, size in given.items()
-        }
-        object.__setattr__(self, "sizes", sizes)
+        hint = "give a dict of name and size"
+        require_type(self.sizes, Mapping, "sizes", StructureError, remedy=hint)
+        sizes = self.sizes.items()
+        whole = {name: whole_number(n, f"sizes[{name!r}]", StructureError) for name, n in sizes}
+        object.__setattr__(self, "sizes", whole)
         object.__setattr__(self, "observed", _checked_names(self.observed))
         for edges in ("within", "between"):
             object.__setattr__(self, edges, _checked_edges(getattr(self, edges), edges))
@@ -170,19 +168,15 @@ def random_tables(
     checked_rng(rng, StructureError)
 
     def draw(shape: tuple[int, ...]) -> Floats:
-        entries = (
-            rng.uniform(size=shape)
-            if concentration is None
-            else rng.gamma(concentration, size=shape) + 1e-12
-        )
+        if concentration is None:
+            entries = rng.uniform(size=shape)
+        else:
+            entries = rng.gamma(concentration, size=shape) + 1e-12
         normalised: Floats = entries / entries.sum(axis=-1, keepdims=True)
         return normalised
 
-    first, later = table_shapes(structure)
-    return DbnTables(
-        {node: draw(shape) for node, shape in first.items()},
-        {node: draw(shape) for node, shape in later.items()},
-    )
+    shapes = table_shapes(structure)
+    return DbnTables(*({node: draw(own[node]) for node in own} for own in shapes))
 
 
 def check_tables(structure: DbnStructure, tables: DbnTables) -> None:
@@ -218,46 +212,25 @@ def _joint_states(structure: DbnStructure) -> dict[str, Ints]:
     return dict(zip(nodes, np.indices(sizes).reshape(len(sizes), prod(sizes)), strict=True))
 
 
-def _start(structure: DbnStructure, tables: DbnTables, states: dict[str, Ints]) -> Floats:
-    start = np.ones(1)
+def _joint(
+    structure: DbnStructure, tables: DbnTables, states: dict[str, Ints], *, is_first: bool
+) -> Floats:
+    """P(state) of the first slice, one row, or P(state | state before), a row for each."""
+    joint = np.ones((1 if is_first else len(next(iter(states.values()), [0])), 1))
     for node in states:
-        index = tuple(states[p] for p in (*structure.parents_within(node), node))
-        start = start * tables.first[node][index]
-    normalised: Floats = start / start.sum()
-    return normalised
-
-
-def _transition(structure: DbnStructure, tables: DbnTables, states: dict[str, Ints]) -> Floats:
-    matrix = np.ones((1, 1))
-    for node in states:
-        before = tuple(states[p][:, None] for p in structure.parents_between(node))
-        now = tuple(states[p][None, :] for p in (*structure.parents_within(node), node))
+        between = () if is_first else structure.parents_between(node)
+        before = tuple(states[parent][:, None] for parent in between)
+        now = tuple(states[name][None, :] for name in (*structure.parents_within(node), node))
         table = tables.later[node] if before else tables.first[node]
-        matrix = matrix * table[before + now]
-    normalised: Floats = matrix / matrix.sum(axis=1, keepdims=True)
+        joint = joint * table[before + now]
+    normalised: Floats = joint / joint.sum(axis=1, keepdims=True)
     return normalised
-
-
-def _sensor(
-    structure: DbnStructure, tables: DbnTables, states: dict[str, Ints], name: str, state: int
-) -> tuple[tuple[int, ...], Floats]:
-    """What an observed node's distribution depends on at a state, and the distribution."""
-    if name in states:
-        value = int(states[name][state])
-        return (value,), np.eye(structure.sizes[name])[value]
-    parents = tuple(int(states[p][state]) for p in structure.parents_within(name))
-    row = tables.first[name][parents]
-    return parents, row / row.sum()
 
 
 def dbn_schema(structure: DbnStructure) -> Schema:
     """The observed nodes as categorical variables with categories 0, 1, ..."""
-    return Schema(
-        tuple(
-            Variable.categorical(name, tuple(range(structure.sizes[name])))
-            for name in structure.observed
-        )
-    )
+    sizes = ((name, range(structure.sizes[name])) for name in structure.observed)
+    return Schema(tuple(Variable.categorical(name, tuple(codes)) for name, codes in sizes))
 
 
 def from_dbn(structure: DbnStructure, tables: DbnTables) -> DynamicNetwork:
@@ -273,16 +246,20 @@ def from_dbn(structure: DbnStructure, tables: DbnTables) -> DynamicNetwork:
     states = _joint_states(structure)
     schema = dbn_schema(structure)
     builder = NetworkBuilder(schema)
-    start, transition = (rule(structure, tables, states) for rule in (_start, _transition))
+    start = _joint(structure, tables, states, is_first=True)[0]
+    transition = _joint(structure, tables, states, is_first=False)
     inputs = builder.inputs(start.size)
     shared: dict[tuple[str, tuple[int, ...]], int] = {}
     outputs = []
     for state in range(start.size):
         leaves = []
         for name in structure.observed:
-            parents, row = _sensor(structure, tables, states, name, state)
-            if (name, parents) not in shared:
-                shared[name, parents] = builder.leaf(name, row)
-            leaves.append(shared[name, parents])
+            # A node of the state is known; a sensor depends on its parents, which are.
+            known = (name,) if name in states else structure.parents_within(name)
+            values = tuple(int(states[node][state]) for node in known)
+            if (name, values) not in shared:
+                table = np.eye(structure.sizes[name]) if name in states else tables.first[name]
+                shared[name, values] = builder.leaf(name, table[values] / table[values].sum())
+            leaves.append(shared[name, values])
         outputs.append(builder.product([*leaves, builder.sum(inputs, transition[state])]))
     return assemble(builder.template(outputs), mixture_top(schema, start), root=Root.FIRST)

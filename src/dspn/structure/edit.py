@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dspn._arrays import Floats
-from dspn._checks import float_array, indices, require_type
+from dspn._checks import indices, require_type
 from dspn.data import Schema, Variable
 from dspn.errors import StructureError
 from dspn.leaves import Categorical
 from dspn.structure.network import DynamicNetwork, Root, check_networks
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of, reachable
-from dspn.structure.parameters import NetworkParameters, Parameters, check_distributions
+from dspn.structure.parameters import NetworkParameters, Parameters, checked_shares
 from dspn.structure.template import Template, Top
+from dspn.structure.validity import network_scopes
 
 
 class Entry(NamedTuple):
@@ -54,7 +55,7 @@ def _entries(part: Template | Top, sets: Sequence[NetworkParameters]) -> list[En
         for bank, *tables in zip(part.banks, *(own.leaves for own in sets), strict=True):
             for node, rows in zip(bank.nodes, np.stack(tables, axis=1), strict=True):
                 values[node] = rows
-    return [Entry(node, own) for node, own in zip(part.nodes, values, strict=True)]
+    return list(map(Entry, part.nodes, values))
 
 
 def add_node(entries: list[Entry], node: Node, values: Sequence[float] | Floats = ()) -> int:
@@ -149,9 +150,8 @@ def build_network(
     slices = Template(schema, tuple(entry.node for entry in template), tuple(outputs))
     cap = Top(len(outputs), tuple(entry.node for entry in top), top_root)
     sets = [pack_parameters(slices, template, place) for place in range(len(template[0].values))]
-    return DynamicNetwork(
-        slices, cap, Parameters(sets[0], pack_parameters(cap, top), *sets[1:]), root
-    )
+    parameters = Parameters(sets[0], pack_parameters(cap, top), *sets[1:])
+    return DynamicNetwork(slices, cap, parameters, root)
 
 
 def reduce_network(
@@ -172,8 +172,7 @@ def reduce_network(
     """
     stays = range(network.num_interfaces) if positions is None else positions
     number = {position: place for place, position in enumerate(stays)}
-    outputs = [network.template.outputs[position] for position in stays]
-    below, outputs = keep_reached(template, outputs, number)
+    below, outputs = keep_reached(template, [network.template.outputs[p] for p in stays], number)
     cap, (apex,) = keep_reached(top, [network.top.root if top_root is None else top_root], number)
     return build_network(network.schema, below, outputs, cap, apex, network.root)
 
@@ -214,13 +213,7 @@ def united(networks: Sequence[DynamicNetwork], weights: Sequence[float] | Floats
     change what parameters mean.
     """
     terms = check_networks(networks, "networks")
-    shares = float_array(weights, "weights", StructureError)
-    if shares.shape != (len(terms),):
-        raise StructureError(
-            f"`weights` must have one number for each of the {len(terms)} networks, but has shape "
-            f"{shares.shape}."
-        )
-    check_distributions(shares, "weights")
+    shares = checked_shares(weights, len(terms), "networks")
     for index, network in enumerate(terms):
         if len(network.groups) > 1:
             raise StructureError(
@@ -264,8 +257,7 @@ def _join(
             entries, range(len(entries)), first=first, positions=positions, leaves=leaves
         )[0]
         outputs += [first + output for output in network.template.outputs]
-        cap = top_entries(network)
-        apex = network.top.root
+        cap, apex = top_entries(network), network.top.root
         is_kind = isinstance(cap[apex].node, kind)
         below = children_of(cap[apex].node) if is_kind else (apex,)
         # Nodes that the root does not read could still name the root, which may be gone.
@@ -274,12 +266,11 @@ def _join(
         top += new
         terms += [number[child] for child in below]
         weights.append(share * (cap[apex].values[0] if is_kind and kind is Sum else np.ones(1)))
+    apex, flat = terms[0], np.concatenate(weights)
     if kind is Sum:
-        flat = np.concatenate(weights)
-        add_node(top, Sum(tuple(terms)), flat / flat.sum())
+        apex = add_node(top, Sum(tuple(terms)), flat / flat.sum())
     elif len(terms) > 1:
-        add_node(top, Product(tuple(terms)))
-    apex = len(top) - 1 if kind is Sum or len(terms) > 1 else terms[0]
+        apex = add_node(top, Product(tuple(terms)))
     return build_network(schema, template, outputs, top, apex, networks[0].root)
 
 
@@ -339,7 +330,12 @@ def marginal(network: DynamicNetwork, variables: Sequence[int]) -> DynamicNetwor
             the slice below: it would have no scope in the bottom network.
     """
     require_type(network, DynamicNetwork, "network", StructureError)
-    kept = _checked_variables(network.schema, variables)
+    kept = sorted(indices(variables, "variables", StructureError))
+    if not kept or len(set(kept)) < len(kept) or not set(kept) <= set(range(len(network.schema))):
+        raise StructureError(
+            f"`variables` must be distinct numbers from 0 to {len(network.schema) - 1}, at least "
+            f"one, but is {kept}."
+        )
     if len(kept) == len(network.schema):
         return network
     groups = speaking_groups(network, kept)
@@ -356,21 +352,17 @@ def marginal(network: DynamicNetwork, variables: Sequence[int]) -> DynamicNetwor
     family = {bank.variable: bank.family for bank in network.template.banks}
     leaves = {variable: Leaf(place, family[variable]) for place, variable in enumerate(kept)}
 
-    def reduced(entries: list[Entry], order: Sequence[int]) -> tuple[list[Entry], list[int]]:
-        speaks = [False] * len(entries)
-        for index in order:
-            node = entries[index].node
-            if isinstance(node, Input):
-                speaks[index] = node.position in positions
-            elif isinstance(node, Leaf):
-                speaks[index] = node.variable in leaves
-            else:
-                speaks[index] = any(speaks[child] for child in node.children)
-        chosen = [index for index, own in enumerate(speaks) if own]
-        return keep_entries(entries, chosen, positions=positions, leaves=leaves)
+    below = 1 << len(network.schema)
+    marks = [below * (position in positions) for position in range(network.num_interfaces)]
+    asked = below + sum(1 << variable for variable in kept)
 
-    template, number = reduced(template_entries(network), network.template.order)
-    top, top_number = reduced(top_entries(network), network.top.order)
+    def reduced(part: Template | Top, entries: list[Entry]) -> tuple[list[Entry], list[int]]:
+        scopes = network_scopes(part.nodes, part.order, marks)
+        speaking = [index for index, scope in enumerate(scopes) if scope & asked]
+        return keep_entries(entries, speaking, positions=positions, leaves=leaves)
+
+    template, number = reduced(network.template, template_entries(network))
+    top, top_number = reduced(network.top, top_entries(network))
     schema = Schema(tuple(network.schema[variable] for variable in kept))
     outputs = [number[network.template.outputs[position]] for position in stays]
     return build_network(schema, template, outputs, top, top_number[network.top.root], network.root)
@@ -378,29 +370,14 @@ def marginal(network: DynamicNetwork, variables: Sequence[int]) -> DynamicNetwor
 
 def speaking_groups(network: DynamicNetwork, variables: Iterable[int]) -> tuple[int, ...]:
     """The groups with one of the variables in their scope, in some slice."""
-    asked = set(variables)
-    speaking = {
-        group for group, own in enumerate(network.group_variables) if not asked.isdisjoint(own)
-    }
-    while True:
-        readers = {
-            group
-            for group, sources in enumerate(network.group_sources)
-            if not speaking.isdisjoint(sources)
-        }
-        if readers <= speaking:
-            return tuple(sorted(speaking))
+
+    def meeting(asked: set[int], sets: Sequence[tuple[int, ...]]) -> set[int]:
+        return {group for group, own in enumerate(sets) if not asked.isdisjoint(own)}
+
+    speaking = meeting(set(variables), network.group_variables)
+    while not (readers := meeting(speaking, network.group_sources)) <= speaking:
         speaking |= readers
-
-
-def _checked_variables(schema: Schema, variables: Sequence[int]) -> tuple[int, ...]:
-    given = indices(variables, "variables", StructureError)
-    if not given or len(set(given)) < len(given) or not set(given) <= set(range(len(schema))):
-        raise StructureError(
-            f"`variables` must be distinct numbers from 0 to {len(schema) - 1}, at least one, but "
-            f"is {list(given)}."
-        )
-    return tuple(sorted(given))
+    return tuple(sorted(speaking))
 
 
 def with_labels(network: DynamicNetwork, tables: Sequence[Floats]) -> DynamicNetwork:
@@ -414,10 +391,8 @@ def with_labels(network: DynamicNetwork, tables: Sequence[Floats]) -> DynamicNet
     prefix = "label"
     while any(name.startswith(prefix) for name in schema.names):
         prefix = f"_{prefix}"
-    labels = [
-        Variable.categorical(f"{prefix}{group}", tuple(range(table.shape[1])))
-        for group, table in enumerate(tables)
-    ]
+    codes = [tuple(range(table.shape[1])) for table in tables]
+    labels = [Variable.categorical(f"{prefix}{g}", own) for g, own in enumerate(codes)]
     entries = template_entries(network)
     outputs = list(network.template.outputs)
     below = {child for node in network.template.nodes for child in children_of(node)}
@@ -431,11 +406,5 @@ def with_labels(network: DynamicNetwork, tables: Sequence[Floats]) -> DynamicNet
                 entries[output] = Entry(Product((*node.children, leaf)), values)
             else:
                 outputs[position] = add_node(entries, Product((output, leaf)))
-    return build_network(
-        Schema((*schema, *labels)),
-        entries,
-        outputs,
-        top_entries(network),
-        network.top.root,
-        network.root,
-    )
+    top, apex = top_entries(network), network.top.root
+    return build_network(Schema((*schema, *labels)), entries, outputs, top, apex, network.root)

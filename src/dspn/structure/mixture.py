@@ -10,11 +10,11 @@ from typing import final
 import numpy as np
 
 from dspn._arrays import Floats, read_only
-from dspn._checks import float_array, require_type
+from dspn._checks import require_type
 from dspn.data import Schema
 from dspn.errors import StructureError
 from dspn.structure.network import DynamicNetwork, Root, check_networks
-from dspn.structure.parameters import check_distributions
+from dspn.structure.parameters import checked_shares
 
 
 @final
@@ -33,13 +33,7 @@ class Mixture:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "components", check_networks(self.components, "components"))
-        weights = float_array(self.weights, "weights", StructureError)
-        if weights.shape != (len(self.components),):
-            raise StructureError(
-                f"`weights` must have one number for each of the {len(self.components)} "
-                f"components, but has shape {weights.shape}."
-            )
-        check_distributions(weights, "weights")
+        weights = checked_shares(self.weights, len(self.components), "components")
         object.__setattr__(self, "weights", read_only(weights))
 
     @classmethod

@@ -1,7 +1,7 @@
 """A DSPN: template, top and parameters that have passed every check, and where the root sits."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -10,15 +10,10 @@ from typing import Any, final
 from dspn._checks import require_type
 from dspn.data import Schema
 from dspn.errors import StructureError
-from dspn.structure.nodes import Input, Leaf, Node
+from dspn.structure.nodes import Leaf, Node, Product, Sum
 from dspn.structure.parameters import Parameters, check_parameters
 from dspn.structure.template import Template, Top
-from dspn.structure.validity import (
-    group_sources,
-    group_variables,
-    interface_groups,
-    violations,
-)
+from dspn.structure.validity import group_sources, group_variables, interface_groups, violations
 
 
 class Root(StrEnum):
@@ -51,9 +46,8 @@ class DynamicNetwork:
     root: Root = Root.FIRST
 
     def __post_init__(self) -> None:
-        require_type(self.template, Template, "template", StructureError)
-        require_type(self.top, Top, "top", StructureError)
-        require_type(self.parameters, Parameters, "parameters", StructureError)
+        for name, kind in (("template", Template), ("top", Top), ("parameters", Parameters)):
+            require_type(getattr(self, name), kind, name, StructureError)
         object.__setattr__(self, "root", checked_root(self.root))
         found = violations(self.template, self.top)
         if found:
@@ -90,7 +84,19 @@ class DynamicNetwork:
     @cached_property
     def fingerprint(self) -> bytes:
         """SHA-256 of structure, parameters and root; a network read from a file has the same."""
-        return _fingerprint(self.template, self.top, self.parameters, self.root)
+        structure = (
+            [variable.identity() for variable in self.schema],
+            (_describe(self.template.nodes), tuple(map(int, self.template.outputs))),
+            (_describe(self.top.nodes), int(self.top.root)),
+            str(self.root),
+        )
+        digest = hashlib.sha256(repr(structure).encode())
+        for part in (self.parameters.template, self.parameters.top, self.parameters.bottom):
+            digest.update(b"tied" if part is None else b"own")
+            for array in () if part is None else (part.weights, *part.leaves):
+                digest.update(repr(array.shape).encode())
+                digest.update(array.astype("<f8").tobytes())
+        return digest.digest()
 
     def untied(self) -> "DynamicNetwork":
         """The same distribution, with a bottom network whose parameters are its own."""
@@ -103,52 +109,29 @@ class DynamicNetwork:
         """The same structure, which is known to be valid, with other parameters."""
         check_parameters(self.template, self.top, parameters)
         other = object.__new__(DynamicNetwork)
-        for name in ("template", "top", "root"):
-            object.__setattr__(other, name, getattr(self, name))
-        object.__setattr__(other, "parameters", parameters)
+        given = {"template": self.template, "top": self.top, "parameters": parameters}
+        vars(other).update(given, root=self.root)
         return other
 
 
 def _describe(nodes: Sequence[Node]) -> list[tuple[str, tuple[int, ...]]]:
     """Kind and references of every node, in plain ints; its variable tells the family of a leaf."""
-    found = []
+    described = []
     for node in nodes:
-        if isinstance(node, Input):
-            references: tuple[int, ...] = (node.position,)
+        if isinstance(node, Sum | Product):
+            references = node.children
         else:
-            references = (node.variable,) if isinstance(node, Leaf) else node.children
-        found.append((type(node).__name__, tuple(map(int, references))))
-    return found
-
-
-def _fingerprint(template: Template, top: Top, parameters: Parameters, root: str) -> bytes:
-    """SHA-256 of schema, nodes, root and the bits of every parameter."""
-    schema = [v.identity() for v in template.schema]
-    outputs = tuple(map(int, template.outputs))
-    structure = (
-        schema,
-        (_describe(template.nodes), outputs),
-        (_describe(top.nodes), int(top.root)),
-        str(root),
-    )
-    digest = hashlib.sha256(repr(structure).encode())
-    for part in (parameters.template, parameters.top, parameters.bottom):
-        digest.update(b"tied" if part is None else b"own")
-        for array in () if part is None else (part.weights, *part.leaves):
-            digest.update(repr(array.shape).encode())
-            digest.update(array.astype("<f8").tobytes())
-    return digest.digest()
+            references = (node.variable if isinstance(node, Leaf) else node.position,)
+        described.append((type(node).__name__, tuple(map(int, references))))
+    return described
 
 
 def check_networks(
     networks: Any, argument: str, *, one_schema: bool = True
 ) -> tuple[DynamicNetwork, ...]:
     """The networks as a tuple; raises unless there is one and all have the same root and schema."""
-    if isinstance(networks, DynamicNetwork) or not hasattr(networks, "__iter__"):
-        raise StructureError(
-            f"`{argument}` must be a list of DynamicNetwork, found {type(networks).__name__}; put "
-            "a single network in a list."
-        )
+    hint = "give a list of DynamicNetwork, also where there is one only"
+    require_type(networks, Iterable, argument, StructureError, remedy=hint)
     given: tuple[DynamicNetwork, ...] = tuple(networks)
     if not given:
         raise StructureError(f"`{argument}` must hold at least one DynamicNetwork, but is empty.")

@@ -57,24 +57,17 @@ def check_children(nodes: Sequence[Node], network: str) -> None:
     for index, node in enumerate(nodes):
         if not isinstance(node, Sum | Product):
             continue
-        kind = type(node).__name__.lower()
-        if not node.children:
-            raise StructureError(
-                f"{kind} {index} of the {network} network has no children; a {kind} needs at least "
-                "one."
-            )
-        for child in node.children:
-            if not 0 <= child < len(nodes):
-                raise StructureError(
-                    f"{kind} {index} of the {network} network names child {child}, but the network "
-                    f"has nodes 0 to {len(nodes) - 1}."
-                )
-        if len(set(node.children)) != len(node.children):
-            raise StructureError(
-                f"{kind} {index} of the {network} network names a child twice: "
-                f"{reprlib.repr(node.children)}; "
-                "merge the repeated edges into one."
-            )
+        below, kind = node.children, type(node).__name__.lower()
+        finding = ""
+        if not below:
+            finding = f"has no children; a {kind} needs at least one"
+        elif min(below) < 0 or max(below) >= len(nodes):
+            child = next(child for child in below if not 0 <= child < len(nodes))
+            finding = f"names child {child}, but the network has nodes 0 to {len(nodes) - 1}"
+        elif len(set(below)) < len(below):
+            finding = f"names a child twice: {reprlib.repr(below)}; merge the repeated edges"
+        if finding:
+            raise StructureError(f"{kind} {index} of the {network} network {finding}.")
 
 
 def topological_order(nodes: Sequence[Node], network: str) -> tuple[int, ...]:

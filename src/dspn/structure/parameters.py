@@ -2,7 +2,7 @@
 
 import reprlib
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -40,10 +40,8 @@ class Parameters:
     bottom: NetworkParameters | None = None
 
     def __post_init__(self) -> None:
-        require_type(self.template, NetworkParameters, "template", StructureError)
-        require_type(self.top, NetworkParameters, "top", StructureError)
-        if self.bottom is not None:
-            require_type(self.bottom, NetworkParameters, "bottom", StructureError)
+        for name in ("template", "top", *(() if self.bottom is None else ("bottom",))):
+            require_type(getattr(self, name), NetworkParameters, name, StructureError)
 
     @property
     def tied(self) -> bool:
@@ -72,6 +70,18 @@ def check_distributions(table: Floats, argument: str) -> None:
         )
 
 
+def checked_shares(weights: Any, count: int, members: str) -> Floats:
+    """The weights of the members of a mixture; raises unless they are a distribution."""
+    shares = float_array(weights, "weights", StructureError)
+    if shares.shape != (count,):
+        raise StructureError(
+            f"`weights` must have one number for each of the {count} {members}, but has shape "
+            f"{shares.shape}."
+        )
+    check_distributions(shares, "weights")
+    return shares
+
+
 def sum_starts(network: Template | Top) -> Ints:
     """Where the weights of each sum begin in the flat weight vector, in the order of the sums."""
     offsets = network.edge_offsets
@@ -85,28 +95,17 @@ def _check_weights(part: Template | Top, weights: Floats, network: str) -> None:
             f"but `weights` has shape {weights.shape}."
         )
     starts = sum_starts(part)
-    if not starts.size:
-        return
     allowed = np.isfinite(weights) & (weights >= 0)
     with np.errstate(over="ignore"):
-        totals = np.add.reduceat(np.where(allowed, weights, 0.0), starts)
-    improper = ~np.logical_and.reduceat(allowed, starts)
-    wrong = improper | (np.abs(totals - 1.0) > WEIGHT_TOLERANCE)
-    if not wrong.any():
-        return
-    first = int(np.argmax(wrong))
-    index = list(part.edge_offsets)[first]
-    if improper[first]:
-        own = weights[starts[first] : starts[first] + len(children_of(part.nodes[index]))]
-        raise StructureError(
-            f"sum {index} of the {network} network has weights "
-            f"{reprlib.repr(own.tolist())}; "
-            "weights are finite and not negative."
-        )
-    raise StructureError(
-        f"sum {index} of the {network} network has weights that sum to {totals[first]:.12g}; "
-        "divide them by their sum so that they add up to 1."
-    )
+        totals = np.add.reduceat(np.where(allowed, weights, -np.inf), starts)
+    wrong = np.flatnonzero(~(np.abs(totals - 1.0) <= WEIGHT_TOLERANCE))
+    if wrong.size:
+        index = list(part.edge_offsets)[wrong[0]]
+        own = weights[starts[wrong[0]] :][: len(children_of(part.nodes[index]))].tolist()
+        finding = f"that sum to {totals[wrong[0]]:.12g}; divide them by their sum to add up to 1"
+        if totals[wrong[0]] == -np.inf:
+            finding = f"{reprlib.repr(own)}; weights are finite and not negative"
+        raise StructureError(f"sum {index} of the {network} network has weights {finding}.")
 
 
 def _check_leaves(template: Template, parameters: NetworkParameters, network: str) -> None:
@@ -116,26 +115,23 @@ def _check_leaves(template: Template, parameters: NetworkParameters, network: st
             f"each variable and family, but has {len(parameters.leaves)}."
         )
     for bank, rows in zip(template.banks, parameters.leaves, strict=True):
-        name = template.schema[bank.variable].name
         shape = (len(bank.nodes), bank.family.num_parameters)
+        finding = ""
         if rows.shape != shape:
+            finding = f"need parameters of shape {shape}, but have {rows.shape}"
+        elif breaches := bank.family.violations(rows):
+            finding = f"have parameters that are not allowed: {'; '.join(breaches[:5])}"
+        if finding:
             raise StructureError(
-                f"the {bank.family.name} leaves of variable {name!r} in the {network} network need "
-                f"parameters of shape {shape}, but have {rows.shape}."
-            )
-        found = bank.family.violations(rows)
-        if found:
-            raise StructureError(
-                f"the {bank.family.name} leaves of variable {name!r} in the {network} network have "
-                f"parameters that are not allowed: {'; '.join(found[:5])}."
+                f"the {bank.family.name} leaves of variable "
+                f"{template.schema[bank.variable].name!r} in the {network} network {finding}."
             )
 
 
 def check_parameters(template: Template, top: Top, parameters: Parameters) -> None:
     """Raises unless shapes fit, weights are a distribution at each sum, and leaves are allowed."""
-    _check_weights(template, parameters.template.weights, "template")
-    _check_leaves(template, parameters.template, "template")
+    for name, own in (("template", parameters.template), ("bottom", parameters.bottom)):
+        if own is not None:
+            _check_weights(template, own.weights, name)
+            _check_leaves(template, own, name)
     _check_weights(top, parameters.top.weights, "top")
-    if parameters.bottom is not None:
-        _check_weights(template, parameters.bottom.weights, "bottom")
-        _check_leaves(template, parameters.bottom, "bottom")

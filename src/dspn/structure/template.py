@@ -4,9 +4,9 @@ import reprlib
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import final
+from typing import ClassVar, final
 
-from dspn.data import Schema, Variable
+from dspn.data import Schema
 from dspn.errors import StructureError
 from dspn.leaves import Family, family_for
 from dspn.structure.nodes import Input, Leaf, Node, Sum, check_children, topological_order
@@ -22,41 +22,58 @@ class Bank:
     nodes: tuple[int, ...]
 
 
-def edge_offsets(nodes: tuple[Node, ...]) -> dict[int, int]:
-    """Where the weights of each sum begin in the flat weight vector: sums in node order."""
-    sums = [
-        (index, len(node.children)) for index, node in enumerate(nodes) if isinstance(node, Sum)
-    ]
-    starts = accumulate((width for _, width in sums), initial=0)
-    return {index: start for (index, _), start in zip(sums, starts, strict=False)}
+class _Layer:
+    """What the template and the top have in common: nodes in order, inputs and sum weights."""
 
+    nodes: tuple[Node, ...]
+    _name: ClassVar[str]
 
-def _input_nodes(nodes: tuple[Node, ...], num_inputs: int, network: str) -> tuple[int, ...]:
-    found: dict[int, int] = {}
-    for index, node in enumerate(nodes):
-        if not isinstance(node, Input):
-            continue
-        if not 0 <= node.position < num_inputs:
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """All nodes, children first."""
+        return topological_order(self.nodes, self._name)
+
+    @cached_property
+    def edge_offsets(self) -> dict[int, int]:
+        """Where the weights of each sum begin in the flat weight vector: sums in node order."""
+        sums = {i: len(node.children) for i, node in enumerate(self.nodes) if isinstance(node, Sum)}
+        return dict(zip(sums, accumulate(sums.values(), initial=0), strict=False))
+
+    @cached_property
+    def num_weights(self) -> int:
+        """Number of sum edges."""
+        return sum(len(node.children) for node in self.nodes if isinstance(node, Sum))
+
+    def _input_nodes(self, count: int) -> tuple[int, ...]:
+        """The input node of each position; raises unless there is exactly one for each."""
+        node_of: dict[int, int] = {}
+        for index, node in enumerate(self.nodes):
+            if not isinstance(node, Input):
+                continue
+            if not 0 <= node.position < count:
+                raise StructureError(
+                    f"input node {index} of the {self._name} network has position {node.position}, "
+                    f"but positions run from 0 to {count - 1}, one for each output."
+                )
+            if node_of.setdefault(node.position, index) != index:
+                raise StructureError(
+                    f"input nodes {node_of[node.position]} and {index} of the {self._name} network "
+                    f"share position {node.position}; f must be a bijection."
+                )
+        missing = [position for position in range(count) if position not in node_of]
+        if missing:
             raise StructureError(
-                f"input node {index} of the {network} network has position {node.position}, but "
-                f"positions run from 0 to {num_inputs - 1}, one for each output."
+                f"the {self._name} network has {count} interfaces but no input node for "
+                f"position(s) {reprlib.repr(missing)}; f must be a bijection."
             )
-        if node.position in found:
-            raise StructureError(
-                f"input nodes {found[node.position]} and {index} of the {network} network share "
-                f"position {node.position}; f must be a bijection."
-            )
-        found[node.position] = index
-    missing = [position for position in range(num_inputs) if position not in found]
-    if missing:
-        raise StructureError(
-            f"the {network} network has {num_inputs} interfaces but no input node for position(s) "
-            f"{reprlib.repr(missing)}; f must be a bijection."
-        )
-    return tuple(found[position] for position in range(num_inputs))
+        return tuple(node_of[position] for position in range(count))
 
 
 def _check_leaves(schema: Schema, nodes: tuple[Node, ...]) -> None:
+    """Raises unless leaves are of one family for each variable, that of the variable's kind.
+
+    Reference values of the family are free.
+    """
     families: dict[int, tuple[int, Family]] = {}
     for index, node in enumerate(nodes):
         if not isinstance(node, Leaf):
@@ -73,24 +90,20 @@ def _check_leaves(schema: Schema, nodes: tuple[Node, ...]) -> None:
                 f"leaves {first} and {index} of variable {variable.name!r} are of different "
                 f"families, {family} and {node.family}; all leaves of a variable share one family."
             )
-        if first == index:
-            _check_family(variable, family, index)
-
-
-def _check_family(variable: Variable, family: Family, index: int) -> None:
-    """Raises unless the family is that of the variable's kind; its reference values are free."""
-    usual = family_for(variable)
-    if type(family) is not type(usual) or (variable.num_categories and family != usual):
-        size = f" with {variable.num_categories} categories" if variable.num_categories else ""
-        raise StructureError(
-            f"leaf {index} of variable {variable.name!r} is {family}, but the variable is "
-            f"of the kind {variable.kind}{size}; use {usual}."
-        )
+        if first != index:
+            continue
+        usual, categories = family_for(variable), variable.num_categories
+        if type(family) is not type(usual) or (categories and family != usual):
+            size = f" with {categories} categories" if categories else ""
+            raise StructureError(
+                f"leaf {index} of variable {variable.name!r} is {family}, but the variable is "
+                f"of the kind {variable.kind}{size}; use {usual}."
+            )
 
 
 @final
 @dataclass(frozen=True)
-class Template:
+class Template(_Layer):
     """The network of one slice: leaves over its variables, k inputs and k outputs.
 
     `outputs[i]` is the output interface node f(i) of the input at position i. Nodes may stand in
@@ -101,12 +114,14 @@ class Template:
     nodes: tuple[Node, ...]
     outputs: tuple[int, ...]
 
+    _name = "template"
+
     def __post_init__(self) -> None:
-        check_children(self.nodes, "template")
+        check_children(self.nodes, self._name)
         if not self.outputs:
             raise StructureError("`outputs` is empty; a template needs at least one interface.")
-        bad = [output for output in self.outputs if not 0 <= output < len(self.nodes)]
-        if bad or len(set(self.outputs)) != len(self.outputs):
+        named = set(self.outputs)
+        if len(named) < len(self.outputs) or not named <= set(range(len(self.nodes))):
             raise StructureError(
                 f"`outputs` must name distinct nodes between 0 and {len(self.nodes) - 1}, "
                 f"but is {reprlib.repr(self.outputs)}; f must be a bijection."
@@ -120,24 +135,9 @@ class Template:
         return len(self.outputs)
 
     @cached_property
-    def order(self) -> tuple[int, ...]:
-        """All nodes, children first."""
-        return topological_order(self.nodes, "template")
-
-    @cached_property
     def inputs(self) -> tuple[int, ...]:
         """The input node of each position."""
-        return _input_nodes(self.nodes, len(self.outputs), "template")
-
-    @cached_property
-    def edge_offsets(self) -> dict[int, int]:
-        """Where the weights of each sum begin in the flat weight vector."""
-        return edge_offsets(self.nodes)
-
-    @cached_property
-    def num_weights(self) -> int:
-        """Number of sum edges."""
-        return sum(len(node.children) for node in self.nodes if isinstance(node, Sum))
+        return self._input_nodes(len(self.outputs))
 
     @cached_property
     def num_edges(self) -> int:
@@ -146,28 +146,29 @@ class Template:
 
     @cached_property
     def banks(self) -> tuple[Bank, ...]:
-        """The leaves by variable and family, in order of first appearance within the variable."""
-        members: dict[tuple[int, Family], list[int]] = {}
+        """The leaves of each variable, variables in the order of the schema."""
+        members: dict[int, list[int]] = {}
+        family_of: dict[int, Family] = {}
         for index, node in enumerate(self.nodes):
             if isinstance(node, Leaf):
-                members.setdefault((node.variable, node.family), []).append(index)
-        keys = sorted(members, key=lambda key: key[0])
-        return tuple(
-            Bank(variable, family, tuple(members[variable, family])) for variable, family in keys
-        )
+                members.setdefault(node.variable, []).append(index)
+                family_of[node.variable] = node.family
+        return tuple(Bank(own, family_of[own], tuple(members[own])) for own in sorted(members))
 
 
 @final
 @dataclass(frozen=True)
-class Top:
+class Top(_Layer):
     """The rooted network of sums and products over the interface nodes that caps the stack."""
 
     num_inputs: int
     nodes: tuple[Node, ...]
     root: int
 
+    _name = "top"
+
     def __post_init__(self) -> None:
-        check_children(self.nodes, "top")
+        check_children(self.nodes, self._name)
         if not 0 <= self.root < len(self.nodes):
             raise StructureError(
                 f"`root` must be a node of the top network (0 to {len(self.nodes) - 1}), not "
@@ -182,21 +183,6 @@ class Top:
         _ = self.order, self.inputs
 
     @cached_property
-    def order(self) -> tuple[int, ...]:
-        """All nodes, children first."""
-        return topological_order(self.nodes, "top")
-
-    @cached_property
     def inputs(self) -> tuple[int, ...]:
         """The input node of each position."""
-        return _input_nodes(self.nodes, self.num_inputs, "top")
-
-    @cached_property
-    def edge_offsets(self) -> dict[int, int]:
-        """Where the weights of each sum begin in the flat weight vector."""
-        return edge_offsets(self.nodes)
-
-    @cached_property
-    def num_weights(self) -> int:
-        """Number of sum edges."""
-        return sum(len(node.children) for node in self.nodes if isinstance(node, Sum))
+        return self._input_nodes(self.num_inputs)

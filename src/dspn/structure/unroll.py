@@ -85,11 +85,9 @@ def unroll(network: DynamicNetwork, num_slices: int) -> StaticNetwork:
         interface = [number[output] for output in network.template.outputs]
     number = lay(top_entries(network), network.top.order, 0, interface, 0)
     pairs = list(zip(nodes, values, strict=True))
-    return StaticNetwork(
-        num_slices,
-        n,
-        tuple(nodes),
-        number[network.top.root],
-        tuple(own if isinstance(node, Sum) else None for node, own in pairs),
-        tuple(own if isinstance(node, Leaf) else None for node, own in pairs),
+    weights, leaves = (
+        tuple(own if isinstance(node, kind) else None for node, own in pairs)
+        for kind in (Sum, Leaf)
     )
+    root = number[network.top.root]
+    return StaticNetwork(num_slices, n, tuple(nodes), root, weights, leaves)

@@ -122,32 +122,39 @@ def bottom_nodes(template: Template) -> tuple[Node, ...]:
     return tuple(kept)
 
 
+def _groups(template: Template) -> dict[int, list[int]]:
+    """Positions by the scope of their outputs in the slice, in order of first appearance."""
+    scopes = _slice_scopes(template)
+    groups: dict[int, list[int]] = {}
+    for position, output in enumerate(template.outputs):
+        groups.setdefault(scopes[output], []).append(position)
+    return groups
+
+
 def interface_groups(template: Template) -> tuple[tuple[int, ...], ...]:
     """Positions of equal scope, group by group in order of first appearance."""
-    scopes = _slice_scopes(template)
-    members: dict[int, list[int]] = {}
-    for position, output in enumerate(template.outputs):
-        members.setdefault(scopes[output], []).append(position)
-    return tuple(tuple(positions) for positions in members.values())
+    return tuple(map(tuple, _groups(template).values()))
 
 
 def group_variables(template: Template) -> tuple[tuple[int, ...], ...]:
     """For each group, the variables of the slice itself in the scope of its nodes."""
-    scopes = _slice_scopes(template)
-    firsts = (template.outputs[positions[0]] for positions in interface_groups(template))
-    return tuple(tuple(_members(scopes[output])) for output in firsts)
+    return tuple(tuple(_members(scope)) for scope in _groups(template))
 
 
 def group_sources(template: Template) -> tuple[tuple[int, ...], ...]:
     """For each group, the groups whose inputs its outputs read."""
-    groups = interface_groups(template)
+    reads = [scope >> len(template.schema) for scope in group_scopes(template)]
+    firsts = (template.outputs[positions[0]] for positions in interface_groups(template))
+    return tuple(tuple(_members(reads[output])) for output in firsts)
+
+
+def group_scopes(template: Template) -> list[int]:
+    """Scope of every node, with bit n + g for the inputs of group g, n the number of variables."""
     marks = [0] * template.num_interfaces
-    for number, positions in enumerate(groups):
+    for bit, positions in enumerate(interface_groups(template), start=len(template.schema)):
         for position in positions:
-            marks[position] = 1 << number
-    nodes = tuple(node if not isinstance(node, Leaf) else Product(()) for node in template.nodes)
-    reads = network_scopes(nodes, template.order, marks)
-    return tuple(tuple(_members(reads[template.outputs[positions[0]]])) for positions in groups)
+            marks[position] = 1 << bit
+    return network_scopes(template.nodes, template.order, marks)
 
 
 def _node_breaches(
@@ -291,14 +298,9 @@ def violations(template: Template, top: Top) -> tuple[Violation, ...]:
     scopes = network_scopes(template.nodes, template.order, inputs)
     outputs = [scopes[output] for output in template.outputs]
     tops = network_scopes(top.nodes, top.order, inputs)
+    sentence = "output {} (interface {}) has no leaf below it: it is no root of the bottom network"
     rootless = (
-        Violation(
-            Rule.BOTTOM_ROOTS,
-            (output,),
-            (),
-            f"output {output} (interface {position}) has no leaf below it, so the bottom network "
-            "has no root for it",
-        )
+        Violation(Rule.BOTTOM_ROOTS, (output,), (), sentence.format(output, position))
         for position, output in enumerate(template.outputs)
         if not bottom[output]
     )

@@ -76,8 +76,8 @@ def test_fingerprints_tell_components_their_order_and_their_weights() -> None:
 
 WRONG = {
     "no components": ((), [], "at least one DynamicNetwork"),
-    "one network": (network(), [1.0], "list of DynamicNetwork, found DynamicNetwork"),
-    "a number": (3, [1.0], "list of DynamicNetwork, found int"),
+    "one network": (network(), [1.0], "must be a list, found DynamicNetwork"),
+    "a number": (3, [1.0], "must be a list, found int; give a list of DynamicNetwork"),
     "a number among them": ((network(), 3), [0.5, 0.5], r"components\[1\]` must be a Dynamic"),
     "another schema": ((network(), network(schema=OTHER)), [0.5, 0.5], "share one schema"),
     "another root": (

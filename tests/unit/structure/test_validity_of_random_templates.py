@@ -136,7 +136,7 @@ def mutant(recipe: Recipe, rng: np.random.Generator) -> tuple[Template, Top] | N
     return template, top
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", range(100))
 def test_template_that_passes_is_valid_when_unrolled(seed: int) -> None:
     network = random_network(seed)
     assert violations(network.template, network.top) == ()
@@ -154,10 +154,10 @@ def test_template_that_passes_is_valid_when_unrolled(seed: int) -> None:
                 )
 
 
-def test_check_decides_as_the_definition_on_3000_changed_templates() -> None:
+def test_check_decides_as_the_definition_on_1000_changed_templates() -> None:
     decided = {True: 0, False: 0}
     rules: set[Rule] = set()
-    for seed in range(3000):
+    for seed in range(1000):
         rng = np.random.default_rng([3, seed])
         recipe = random_recipe(seed)
         kinds = ("binary",) * len(recipe.kinds)
@@ -170,7 +170,7 @@ def test_check_decides_as_the_definition_on_3000_changed_templates() -> None:
             assert all(unrolled(*made, num_slices) == (True, True) for num_slices in range(1, 7))
         decided[not found] += 1
         rules |= {violation.rule for violation in found}
-    assert min(decided.values()) > 300
+    assert min(decided.values()) > 100
     assert rules >= set(Rule) - {Rule.TOP_INPUTS}
 
 

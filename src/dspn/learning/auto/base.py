@@ -1,10 +1,10 @@
 """What the automatic learner works with: moves, recipes, models, options, and data by block."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Final, final
+from typing import ClassVar, Final, NamedTuple, final
 
 import numpy as np
 
@@ -23,7 +23,9 @@ from dspn.structure import DynamicNetwork, Leaf, Product, Root, Sum
 
 Block = tuple[int, ...]
 
-WORK_UNIT: Final = 1e9
+_WORK_UNIT: Final = 1e9
+# The steps that training usually takes.
+_USUAL_STEPS: Final = 25
 _ENTRIES_A_UNIT: Final = 5_000
 _LEAST_EFFORT: Final = 0.1
 _MOST_EFFORT: Final = 50.0
@@ -137,8 +139,8 @@ class Candidate:
 
     def follow(self, move: Move, amount: int, concentration: float | None = None) -> Recipe:
         """The recipe of a move that starts from this model, by default with its priors."""
-        own = self.recipe.concentration if concentration is None else concentration
-        return Recipe(move, amount, own, parent=self.number)
+        prior = self.recipe.concentration if concentration is None else concentration
+        return Recipe(move, amount, prior, parent=self.number)
 
     @property
     def is_plain(self) -> bool:
@@ -181,15 +183,14 @@ class Auto(Options):
         if self.moves is None:
             return
         require_type(self.moves, Iterable, "moves", StructureError, remedy="see `DEFAULT_MOVES`")
-        given = tuple(self.moves)
-        for place, move in enumerate(given):
+        object.__setattr__(self, "moves", tuple(self.moves))
+        for place, move in enumerate(self.moves):
             require_type(move, Move, f"moves[{place}]", StructureError, remedy="give an object")
-            if move in given[:place]:
+            if move in self.moves[:place]:
                 raise StructureError(
                     f"`moves` must have different names, but {move.name!r} is there twice; rename "
                     "one."
                 )
-        object.__setattr__(self, "moves", given)
 
 
 DEFAULT_AUTO: Final = Auto()
@@ -276,19 +277,22 @@ class AutoTask:
         """The randomness of one try."""
         return np.random.default_rng([self.seed, _STREAM, number])
 
+    def expected_work(self, block: Block, recipe: Recipe, parent: Candidate | None) -> float:
+        """What a try is likely to take, in the units of the effort."""
+        if parent is not None:
+            return recipe.move.growth * work_of(parent.network, self.train, _USUAL_STEPS)
+        edges = _edges_at_work([recipe.amount] * recipe.amount, recipe.amount * (len(block) + 1))
+        return edges * self.train.total_slices * _USUAL_STEPS / _WORK_UNIT
+
     def priors_of(self, concentration: float, size: int) -> Priors:
         """Priors with `concentration` pseudo-observations for each sum over `size` nodes.
 
         Priors that are given are not changed.
         """
-        if self.priors is not None:
-            return self.priors
-        return Priors(sum_pseudo_count=concentration / size)
+        return self.priors or Priors(sum_pseudo_count=concentration / size)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class BlockRecord:
+class BlockRecord(NamedTuple):
     """The candidates of one block so far, from which moves propose what to try next."""
 
     task: AutoTask
@@ -312,9 +316,7 @@ class BlockRecord:
         return next((recipe for recipe in move.recipes(self) if recipe not in tried), None)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Try:
+class Try(NamedTuple):
     """A recipe for a block, and the candidate that it starts from."""
 
     number: int
@@ -323,9 +325,7 @@ class Try:
     parent: Candidate | None = None
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Trial:
+class Trial(NamedTuple):
     """What a move needs to start a try: recipe and parent, the block's data, priors, randomness."""
 
     recipe: Recipe
@@ -341,13 +341,18 @@ class Trial:
         assert self.parent is not None
         return self.parent.network
 
+    def apply(self, start: Callable[..., DynamicNetwork]) -> DynamicNetwork:
+        """What a function of `dspn.learning.starts` makes of the network of the parent."""
+        data, amount = self.data.train, self.recipe.amount
+        return start(self.network, data, amount, priors=self.priors, rng=self.rng)
+
     def expected_flows(self, network: DynamicNetwork) -> ExpectedFlows:
         """The expected flows of a network on the training set."""
         program = compile_program(network, precision=self.task.options.em.precision)
         return program.expected_flows(self.data.train).flows
 
 
-def edges_at_work(widths: Iterable[int], other_edges: int) -> float:
+def _edges_at_work(widths: Iterable[int], other_edges: int) -> float:
     """The edges of a template as work: of sums by their widths, and all others."""
     sums = sum(width * (_WIDE_SHARE if width >= _WIDE_SUM else 1.0) for width in widths)
     return _PER_SLICE + sums + other_edges
@@ -357,5 +362,5 @@ def work_of(network: DynamicNetwork, data: Sequences, steps: int) -> float:
     """Edges evaluated at slices in so many steps of EM, in units of 10^9."""
     template = network.template
     widths = [len(node.children) for node in template.nodes if isinstance(node, Sum)]
-    edges = edges_at_work(widths, template.num_edges - sum(widths))
-    return edges * data.total_slices * (steps + 1) / WORK_UNIT
+    edges = _edges_at_work(widths, template.num_edges - sum(widths))
+    return edges * data.total_slices * (steps + 1) / _WORK_UNIT

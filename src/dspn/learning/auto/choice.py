@@ -5,13 +5,12 @@ Weights of mixtures are learned on the validation sequences, which no member was
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 from scipy.special import logsumexp
 
 from dspn._arrays import Floats
-from dspn.errors import DataError
 from dspn.learning.auto.base import Auto, Block, Candidate
 from dspn.learning.dependence import Layout
 
@@ -27,11 +26,6 @@ def mixture_weights(log_likelihoods: Floats, *, pseudo_count: float = 0.5) -> Fl
     `log_likelihoods` is (sequences, members), and a is `pseudo_count` / C. The sum is concave in w,
     and steps of EM lead to its maximum.
     """
-    if log_likelihoods.ndim != 2 or not log_likelihoods.shape[1]:
-        raise DataError(
-            "`log_likelihoods` must be an array of sequences and members, with one member at "
-            f"least, but has shape {log_likelihoods.shape}."
-        )
     count = log_likelihoods.shape[1]
     weights = np.full(count, 1.0 / count)
     seen = log_likelihoods[np.isfinite(log_likelihoods).any(axis=1)]
@@ -65,9 +59,7 @@ def worthy_members(weights: Floats, least: float, most: int) -> list[int]:
     return sorted([int(own) for own in order if weights[own] >= least] or [int(order[0])])
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class BlockModel:
+class BlockModel(NamedTuple):
     """The candidates of a block that are kept, mixed: their weights and validation likelihoods."""
 
     members: tuple[Candidate, ...]
@@ -102,8 +94,8 @@ class Pool:
     def with_candidates(self, *candidates: Candidate) -> "Pool":
         """The pool with more candidates."""
         by_block = dict(self.by_block)
-        for candidate in candidates:
-            by_block[candidate.block] = (*by_block.get(candidate.block, ()), candidate)
+        for own in candidates:
+            by_block[own.block] = (*by_block.get(own.block, ()), own)
         return Pool(by_block)
 
     @property
@@ -112,9 +104,7 @@ class Pool:
         return sum(candidate.work for own in self.by_block.values() for candidate in own)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Choice:
+class Choice(NamedTuple):
     """The best mixture of layouts that the candidates allow, and its validation likelihoods."""
 
     layouts: tuple[Layout, ...]
@@ -141,19 +131,18 @@ def _add_one_by_one(table: Floats, most: int) -> list[int]:
 
     The best column comes first; columns that make nothing better are left out.
     """
-    order = np.argsort(-table.mean(axis=0), kind="stable")[:_MOST_AT_ONCE]
-    rest = [int(column) for column in order]
-    kept = [rest.pop(0)]
-    best = float(table[:, kept[0]].mean())
-    while rest and len(kept) < most:
-        scores = {}
-        for column in rest:
-            own = table[:, [*kept, column]]
-            scores[column] = float(mix(own, mixture_weights(own)).mean())
+
+    def score(columns: list[int]) -> float:
+        own = table[:, columns]
+        return float(mix(own, mixture_weights(own)).mean())
+
+    order: list[int] = np.argsort(-table.mean(axis=0), kind="stable")[:_MOST_AT_ONCE].tolist()
+    kept, best = order[:1], float(table[:, order[0]].mean())
+    while len(kept) < min(most, len(order)):
+        scores = {column: score([*kept, column]) for column in order if column not in kept}
         column = max(scores, key=lambda column: scores[column])
         if scores[column] <= best:
             break
-        rest.remove(column)
         kept.append(column)
         best = scores[column]
     return kept
@@ -177,22 +166,19 @@ class Chooser:
         candidates = pool.by_block[block]
         key = (block, len(candidates))
         if key not in self._known:
-            options = self._options
-            self._known[key] = block_model(
-                candidates, most=options.max_members, least=options.least_weight
-            )
+            most, least = self._options.max_members, self._options.least_weight
+            self._known[key] = block_model(candidates, most=most, least=least)
         return self._known[key]
 
     def choice(self, pool: Pool, layouts: Sequence[Layout]) -> Choice:
         """The mixture of the layouts that are worth it, with weights learned on validation."""
         models = {block: self.model(pool, block) for layout in layouts for block in layout}
-        table = np.stack(
-            [sum(models[block].validation for block in layout) for layout in layouts], axis=1
-        )
-        options = self._options
-        kept = _add_one_by_one(table, options.max_layouts)
+        columns = [sum(models[block].validation for block in layout) for layout in layouts]
+        table = np.stack(columns, axis=1)
+        kept = _add_one_by_one(table, self._options.max_layouts)
         weights = mixture_weights(table[:, kept])
-        kept = [kept[place] for place in worthy_members(weights, options.least_weight, len(kept))]
+        worthy = worthy_members(weights, self._options.least_weight, len(kept))
+        kept = [kept[place] for place in worthy]
         chosen = tuple(layouts[place] for place in kept)
         weights = mixture_weights(table[:, kept])
         used = {block: models[block] for layout in chosen for block in layout}

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, final
@@ -141,11 +142,10 @@ def learn_auto(
         executor_of(executor, num_jobs),
         Clock(time_limit) if clock is None else clock,
     )
-    if checkpoint is None:
-        if resume:
-            raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
-        return _follow(AutoRun(task), task, refit, report, on_state)
-    with Journal.held(checkpoint, task, resume=resume) as journal:
+    if checkpoint is None and resume:
+        raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
+    held = nullcontext() if checkpoint is None else Journal.held(checkpoint, task, resume=resume)
+    with held as journal:
         return _follow(AutoRun(task, journal), task, refit, report, on_state)
 
 

@@ -56,11 +56,8 @@ class Clusters(Move):
     def recipes(self, record: BlockRecord) -> list[Recipe]:
         """Larger and smaller templates for as long as they are better, then other windows."""
         most = min(_MOST_CLUSTERS, _most_nodes(record.task))
-        sizes = [
-            candidate.size
-            for candidate in record.candidates
-            if candidate.recipe.move in (CLUSTERS, REGROUP)
-        ]
+        begun = (CLUSTERS, REGROUP)
+        sizes = [own.size for own in record.candidates if own.recipe.move in begun]
         best = min(record.best.size, most)
         recipes = []
         if best >= max(sizes):
@@ -105,18 +102,13 @@ class Split(Move):
     def recipes(self, record: BlockRecord) -> list[Recipe]:
         """All nodes of the best candidates, as far as there is room."""
         most = _most_nodes(record.task)
-        recipes = []
-        for parent in sorted(record.candidates, key=lambda own: -own.score)[:_PARENTS]:
-            count = min(parent.size, most - parent.size)
-            if count >= max(1, parent.size // 4):
-                recipes.append(parent.follow(self, count))
-        return recipes
+        best = sorted(record.candidates, key=lambda own: -own.score)[:_PARENTS]
+        counts = [(parent, min(parent.size, most - parent.size)) for parent in best]
+        return [own.follow(self, n) for own, n in counts if n >= max(1, own.size // 4)]
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """The nodes that gain most, split by the kinds of their visits."""
-        return informed_split(
-            trial.network, trial.data.train, trial.recipe.amount, priors=trial.priors, rng=trial.rng
-        )
+        return trial.apply(informed_split)
 
 
 @final
@@ -142,9 +134,7 @@ class SharedMixture(Move):
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """States that begin as clusters of slices."""
-        return shared_mixture(
-            trial.network, trial.data.train, trial.recipe.amount, priors=trial.priors, rng=trial.rng
-        )
+        return trial.apply(shared_mixture)
 
 
 @final
@@ -165,9 +155,7 @@ class HiddenTree(Move):
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """States that begin as clusters of a variable and its neighbours in the tree."""
-        return hidden_tree(
-            trial.network, trial.data.train, trial.recipe.amount, priors=trial.priors, rng=trial.rng
-        )
+        return trial.apply(hidden_tree)
 
 
 @final
@@ -181,13 +169,9 @@ class OtherPrior(Move):
     def recipes(self, record: BlockRecord) -> list[Recipe]:
         """More and fewer pseudo-observations, unless priors were given."""
         best = record.best
-        if record.task.priors is not None:
-            return []
-        return [
-            best.follow(self, best.size, concentration)
-            for concentration in _OTHER_CONCENTRATIONS
-            if concentration != best.recipe.concentration
-        ]
+        others = _OTHER_CONCENTRATIONS if record.task.priors is None else ()
+        own = best.recipe.concentration
+        return [best.follow(self, best.size, other) for other in others if other != own]
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """The network as it is."""
@@ -205,9 +189,8 @@ class Merge(Move):
     def recipes(self, record: BlockRecord) -> list[Recipe]:
         """A quarter of the nodes of the best model."""
         best = record.best
-        if best.size < _FEW or not best.is_plain:
-            return []
-        return [best.follow(self, best.size // 4)]
+        is_apt = best.size >= _FEW and best.is_plain
+        return [best.follow(self, best.size // 4)] if is_apt else []
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """The pairs merged that are estimated to lose least."""
@@ -228,10 +211,8 @@ class Regrow(Move):
     def recipes(self, record: BlockRecord) -> list[Recipe]:
         """Four edges for each node of the best model, where at least half of them are missing."""
         best = record.best
-        edges, size = best.network.template.num_weights, best.size
-        if edges > size * size // 2 or not best.is_plain:
-            return []
-        return [best.follow(self, 4 * size)]
+        is_sparse = best.network.template.num_weights <= best.size**2 // 2
+        return [best.follow(self, 4 * best.size)] if is_sparse and best.is_plain else []
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """The edges added that the data would use most."""

@@ -3,22 +3,12 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 
 from dspn._arrays import Floats
-from dspn.learning.auto.base import (
-    WORK_UNIT,
-    AutoTask,
-    Block,
-    BlockRecord,
-    Candidate,
-    Move,
-    Recipe,
-    edges_at_work,
-    work_of,
-)
+from dspn.learning.auto.base import AutoTask, Block, BlockRecord, Candidate, Move, Recipe
 from dspn.learning.auto.choice import Choice, Pool
 from dspn.learning.auto.moves import DEFAULT_MOVES, REGROUP, first_recipe
 from dspn.learning.dependence import Layout, layout_neighbours
@@ -27,8 +17,6 @@ from dspn.learning.dependence import Layout, layout_neighbours
 _HOPE: Final = 0.7
 # What is left of the hope for a move on a block after each time that it brought nothing there.
 _FADING: Final = 0.4
-# The steps that training usually takes.
-_USUAL_STEPS: Final = 25
 # A step may take this much more than what is left of the effort.
 _OVERDRAFT: Final = 1.5
 # No single try may take more than this share of the effort, so that there is room for others.
@@ -70,17 +58,15 @@ class Bandit:
     def value(self, move: Move) -> float:
         """Nats per unit of work that the move is hoped to bring: its record, and the hope."""
         arm = self.arms.get(move, Arm())
-        tries = sum(other.count for other in self.arms.values())
-        gained = sum(other.gain for other in self.arms.values()) + self.gain
-        worked = sum(other.work for other in self.arms.values()) + self.work
+        arms = self.arms.values()
+        count, gain = sum(other.count for other in arms), sum(other.gain for other in arms)
+        work = sum(other.work for other in arms)
         paid = (move.expected * self.gain + arm.gain) / (self.work + arm.work)
-        hope = math.sqrt(math.log1p(tries) / (1.0 + arm.count))
-        return paid + _HOPE * move.expected * hope * gained / worked
+        hope = math.sqrt(math.log1p(count) / (1.0 + arm.count))
+        return paid + _HOPE * move.expected * hope * (gain + self.gain) / (work + self.work)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Tried:
+class Tried(NamedTuple):
     """What one try has led to: the candidate, and by how much it raised the score of the model."""
 
     candidate: Candidate
@@ -140,22 +126,12 @@ class AutoState:
         )
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Step:
+class Step(NamedTuple):
     """Tries that belong together: one for a move on a block, one per new block for a layout."""
 
     move: Move
     parts: tuple[Part, ...]
     layout: Layout | None = None
-
-
-def expected_work(task: AutoTask, block: Block, recipe: Recipe, parent: Candidate | None) -> float:
-    """What a try is likely to take, in the units of the effort."""
-    if parent is not None:
-        return recipe.move.growth * work_of(parent.network, task.train, _USUAL_STEPS)
-    edges = edges_at_work([recipe.amount] * recipe.amount, recipe.amount * (len(block) + 1))
-    return edges * task.train.total_slices * _USUAL_STEPS / WORK_UNIT
 
 
 def next_steps(state: AutoState, task: AutoTask, strength: Floats | None, count: int) -> list[Step]:
@@ -170,9 +146,8 @@ def next_steps(state: AutoState, task: AutoTask, strength: Floats | None, count:
     moves = DEFAULT_MOVES if task.options.moves is None else task.options.moves
     steps = [*_block_steps(state, task, moves)]
     if strength is not None and REGROUP in moves:
-        steps.extend(_layout_steps(state, task, strength))
-    steps.sort(key=lambda item: -item[0])
-    return [step for _, step in steps[:count]]
+        steps += _layout_steps(state, task, strength)
+    return [step for _, step in sorted(steps, key=lambda item: -item[0])[:count]]
 
 
 def _block_steps(
@@ -189,21 +164,16 @@ def _block_steps(
             if recipe is None:
                 continue
             parent = next((c for c in record.candidates if c.number == recipe.parent), None)
-            if expected_work(task, block, recipe, parent) <= most:
+            if task.expected_work(block, recipe, parent) <= most:
                 hope = weight * share * _FADING ** _failures(state, move, block)
                 yield state.bandit.value(move) * hope, Step(move, ((block, recipe, parent),))
 
 
 def _failures(state: AutoState, move: Move, block: Block) -> int:
     """How often a move was made on a block for nothing, its beginning left out."""
-    first = state.pool.by_block[block][0]
-    return sum(
-        item.move == move
-        and item.candidate.block == block
-        and item.candidate is not first
-        and item.gain <= 0
-        for item in state.trail
-    )
+    later = state.pool.by_block[block][1:]
+    vain = {item.candidate.number for item in state.trail if item.gain <= 0}
+    return sum(own.recipe.move == move and own.number in vain for own in later)
 
 
 def _layout_steps(
@@ -217,20 +187,17 @@ def _layout_steps(
     vain = next((i for i, gain in enumerate(reversed(gains)) if gain > 0), len(gains))
     hope = float(state.choice.weights[place]) / len(best) * _FADING**vain
     left = _OVERDRAFT * (task.effort - state.pool.work)
-    for layout in _by_dependence(best, strength)[:_MOST_NEIGHBOURS]:
+
+    def within(layout: Layout) -> float:
+        """The dependence that a layout puts within its blocks."""
+        return sum(float(strength[np.ix_(block, block)].sum()) for block in layout)
+
+    nearest = sorted(layout_neighbours(best), key=lambda other: (-within(other), other))
+    for layout in nearest[:_MOST_NEIGHBOURS]:
         new = [block for block in layout if block not in state.pool]
         if layout in state.layouts or not new:
             continue
         parts = tuple((block, first_recipe(task, block, REGROUP), None) for block in new)
-        if sum(expected_work(task, *part) for part in parts) <= left:
+        if sum(task.expected_work(*part) for part in parts) <= left:
             yield state.bandit.value(REGROUP) * hope, Step(REGROUP, parts, layout)
             return
-
-
-def _by_dependence(layout: Layout, strength: Floats) -> list[Layout]:
-    """The neighbours of a layout, those first that put most dependence within blocks."""
-
-    def within(blocks: Layout) -> float:
-        return sum(float(strength[np.ix_(block, block)].sum()) for block in blocks)
-
-    return sorted(layout_neighbours(layout), key=lambda other: (-within(other), other))

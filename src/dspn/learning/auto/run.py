@@ -11,7 +11,7 @@ from dspn.executors import Shared
 from dspn.learning.auto.base import FEW_SLICES, AutoTask, Block, Candidate, Move, Recipe, Try
 from dspn.learning.auto.choice import Chooser, Pool
 from dspn.learning.auto.moves import CLUSTERS, REGROUP, USUAL, first_recipe
-from dspn.learning.auto.planner import AutoState, Bandit, Step, Tried, expected_work, next_steps
+from dspn.learning.auto.planner import AutoState, Bandit, Step, Tried, next_steps
 from dspn.learning.auto.training import Journal, attempted
 from dspn.learning.dependence import (
     Layout,
@@ -134,7 +134,7 @@ class AutoRun:
         while True:
             part = task.sampled(size, task.clock).with_steps(_USEFUL_STEPS)
             began = task.clock.seconds
-            trained = attempted(replace(attempt, parent=model), part)
+            trained = attempted(attempt._replace(parent=model), part)
             self._unfinished = model = replace(trained or model, is_whole=False)
             if trained is None:
                 return False
@@ -147,28 +147,22 @@ class AutoRun:
             if most < 2 * size:
                 break
             size = min(most, _FASTER * size)
-        trained = attempted(replace(attempt, parent=model), task.sampled(size, task.clock))
+        trained = attempted(attempt._replace(parent=model), task.sampled(size, task.clock))
         self._unfinished = replace(trained or model, is_whole=False)
         return False
 
     # Exploration.
 
     def _first_tries(self, blocks: Sequence[Block], first: int, move: Move) -> list[Try]:
-        return [
-            Try(number, block, first_recipe(self._task, block, move))
-            for number, block in enumerate(blocks, start=first)
-        ]
+        recipes = [(block, first_recipe(self._task, block, move)) for block in blocks]
+        return [Try(number, *own) for number, own in enumerate(recipes, start=first)]
 
     def _smaller_tries(self, block: Block, first: int) -> list[Try]:
         """A few nodes instead of many, where the data are few."""
-        if self._task.train.total_slices >= _FEW_SLICES:
-            return []
-        usual = first_recipe(self._task, block)
-        sizes = [size for size in _SMALL_SIZES if size < usual.amount]
-        return [
-            Try(number, block, replace(usual, amount=size))
-            for number, size in enumerate(sizes, start=first)
-        ]
+        usual, is_few = first_recipe(self._task, block), self._task.train.total_slices < _FEW_SLICES
+        sizes = [size for size in _SMALL_SIZES if is_few and size < usual.amount]
+        recipes = [replace(usual, amount=size) for size in sizes]
+        return [Try(number, block, own) for number, own in enumerate(recipes, start=first)]
 
     def _explore(self) -> Iterator[AutoState]:
         """Layouts from single variables upwards, for as long as putting blocks together pays."""
@@ -212,9 +206,8 @@ class AutoRun:
 
     def _behind(self, state: AutoState, layout: Layout) -> float:
         """By how much a layout by itself is worse than the best mixture of all."""
-        return state.choice.score - sum(
-            self._chooser.model(state.pool, block).score for block in layout
-        )
+        scores = (self._chooser.model(state.pool, block).score for block in layout)
+        return state.choice.score - sum(scores)
 
     def _unions(
         self, state: AutoState, layout: Layout, strength: Floats
@@ -228,7 +221,7 @@ class AutoRun:
             one, other = layout[pair.first], layout[pair.second]
             union = tuple(sorted((*one, *other)))
             if union not in state.pool:
-                left -= expected_work(task, union, first_recipe(task, union), None)
+                left -= task.expected_work(union, first_recipe(task, union), None)
             if len(unions) >= most or (unions and left < 0):
                 break
             unions[union] = (one, other)

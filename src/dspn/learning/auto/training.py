@@ -7,7 +7,7 @@ interrupted.
 import math
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Final, final
 
@@ -37,13 +37,9 @@ def attempted(attempt: Try, task: AutoTask) -> Candidate | None:
 
     One that time has cut short is not whole.
     """
-    if task.clock.is_due():
-        return None
-    try:
-        with limited(task.clock, task.train):
-            return _attempted(attempt, task)
-    except TimeUpError:
-        return None
+    with suppress(TimeUpError), limited(task.clock, task.train):
+        return None if task.clock.is_due() else _attempted(attempt, task)
+    return None
 
 
 def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
@@ -51,25 +47,16 @@ def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
     size = recipe.amount if parent is None else parent.size
     if recipe.move.adds_nodes:
         size += recipe.amount
-    trial = Trial(
-        recipe,
-        parent,
-        task.data(attempt.block),
-        task.priors_of(recipe.concentration, size),
-        task.rng(attempt.number),
-        task,
-    )
-    train = trial.data.train
+    data, rng = task.data(attempt.block), task.rng(attempt.number)
+    priors = task.priors_of(recipe.concentration, size)
+    trial, train = Trial(recipe, parent, data, priors, rng, task), data.train
     network = recipe.move.start(trial)
     work = 0.0
     if recipe.move.adds_nodes and network.num_interfaces >= _MANY:
-        early = EmOptions(
-            max_steps=_EARLY_STEPS,
-            min_steps=_EARLY_STEPS,
-            single_precision=options.single_precision,
-        )
+        single, count = options.single_precision, _EARLY_STEPS
+        early = EmOptions(max_steps=count, min_steps=count, single_precision=single)
         first = _train(trial, network, early)
-        work += work_of(network, train, _EARLY_STEPS + 2)
+        work += work_of(network, train, count + 2)
         network = _thin(trial, first.network, _LEAST_EARLY_FLOW)
     fit = _train(trial, network, options)
     steps = len(fit.history) - 1
@@ -128,15 +115,21 @@ class Journal:
     def held(
         cls, path: str | os.PathLike[str], task: AutoTask, *, resume: bool
     ) -> Iterator["Journal"]:
-        """The directory as `of` has it, kept from other runs until this one ends."""
-        with RunDirectory.hold(path, _describe_run(task), resume=resume) as directory:
-            yield cls(replace(directory, families=task.train.schema.families))
+        """The directory, made where it is missing, kept from other runs until this one ends.
 
-    @classmethod
-    def of(cls, path: str | os.PathLike[str], task: AutoTask, *, resume: bool) -> "Journal":
-        """The directory, made where it is missing; with `resume` it may belong to this run."""
-        directory = RunDirectory.open(path, _describe_run(task), resume=resume)
-        return cls(replace(directory, families=task.train.schema.families))
+        With `resume` it may belong to this run already.
+        """
+        run = describe_run(
+            task.train,
+            task.validation,
+            task.seed,
+            options=task.options,
+            priors=task.priors,
+            root=task.root,
+            tied=task.tied,
+        )
+        with RunDirectory.hold(path, run, resume=resume) as directory:
+            yield cls(replace(directory, families=task.train.schema.families))
 
     def recall(self, attempt: Try, task: AutoTask) -> Candidate | None:
         """The candidate of a try, where it was trained before."""
@@ -167,18 +160,6 @@ class Journal:
             "work": candidate.work,
         }
         self.directory.save(candidate.number, candidate.network, details)
-
-
-def _describe_run(task: AutoTask) -> dict[str, JSON]:
-    return describe_run(
-        task.train,
-        task.validation,
-        task.seed,
-        options=task.options,
-        priors=task.priors,
-        root=task.root,
-        tied=task.tied,
-    )
 
 
 def _describe_try(made: Try | Candidate) -> JSON:

@@ -8,7 +8,7 @@ one kind with different neighbours begin in different nodes does.
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, indices, require_type, whole_number
 from dspn.data import Kind, Sequences
-from dspn.engine import check_time
+from dspn.engine import ExpectedFlows, check_time, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning.em import scaled_families
+from dspn.learning.moves import adjacent_rows
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.leaves import Family, Gaussian, Prior
 from dspn.structure import (
@@ -30,6 +31,7 @@ from dspn.structure import (
     Top,
     grouped_network,
 )
+from dspn.structure.edit import with_labels
 from dspn.structure.parameters import sum_starts
 
 Singles = NDArray[np.float32]
@@ -42,6 +44,14 @@ _FARTHEST: Final = 5.0
 _SMALLEST: Final = float(np.finfo(np.float64).tiny)
 
 
+def category_block(codes: Floats, num_categories: int) -> Floats:
+    """An indicator for each category, (rows, categories); zeros where the code is missing."""
+    block = np.zeros((codes.size, num_categories))
+    seen = np.flatnonzero(~np.isnan(codes))
+    block[seen, codes[seen].astype(np.int64)] = 1.0
+    return block
+
+
 def _features(data: Sequences, variables: Sequence[int]) -> Singles:
     """Indicators of categories and standardised numbers, (slices, features), each of mean zero.
 
@@ -52,8 +62,7 @@ def _features(data: Sequences, variables: Sequence[int]) -> Singles:
         values = data.values[:, variable]
         seen = ~np.isnan(values)
         if data.schema[variable].kind == Kind.CATEGORICAL:
-            own = np.zeros((len(values), data.schema[variable].num_categories), dtype=np.float32)
-            own[np.flatnonzero(seen), values[seen].astype(np.int64)] = 1.0
+            own = category_block(values, data.schema[variable].num_categories).astype(np.float32)
             own[seen] -= own[seen].mean(axis=0) if seen.any() else 0.0
         else:
             reference = Gaussian().scaled_to(values)
@@ -63,18 +72,23 @@ def _features(data: Sequences, variables: Sequence[int]) -> Singles:
     return np.concatenate(columns, axis=1)
 
 
+def shifted_rows(table: NDArray[Any], data: Sequences, rows: Ints, shift: int) -> NDArray[Any]:
+    """Rows of a table `shift` slices further on in the same sequence; zeros beyond the ends."""
+    sequence = np.searchsorted(data.offsets, rows, side="right") - 1
+    there = rows + shift
+    inside = (there >= data.offsets[sequence]) & (there < data.offsets[sequence + 1])
+    shifted = np.zeros((rows.size, table.shape[1]), dtype=table.dtype)
+    shifted[inside] = table[there[inside]]
+    return shifted
+
+
 def _windows(features: Singles, data: Sequences, rows: Ints, width: int) -> Singles:
     """Features of each row and of `width` slices before and after it in its sequence.
 
     A slice beyond the ends is 0, the mean.
     """
-    sequence = np.searchsorted(data.offsets, rows, side="right") - 1
-    first, last = data.offsets[sequence], data.offsets[sequence + 1] - 1
-    windows = np.zeros((rows.size, 2 * width + 1, features.shape[1]), dtype=np.float32)
-    for place, shift in enumerate(range(-width, width + 1)):
-        inside = (rows + shift >= first) & (rows + shift <= last)
-        windows[inside, place] = features[rows[inside] + shift]
-    return windows.reshape(rows.size, -1)
+    shifts = range(-width, width + 1)
+    return np.concatenate([shifted_rows(features, data, rows, own) for own in shifts], axis=1)
 
 
 def _centres(windows: Singles, num_clusters: int, rng: np.random.Generator) -> Singles:
@@ -160,9 +174,36 @@ def label_counts(labels: Ints, size: int, weights: Floats | None = None) -> Floa
     return np.bincount(labels, weights, minlength=size).astype(np.float64)
 
 
-def label_totals(labels: Ints, size: int, statistics: Floats) -> Floats:
-    """Statistics (slices, width) added up over the slices of each label, (size, width)."""
-    return np.stack([label_counts(labels, size, own) for own in statistics.T], axis=1)
+def label_leaves(labels: Ints, size: int, family: Family, values: Floats, prior: Prior) -> Floats:
+    """The leaf of each of `size` labels that fits the values of its slices best."""
+    statistics = family.statistics(values).T
+    totals = np.stack([label_counts(labels, size, own) for own in statistics], axis=1)
+    return family.maximise(totals, prior)
+
+
+def smoothed_shares(counts: Floats, usual: Floats, pseudo_count: float) -> Floats:
+    """Counts as shares, with pseudo-counts and one more that is spread like the usual counts."""
+    usual = usual + 1.0
+    smooth = counts + pseudo_count + usual / usual.sum()
+    shares: Floats = smooth / smooth.sum(axis=-1, keepdims=True)
+    return shares
+
+
+def labelled_flows(
+    network: DynamicNetwork, data: Sequences, labels: Floats | Ints, tables: Sequence[Floats]
+) -> tuple[DynamicNetwork, ExpectedFlows]:
+    """The network with labels of slices, see `with_labels`, and its expected flows.
+
+    Args:
+        network: The network without labels.
+        data: The training set.
+        labels: The label of each slice for each group, NaN where it is open.
+        tables: For each group the probabilities of labels, a row for each of its nodes.
+    """
+    labelled = with_labels(network, tables)
+    values = np.concatenate([data.values, labels], axis=1)
+    seen = Sequences.from_codes(values, data.offsets, labelled.schema)
+    return labelled, compile_program(labelled).expected_flows(seen, None).flows
 
 
 def _spread(labels: Ints, count: int, rng: np.random.Generator) -> Ints:
@@ -196,35 +237,27 @@ class _Chain:
         offsets = self.data.offsets
         return self.states[offsets[:-1] if self.root == Root.FIRST else offsets[1:] - 1]
 
-    def smoothed(self, counts: Floats, pseudo_count: float) -> Floats:
-        """Counts as shares, with pseudo-counts and one more that is spread like the clusters."""
-        usual = label_counts(self.states, self.size) + 1.0
-        smooth = counts + pseudo_count + usual / usual.sum()
-        shares: Floats = smooth / smooth.sum(axis=-1, keepdims=True)
-        return shares
+    @property
+    def counts(self) -> Floats:
+        return label_counts(self.states, self.size)
 
     def transitions(self, pseudo_count: float) -> Floats:
         """Weights of the inputs at each output, (size, size)."""
-        inner = np.ones(len(self.states), dtype=np.bool_)
-        inner[self.data.offsets[:-1]] = False
-        later = np.flatnonzero(inner)
-        above, below = self.states[later - 1], self.states[later]
-        if self.root == Root.LAST:
-            above, below = below, above
+        above, below = (self.states[rows] for rows in adjacent_rows(self.data, self.root))
         pairs = label_counts(above * self.size + below, self.size**2)
-        return self.smoothed(pairs.reshape(self.size, self.size), pseudo_count)
+        return smoothed_shares(pairs.reshape(self.size, self.size), self.counts, pseudo_count)
 
     def starts(self, members: Ints, pseudo_count: float) -> Floats:
         """Weights of the nodes at the root of some of the sequences, (size,)."""
-        return self.smoothed(label_counts(self.begins[members], self.size), pseudo_count)
+        counts = label_counts(self.begins[members], self.size)
+        return smoothed_shares(counts, self.counts, pseudo_count)
 
     def leaves(
         self, family: Family, values: Floats, prior: Prior, rng: np.random.Generator
     ) -> Floats:
         """The leaf of each state fitted to its slices, a random one where there are none."""
-        totals = label_totals(self.states, self.size, family.statistics(values))
-        rows = family.maximise(totals, prior)
-        empty = np.flatnonzero(label_counts(self.states, self.size) == 0)
+        rows = label_leaves(self.states, self.size, family, values, prior)
+        empty = np.flatnonzero(self.counts == 0)
         rows[empty] = family.random(empty.size, rng, values)
         return rows
 
@@ -290,17 +323,13 @@ def _top_weights(
     chains: Sequence[_Chain], num_products: int, pseudo_count: float, rng: np.random.Generator
 ) -> Floats:
     """Weights of the top network: of each product's sums over the groups, then of the products."""
-    states = np.stack([chain.begins for chain in chains])
-    total = states.shape[1]
+    total = len(chains[0].data)
     product = np.zeros(total, dtype=np.int64)
     if len(chains) > 1 and num_products > 1:
-        sizes = [chain.size for chain in chains]
-        columns = (np.cumsum(sizes) - sizes)[:, None] + states
 
         def indicators(rows: Ints) -> Singles:
-            table = np.zeros((rows.size, sum(sizes)), dtype=np.float32)
-            table[np.arange(rows.size), columns[:, rows]] = 1.0
-            return table
+            blocks = [category_block(own.begins[rows].astype(float), own.size) for own in chains]
+            return np.concatenate(blocks, axis=1).astype(np.float32)
 
         product = _spread(_nearest_centres(indicators, total, num_products, rng), num_products, rng)
     weights = [
@@ -319,8 +348,6 @@ def random_weights(network: Template | Top, rng: np.random.Generator) -> Floats:
     # Exponential draws, normalised; a draw of exactly zero must not leave a sum without weight.
     weights = rng.standard_exponential(network.num_weights) + _SMALLEST
     starts = sum_starts(network)
-    if not starts.size:
-        return weights
     widths = np.diff(np.append(starts, weights.size))
     shares: Floats = weights / np.repeat(np.add.reduceat(weights, starts), widths)
     return shares

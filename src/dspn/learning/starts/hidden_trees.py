@@ -6,9 +6,8 @@ the slice as well, and an interface node says no more than which states of the f
 expects.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -16,12 +15,17 @@ from dspn._arrays import Floats, Ints
 from dspn._checks import checked_rng, require_type
 from dspn.data import Sequences
 from dspn.data.sequences import sequences_of
-from dspn.engine import compile_program
 from dspn.errors import StructureError
 from dspn.learning.dependence import pairwise_information
 from dspn.learning.em import scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.learning.starts.clusters import label_counts, label_totals, slice_clusters
+from dspn.learning.starts.clusters import (
+    label_counts,
+    label_leaves,
+    labelled_flows,
+    slice_clusters,
+    smoothed_shares,
+)
 from dspn.leaves import Family
 from dspn.structure import DynamicNetwork, Leaf, Product, Sum
 from dspn.structure.build import sizes_of_groups
@@ -32,7 +36,6 @@ from dspn.structure.edit import (
     keep_entries,
     template_entries,
     top_entries,
-    with_labels,
 )
 from dspn.structure.nodes import children_of, reachable
 from dspn.structure.validity import network_scopes
@@ -44,9 +47,7 @@ _WIDTH: Final = 1
 # The tree of strongest dependences between the variables of one slice.
 
 
-@final
-@dataclass(frozen=True)
-class SliceTree:
+class SliceTree(NamedTuple):
     """A tree over variables: `variables` from the root down, and the place of each one's parent.
 
     The root has the parent -1.
@@ -88,9 +89,7 @@ def slice_tree(data: Sequences, variables: Sequence[int]) -> SliceTree:
 # Hidden variables.
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Latent:
+class _Latent(NamedTuple):
     """A hidden variable before it has parameters: the variables under it, a state for each slice.
 
     `above` is the place of the hidden variable it depends on, -1 for the first one.
@@ -104,9 +103,6 @@ class _Latent:
     def size(self) -> int:
         """The number of states."""
         return int(self.states.max()) + 1
-
-
-_Find = Callable[[Sequences, tuple[int, ...], int, np.random.Generator], list[_Latent]]
 
 
 def shared_mixture(
@@ -132,7 +128,7 @@ def shared_mixture(
         priors: Pseudo-observations of weights and leaves.
         rng: The source of randomness.
     """
-    return _with_hidden(network, data, num_states, _one_latent, priors, rng)
+    return _with_hidden(network, data, num_states, priors, rng, is_tree=False)
 
 
 def hidden_tree(
@@ -151,37 +147,19 @@ def hidden_tree(
     the tree are, and A as the shares of pairs of clusters. For one variable it is the same as
     `shared_mixture`, which explains the arguments.
     """
-    return _with_hidden(network, data, num_states, _one_latent_each, priors, rng)
-
-
-def _one_latent(
-    data: Sequences, variables: tuple[int, ...], size: int, rng: np.random.Generator
-) -> list[_Latent]:
-    states = slice_clusters(data, size, width=_WIDTH, variables=variables, rng=rng)
-    return [_Latent(variables, -1, states)]
-
-
-def _one_latent_each(
-    data: Sequences, variables: tuple[int, ...], size: int, rng: np.random.Generator
-) -> list[_Latent]:
-    tree = slice_tree(data, variables)
-    latents = []
-    for place, (variable, above) in enumerate(zip(tree.variables, tree.parents, strict=True)):
-        seen = (variable, *tree.neighbours(place))
-        states = slice_clusters(data, size, width=_WIDTH, variables=seen, rng=rng)
-        latents.append(_Latent((variable,), above, states))
-    return latents
+    return _with_hidden(network, data, num_states, priors, rng, is_tree=True)
 
 
 def _with_hidden(
     network: DynamicNetwork,
     data: Sequences,
     num_states: int | Sequence[int],
-    find: _Find,
     priors: Priors,
     rng: np.random.Generator,
+    *,
+    is_tree: bool,
 ) -> DynamicNetwork:
-    """The network with the hidden variables that `find` gives each group, fitted to the data."""
+    """The network with a hidden variable for each group, or with a tree of them."""
     require_type(network, DynamicNetwork, "network", StructureError)
     require_type(priors, Priors, "priors", StructureError)
     checked_rng(rng, StructureError)
@@ -189,10 +167,15 @@ def _with_hidden(
     sizes = sizes_of_groups(num_states, "num_states", len(network.groups))
     scaled = scaled_families(network, known)
     families = {bank.variable: bank.family for bank in scaled.template.banks}
-    latents = [
-        find(known, variables, size, rng)
-        for variables, size in zip(scaled.group_variables, sizes, strict=True)
-    ]
+    latents: list[list[_Latent]] = []
+    for variables, size in zip(scaled.group_variables, sizes, strict=True):
+        plan = [(variables, -1, variables)]
+        if is_tree:
+            tree = slice_tree(known, variables)
+            places = enumerate(zip(*tree, strict=True))
+            plan = [((own,), above, (own, *tree.neighbours(at))) for at, (own, above) in places]
+        states = (slice_clusters(known, size, width=_WIDTH, variables=p[2], rng=rng) for p in plan)
+        latents.append([_Latent(*p[:2], own) for p, own in zip(plan, states, strict=True)])
     visits = expected_labels(scaled, known, [own[0].states for own in latents])
     factors = _input_factors(scaled)
     nodes = scaled.template.nodes
@@ -224,41 +207,27 @@ def _add_latents(
     """
     below: list[list[list[int]]] = [[[] for _ in range(own.size)] for own in latents]
     for place, own in reversed(list(enumerate(latents))):
-        rows = []
+        rows = {}
         for variable in own.variables:
-            family = families[variable]
-            statistics = family.statistics(data.values[:, variable])
-            totals = label_totals(own.states, own.size, statistics)
-            rows.append(family.maximise(totals, priors.leaf(family)))
+            family, values = families[variable], data.values[:, variable]
+            prior = priors.leaf(family)
+            rows[Leaf(variable, family)] = label_leaves(own.states, own.size, family, values, prior)
         states = []
         for state, sums in enumerate(below[place]):
-            factors = [
-                add_node(entries, Leaf(variable, families[variable]), table[state])
-                for variable, table in zip(own.variables, rows, strict=True)
-            ] + sums
-            whole = factors[0] if len(factors) == 1 else add_node(entries, Product(tuple(factors)))
-            states.append(whole)
+            leaves = (add_node(entries, leaf, table[state]) for leaf, table in rows.items())
+            factors = (*leaves, *sums)
+            states.append(add_node(entries, Product(factors)) if factors[1:] else factors[0])
         pairs = visits
         if own.above >= 0:
             above = latents[own.above]
             codes = above.states * own.size + own.states
             pairs = label_counts(codes, above.size * own.size).reshape(above.size, own.size)
-        roots = [
-            add_node(entries, Sum(tuple(states)), row)
-            for row in _shares(pairs, priors.sum_pseudo_count)
-        ]
+        shares = smoothed_shares(pairs, pairs.sum(axis=0), priors.sum_pseudo_count)
+        roots = [add_node(entries, Sum(tuple(states)), row) for row in shares]
         if own.above >= 0:
             for sums, root in zip(below[own.above], roots, strict=True):
                 sums.append(root)
     return roots
-
-
-def _shares(counts: Floats, pseudo_count: float) -> Floats:
-    """Rows of counts as shares, with pseudo-counts and one more that is spread like all rows."""
-    usual = counts.sum(axis=0) + 1.0
-    smooth = counts + pseudo_count + usual / usual.sum()
-    shares: Floats = smooth / smooth.sum(axis=1, keepdims=True)
-    return shares
 
 
 def _input_factors(network: DynamicNetwork) -> list[tuple[int, ...]]:
@@ -268,12 +237,12 @@ def _input_factors(network: DynamicNetwork) -> list[tuple[int, ...]]:
     scopes = network_scopes(template.nodes, template.order, [1 << n] * template.num_interfaces)
     factors: list[tuple[int, ...]] = []
     for position, output in enumerate(template.outputs):
-        node = template.nodes[output]
+        node, finding = template.nodes[output], ""
         reading = tuple(child for child in children_of(node) if scopes[child] >> n)
-        mixed = [child for child in reading if scopes[child] != 1 << n]
-        finding = f"has the factor {mixed[0]} with both in it" if mixed else ""
         if scopes[output] >> n and not isinstance(node, Product):
             finding = f"is a {type(node).__name__.lower()}"
+        elif mixed := [child for child in reading if scopes[child] != 1 << n]:
+            finding = f"has the factor {mixed[0]} with both in it"
         if finding:
             raise StructureError(
                 "`network` must have outputs that are products of factors over the slice's "
@@ -294,13 +263,9 @@ def expected_labels(
     variable, on which the leaves of all nodes agree, and what is asked for is its expected use:
     posteriors of all slices need never be there at once.
     """
-    tables = []
-    for group, own in zip(network.groups, labels, strict=True):
-        width = int(own.max()) + 1
-        tables.append(np.full((len(group), width), 1.0 / width))
-    labelled = with_labels(network, tables)
-    values = np.concatenate([data.values, np.stack(labels, axis=1)], axis=1)
-    seen = Sequences.from_codes(values, data.offsets, labelled.schema)
-    flows = compile_program(labelled).expected_flows(seen, None).flows
+    widths = [int(own.max()) + 1 for own in labels]
+    pairs = zip(network.groups, widths, strict=True)
+    tables = [np.full((len(group), width), 1.0 / width) for group, width in pairs]
+    flows = labelled_flows(network, data, np.stack(labels, axis=1), tables)[1]
     whole = flows.template if flows.bottom is None else flows.template + flows.bottom
     return [own[:, 1:] for own in whole.leaves[-len(tables) :]]

@@ -18,12 +18,12 @@ from dspn._checks import checked_rng, require_type, whole_number
 from dspn.data import Sequences
 from dspn.engine import compile_program
 from dspn.errors import DataError, StructureError
-from dspn.inference import interface_posteriors
+from dspn.inference.marginals import interface_posteriors
 from dspn.learning.em import maximise
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
+from dspn.learning.starts.clusters import category_block, labelled_flows, shifted_rows
 from dspn.learning.starts.splits import split_interfaces
 from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Root
-from dspn.structure.edit import with_labels
 
 # Visits are looked at in sequences of about this many slices in all.
 _MOST_SLICES: Final = 50_000
@@ -42,14 +42,6 @@ _LEAST_VARIANCE: Final = 1e-2
 
 
 # A naive Bayes model of two classes, by EM: are these slices of one kind, or of two?
-
-
-def category_block(codes: Floats, num_categories: int) -> Floats:
-    """An indicator for each category, (rows, categories); zeros where the code is missing."""
-    block = np.zeros((codes.size, num_categories))
-    seen = np.flatnonzero(~np.isnan(codes))
-    block[seen, codes[seen].astype(np.int64)] = 1.0
-    return block
 
 
 def number_block(values: Floats, weights: Floats) -> Floats:
@@ -119,15 +111,11 @@ class Rows:
         return guess
 
 
-class TwoClasses(NamedTuple):
-    """The log-likelihood gained by two classes, and which rows are rather of the second one."""
+def two_classes(rows: Rows, rng: np.random.Generator) -> tuple[float, Bools]:
+    """Two classes in which what is seen is independent, after some steps of EM.
 
-    gain: float
-    second: Bools
-
-
-def two_classes(rows: Rows, rng: np.random.Generator) -> TwoClasses:
-    """Two classes in which what is seen is independent, after some steps of EM."""
+    Returns the log-likelihood gained by two classes, and which rows are rather of the second one.
+    """
     features, weights = rows.features, rows.weights
     total = weights.sum()
     counts = weights @ features
@@ -144,7 +132,7 @@ def two_classes(rows: Rows, rng: np.random.Generator) -> TwoClasses:
         second = features @ rows.coefficients(rest) + np.log1p(-part)
         both = np.logaddexp(first, second)
         share = np.exp(first - both)
-    return TwoClasses(float(weights @ both) - single, second > first)
+    return float(weights @ both) - single, second > first
 
 
 # Which nodes to split, and how.
@@ -188,11 +176,9 @@ class _Visits:
         order = rng.permutation(len(data))
         before = np.cumsum(lengths[order]) - lengths[order]
         members = np.sort(order[before < most])
-        rows = np.concatenate(
-            [np.arange(data.offsets[i], data.offsets[i] + lengths[i]) for i in members]
-        )
-        offsets = np.concatenate([[0], np.cumsum(lengths[members])])
-        part = Sequences.from_codes(data.values[rows], offsets, data.schema)
+        part = data[members].slices(None, most)
+        rows = np.repeat(data.offsets[members] - part.offsets[:-1], part.lengths)
+        rows += np.arange(rows.size)
         return cls(network, part, rows, interface_posteriors(compile_program(network), part))
 
     def division(self, group: int, position: int, rng: np.random.Generator) -> _Division:
@@ -203,10 +189,10 @@ class _Visits:
         if rows.size > 1:
             seen = self._seen(group, position, rows)
             for _ in range(_TRIES):
-                classes = two_classes(seen, rng)
-                if classes.gain > gain:
-                    gain = classes.gain
-                    second = classes.second if 0 < classes.second.sum() < rows.size else second
+                gained, halves = two_classes(seen, rng)
+                if gained > gain:
+                    gain = gained
+                    second = halves if 0 < halves.sum() < rows.size else second
         return _Division(position, gain, rows, second)
 
     def _seen(self, group: int, position: int, rows: Ints) -> Rows:
@@ -235,12 +221,8 @@ class _Visits:
 
         Nodes that are never next to these visits are left out.
         """
-        sequence = np.searchsorted(self.data.offsets, rows, side="right") - 1
-        there = rows + shift
-        inside = (there >= self.data.offsets[sequence]) & (there < self.data.offsets[sequence + 1])
-        members = np.array(self.network.groups[group])
-        shares = np.zeros((rows.size, members.size))
-        shares[inside] = self.posteriors[there[inside][:, None], members]
+        members = list(self.network.groups[group])
+        shares: Floats = shifted_rows(self.posteriors, self.data, rows, shift)[:, members]
         return shares[:, shares.sum(axis=0) > _LEAST_SHARE]
 
 
@@ -258,14 +240,9 @@ def _labelled_step(
     """
     rows = np.full((network.num_interfaces, 2), 0.5)
     for one, other in pairs:
-        rows[one] = _CERTAINTY, 1.0 - _CERTAINTY
-        rows[other] = 1.0 - _CERTAINTY, _CERTAINTY
+        rows[[one, other]] = [[_CERTAINTY, 1.0 - _CERTAINTY], [1.0 - _CERTAINTY, _CERTAINTY]]
     tables = [rows[list(own)] for own in network.groups]
-    labelled = with_labels(network, tables)
-    values = np.concatenate([data.values, labels], axis=1)
-    seen = Sequences.from_codes(values, data.offsets, labelled.schema)
-    flows = compile_program(labelled).expected_flows(seen, None).flows
-    new = maximise(labelled, flows, priors).parameters
+    new = maximise(*labelled_flows(network, data, labels, tables), priors).parameters
 
     def without(part: NetworkParameters) -> NetworkParameters:
         return NetworkParameters(part.weights, part.leaves[: -len(tables)])

@@ -5,7 +5,8 @@ is kept, and the new node begins where the data are instead of at random.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from dspn._checks import checked_rng, indices, require_type
 from dspn.data import Sequences
 from dspn.engine import Program
 from dspn.errors import StructureError
-from dspn.learning.moves.edges import input_visits, posterior_runs
+from dspn.learning.moves import input_visits, posterior_runs
 from dspn.leaves import Family
 from dspn.structure import DynamicNetwork, Input, Leaf, Node, Product, Sum, Template, Top
 from dspn.structure.edit import Entry, build_network, template_entries, top_entries
@@ -26,10 +27,8 @@ _MOST_DRAWS: Final = 10_000
 
 def _below_sums_only(part: Template | Top) -> bool:
     """Whether the flows of sums say how often every input was visited."""
-    inputs = set(part.inputs)
-    return not any(
-        isinstance(node, Product) and not inputs.isdisjoint(node.children) for node in part.nodes
-    )
+    products = (node.children for node in part.nodes if isinstance(node, Product))
+    return set(part.inputs).isdisjoint(chain.from_iterable(products))
 
 
 def interface_use(
@@ -79,10 +78,8 @@ def _split_nodes(part: Template | Top, positions: Sequence[int]) -> _Split:
         origin.append(source)
         return len(nodes) - 1
 
-    first = len(part.inputs)
-    twins = {
-        part.inputs[own]: add(Input(place)) for place, own in enumerate(positions, start=first)
-    }
+    places = enumerate(positions, start=len(part.inputs))
+    twins = {part.inputs[position]: add(Input(place)) for place, position in places}
 
     def copy(root: int) -> int:
         below = sorted(i for i in reachable(old, [root]) if not isinstance(old[i], Input))
@@ -140,18 +137,18 @@ def _split_values(
         if isinstance(node, Leaf):
             leaves.setdefault((node.variable, node.family), []).append(index)
     for (_, family), members in sorted(leaves.items(), key=lambda item: item[0][0]):
-        rows = _refit(family, np.stack([values[index] for index in members]), rng, noise)
-        for index, row in zip(members, rows, strict=True):
+        rows = np.stack([values[index] for index in members])
+        for index, row in zip(members, _refit(family, rows, rng, noise), strict=True):
             values[index] = row
     sums = [(index, node) for index, node in enumerate(split.nodes) if isinstance(node, Sum)]
-    beside = [
-        [p for p, child in enumerate(node.children) if child in split.twins] for _, node in sums
-    ]
+    beside = [np.flatnonzero([c in split.twins for c in node.children]) for _, node in sums]
     is_copy = [index in copied and split.origin[index] >= 0 for index, _ in sums]
-    pairs = rng.standard_normal(sum(map(len, beside)))
-    shares = _deal(1.0 / (1.0 + np.exp(noise * pairs)), map(len, beside))
+    ends = np.cumsum([len(places) for places in beside])
+    pairs = rng.standard_normal(ends[-1] if sums else 0)
+    shares = iter(np.split(1.0 / (1.0 + np.exp(noise * pairs)), ends))
     widths = [len(node.children) for (_, node), own in zip(sums, is_copy, strict=True) if own]
-    factors = _deal(np.exp(noise * rng.standard_normal(sum(widths))), widths)
+    draws = np.exp(noise * rng.standard_normal(sum(widths)))
+    factors = iter(np.split(draws, np.cumsum(widths, dtype=np.int64)))
     for (index, _), places, copy in zip(sums, beside, is_copy, strict=True):
         own = values[index] if split.origin[index] >= 0 else np.ones(1)
         share = next(shares)
@@ -164,14 +161,6 @@ def _split_values(
             weights /= np.add.reduceat(weights, [0])
         values[index] = weights
     return values
-
-
-def _deal(array: Floats, sizes: Iterable[int]) -> Iterator[Floats]:
-    """The array in consecutive parts of the given sizes."""
-    start = 0
-    for size in sizes:
-        yield array[start : start + size]
-        start += size
 
 
 def split_interfaces(

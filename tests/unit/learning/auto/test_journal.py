@@ -63,16 +63,21 @@ def made() -> Candidate:
     return found
 
 
+def opened(path: Path | str, own: AutoTask, *, resume: bool) -> Journal:
+    with Journal.held(path, own, resume=resume) as journal:
+        return journal
+
+
 # Candidates.
 
 
 def test_a_candidate_comes_back_as_it_was(tmp_path: Path) -> None:
     own = task()
-    journal = Journal.of(tmp_path / "run", own, resume=False)
+    journal = opened(tmp_path / "run", own, resume=False)
     assert journal.recall(ATTEMPT, own) is None
     candidate = made()
     journal.keep(candidate)
-    again = Journal.of(tmp_path / "run", own, resume=True).recall(ATTEMPT, own)
+    again = opened(tmp_path / "run", own, resume=True).recall(ATTEMPT, own)
     assert again is not None
     assert again.network.fingerprint == candidate.network.fingerprint
     np.testing.assert_array_equal(again.validation, candidate.validation)
@@ -90,7 +95,7 @@ def test_a_candidate_comes_back_as_it_was(tmp_path: Path) -> None:
     ],
 )
 def test_the_candidate_of_another_try_is_refused(tmp_path: Path, other: Try) -> None:
-    journal = Journal.of(tmp_path / "run", task(), resume=False)
+    journal = opened(tmp_path / "run", task(), resume=False)
     journal.keep(made())
     with pytest.raises(ModelFileError, match="not the model that this run trained"):
         journal.recall(other, task())
@@ -98,14 +103,14 @@ def test_the_candidate_of_another_try_is_refused(tmp_path: Path, other: Try) -> 
 
 @pytest.mark.parametrize("said", [None, {"learning": 3}, {"learning": {"steps": 1}}])
 def test_a_model_that_is_no_candidate_is_refused(tmp_path: Path, said: dict | None) -> None:
-    journal = Journal.of(tmp_path / "run", task(), resume=False)
+    journal = opened(tmp_path / "run", task(), resume=False)
     save_network(made().network, tmp_path / "run" / "00007.dspn", provenance=said)
     with pytest.raises(ModelFileError, match="not the model that this run trained"):
         journal.recall(ATTEMPT, task())
 
 
 def test_a_damaged_candidate_is_refused_by_name(tmp_path: Path) -> None:
-    journal = Journal.of(tmp_path / "run", task(), resume=False)
+    journal = opened(tmp_path / "run", task(), resume=False)
     journal.keep(made())
     path = tmp_path / "run" / "00007.dspn"
     path.write_bytes(path.read_bytes()[:-10])
@@ -118,15 +123,15 @@ def test_a_damaged_candidate_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_directory_is_made_with_its_parents_and_tells_its_run(tmp_path: Path) -> None:
     path = tmp_path / "some" / "where"
-    Journal.of(path, task(), resume=False)
+    opened(path, task(), resume=False)
     told = json.loads((path / "run.json").read_text(encoding="utf-8"))
     assert told["seed"] == 0 and told["options"]["patience"] == 3
-    Journal.of(str(path), task(), resume=True)
+    opened(str(path), task(), resume=True)
 
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_an_empty_directory_may_be_begun_in(tmp_path: Path, resume: bool) -> None:
-    Journal.of(tmp_path, task(), resume=resume)
+    opened(tmp_path, task(), resume=resume)
     assert (tmp_path / "run.json").exists()
 
 
@@ -138,23 +143,23 @@ def test_an_empty_directory_may_be_begun_in(tmp_path: Path, resume: bool) -> Non
     ],
 )
 def test_another_run_is_refused(tmp_path: Path, settings: dict, said: str) -> None:
-    Journal.of(tmp_path, task(), resume=False)
+    opened(tmp_path, task(), resume=False)
     with pytest.raises(ModelFileError, match=f"another one: its `{said}"):
-        Journal.of(tmp_path, task(**settings), resume=True)
+        opened(tmp_path, task(**settings), resume=True)
 
 
 @pytest.mark.parametrize("text", ["", '{"seed": ', "\xff\xfe", "[1]"])
 def test_a_damaged_description_of_the_run_is_refused(tmp_path: Path, text: str) -> None:
-    Journal.of(tmp_path, task(), resume=False)
+    opened(tmp_path, task(), resume=False)
     (tmp_path / "run.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(ModelFileError, match=r"begin anew"):
-        Journal.of(tmp_path, task(), resume=True)
+        opened(tmp_path, task(), resume=True)
 
 
 def test_a_place_where_no_directory_can_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ModelFileError, match="cannot make the directory"):
-        Journal.of(tmp_path / "file" / "run", task(), resume=False)
+        opened(tmp_path / "file" / "run", task(), resume=False)
 
 
 def test_nothing_is_begun_where_arguments_are_refused(tmp_path: Path) -> None:
@@ -205,7 +210,7 @@ def test_a_run_that_was_killed_while_writing_goes_on_to_the_same_model(
 
 def test_a_directory_in_which_nothing_was_written_whole_may_be_begun_in(tmp_path: Path) -> None:
     (tmp_path / ".dspn-0123.tmp").write_bytes(b"{")
-    Journal.of(tmp_path, task(), resume=False)
+    opened(tmp_path, task(), resume=False)
     assert (tmp_path / "run.json").exists()
 
 

@@ -3,7 +3,6 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp
 
-from dspn.errors import DataError
 from dspn.learning.auto.choice import mix, mixture_weights, worthy_members
 
 
@@ -39,11 +38,6 @@ def test_impossible_sequences_say_nothing_and_are_never_nan() -> None:
 
 def test_one_member_has_all_the_weight() -> None:
     np.testing.assert_array_equal(mixture_weights(np.array([[-1.0], [-2.0]])), [1.0])
-
-
-def test_members_must_be_columns() -> None:
-    with pytest.raises(DataError, match="`log_likelihoods` must be an array"):
-        mixture_weights(np.zeros(3))
 
 
 def test_kept_members_are_the_heaviest_in_their_own_order() -> None:

@@ -9,8 +9,7 @@ from dspn import Schema, Variable
 from dspn.engine import ExpectedFlows, NetworkFlows, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning import em_step
-from dspn.learning.moves import pruned, regrown
-from dspn.learning.moves.edges import posterior_runs
+from dspn.learning.moves import posterior_runs, pruned, regrown
 from dspn.structure import (
     DynamicNetwork,
     Root,

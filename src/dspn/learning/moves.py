@@ -1,49 +1,231 @@
-"""Merging: two interface nodes with nearly the same distributions become one.
+"""Changes of a template that keep what was learned and still makes sense.
 
-What is lost is what the leaves and transitions of the two say differently, weighed by how often
-each is used. A node that only repeats another one costs time and takes data away from it.
+Edges by their use: the transitions of a large trained template are mostly empty. Those that the
+data hardly use are pruned, which leaves room for more interface nodes; those that the data would
+use are regrown. Merging: of two interface nodes with nearly the same distributions one is enough.
+What a merge loses is what leaves and transitions of the two say differently, weighed by how often
+each is used.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, compress
 from typing import Final, NamedTuple, final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
+from dspn._arrays import Bools, Floats, Ints
 from dspn._checks import float_array, indices, require_type, whole_number
-from dspn.engine import ExpectedFlows, NetworkFlows
-from dspn.errors import StructureError
-from dspn.learning.moves.edges import check_flows, input_visits
-from dspn.leaves import Categorical, Family
-from dspn.structure import DynamicNetwork, Input, Leaf, Product, Sum, Template
+from dspn.data import Sequences
+from dspn.engine import ExpectedFlows, NetworkFlows, Program, compile_program
+from dspn.errors import DataError, StructureError
+from dspn.inference.marginals import interface_posteriors
+from dspn.leaves import Categorical
+from dspn.options import require_number
+from dspn.structure import DynamicNetwork, Input, Leaf, Product, Root, Sum, Template, Top
+from dspn.structure.chain import transition_sums
 from dspn.structure.edit import Entry, reduce_network, template_entries, top_entries
 from dspn.structure.nodes import children_of
-from dspn.structure.validity import network_scopes
+from dspn.structure.parameters import sum_starts
+from dspn.structure.validity import group_scopes
 
 Pair = tuple[int, int]
 Shape = tuple[tuple[str | int, ...], ...]
 
+# New edges have at most this share of a sum's weight: what was learned stays nearly as it is.
+_MOST_WEIGHT: Final = 0.05
+# Posteriors of this many slices times interface nodes are held at a time.
+_NUMBERS_AT_ONCE: Final = 1 << 24
 # Expected counts below this are taken for none; they cost less than a hundredth of a nat.
 _LEAST_COUNT: Final = 1e-3
+
+
+def check_flows(network: DynamicNetwork, flows: ExpectedFlows) -> None:
+    """Raises unless the flows have the shapes of the network's weights and leaves."""
+    require_type(flows, ExpectedFlows, "flows", StructureError, remedy="see `expected_flows`")
+    parts = network.template, network.top
+    sizes = [*(part.num_weights for part in parts), *(len(b.nodes) for b in parts[0].banks)]
+    arrays = [flows.template.weights, flows.top.weights, *flows.template.leaves]
+    is_tied = network.parameters.tied
+    if [len(own) for own in arrays] != sizes or (flows.bottom is None) != is_tied:
+        raise StructureError(
+            "`flows` must be the expected flows of `network`, but they are those of a network of "
+            "another structure; compute them again with `expected_flows`."
+        )
+
+
+def sum_edges(part: Template | Top) -> tuple[Ints, Ints]:
+    """Parent and child of every edge below a sum, in the order of the weights."""
+    sums, count = list(part.edge_offsets), part.num_weights
+    widths = np.diff(np.append(sum_starts(part), count))
+    children = chain.from_iterable(children_of(part.nodes[index]) for index in sums)
+    parent = np.repeat(np.array(sums, dtype=np.int64), widths)
+    return parent, np.fromiter(children, dtype=np.int64, count=count)
+
+
+def input_visits(network: DynamicNetwork, flows: ExpectedFlows) -> Floats:
+    """Expected visits of each interface node through the sums above its inputs, (k,)."""
+
+    def visits(part: Template | Top, own: Floats) -> Floats:
+        use = np.bincount(sum_edges(part)[1], own, len(part.nodes)).astype(np.float64)
+        return use[list(part.inputs)]
+
+    return visits(network.template, flows.template.weights) + visits(network.top, flows.top.weights)
+
+
+def posterior_runs(
+    program: Program, data: Sequences, most_numbers: int = _NUMBERS_AT_ONCE
+) -> Iterator[tuple[Ints, Sequences, Floats]]:
+    """Runs of sequences whose interface posteriors fit in memory: members, data and posteriors."""
+    run = (np.cumsum(data.lengths) - data.lengths) // max(most_numbers // program.num_interfaces, 1)
+    for members in np.split(np.arange(len(data)), np.flatnonzero(np.diff(run)) + 1):
+        part = data[members]
+        yield members, part, interface_posteriors(program, part)
+
+
+def adjacent_rows(data: Sequences, root: Root) -> tuple[Ints, Ints]:
+    """Rows of neighbouring slices of a sequence: those nearer to the root, and those below."""
+    later = np.setdiff1d(np.arange(data.total_slices), data.offsets)
+    return (later - 1, later) if root == Root.FIRST else (later, later - 1)
+
+
+# Pruning.
+
+
+def _used_edges(part: Template | Top, flows: Floats, least: float) -> Bools:
+    """The edges of sums that are used, and the most used one of every sum and of every input."""
+    parent, child = sum_edges(part)
+    # Rounding may leave a flow just below zero.
+    used = np.maximum(flows, 0.0)
+    kept = used >= least
+    order = np.argsort(-used, kind="stable")
+    kept[order[np.unique(parent[order], return_index=True)[1]]] = True
+    products = (children_of(node) for node in part.nodes if isinstance(node, Product))
+    order = order[np.isin(child[order], sorted(set(part.inputs).difference(*products)))]
+    kept[order[np.unique(child[order], return_index=True)[1]]] = True
+    return kept
+
+
+def _thin(entries: Sequence[Entry], kept: Bools) -> list[Entry]:
+    """The entries with some edges of sums; weights of a sum that lost one add up to 1 again."""
+    thinned = []
+    start = 0
+    for node, values in entries:
+        if isinstance(node, Sum):
+            stays = kept[start : start + len(node.children)]
+            start += len(node.children)
+            if not stays.all():
+                node = Sum(tuple(compress(node.children, stays)))
+                # Added up as flat weights are, so that the last bits are the same.
+                total = np.add.reduceat(np.where(stays, values, 0.0), [0], axis=1)
+                values = values[:, stays]
+                # Where all that is left weighs nothing, no edge is better than another.
+                equal = np.full_like(values, 1.0 / len(node.children))
+                values = np.divide(values, total, out=equal, where=total > 0)
+        thinned.append(Entry(node, values))
+    return thinned
+
+
+def pruned(network: DynamicNetwork, flows: ExpectedFlows, least: float) -> DynamicNetwork:
+    """The network without the edges of sums that fewer than `least` slices are expected to use.
+
+    Every sum keeps its most used edge, and every input the most used edge that leads to it; weights
+    of a sum that lost edges are divided by their sum. Nodes that nothing leads to any more are left
+    out. An edge stays where either the template or an untied bottom network uses it.
+
+    Args:
+        network: The network before.
+        flows: Its expected flows on the training set.
+        least: Expected uses below which an edge is removed.
+    """
+    require_type(network, DynamicNetwork, "network", StructureError)
+    check_flows(network, flows)
+    require_number("pruned", "least", least, least=0)
+    used = flows.template.weights
+    if flows.bottom is not None:
+        used = used + flows.bottom.weights
+    return reduce_network(
+        network,
+        _thin(template_entries(network), _used_edges(network.template, used, least)),
+        _thin(top_entries(network), _used_edges(network.top, flows.top.weights, least)),
+    )
+
+
+# Regrowing.
+
+
+def regrown(network: DynamicNetwork, data: Sequences, count: int) -> DynamicNetwork:
+    """The network with up to `count` more transitions: those that the data would use most.
+
+    The use of an edge from output i to input j that is not there is estimated as the sum over
+    neighbouring slices of P(i at the upper | evidence) P(j at the lower | evidence). A new edge
+    has its share of the use of all inputs as its weight, and the new edges of a sum at most a
+    twentieth together; the weights of the old edges are scaled down to make room. One step of EM
+    then shows what each is worth. Edges without use are not added, and outputs other than products
+    of one sum of inputs and the slice's own nodes stay as they are.
+
+    Args:
+        network: The network before.
+        data: The training set.
+        count: The largest number of edges to add.
+    """
+    require_type(network, DynamicNetwork, "network", StructureError)
+    require_type(data, Sequences, "data", DataError)
+    wanted = whole_number(count, "count", StructureError, least=0)
+    if not wanted:
+        return network
+    template, size = network.template, network.num_interfaces
+    group_of = {position: group for group in network.groups for position in group}
+    position_of = {node: position for position, node in enumerate(template.inputs)}
+    above: dict[int, list[int]] = {}
+    for position, parent in transition_sums(template).items():
+        above.setdefault(parent, []).append(position)
+    parents = sorted(above)
+    use = np.zeros((size, size))
+    for _, part, posteriors in posterior_runs(compile_program(network), data):
+        upper, lower = adjacent_rows(part, network.root)
+        use += posteriors[upper].T @ posteriors[lower]
+    # Only inputs of the group that a sum reads count; a sum of several outputs has the use of all.
+    table = np.zeros((len(parents), size))
+    absent = np.zeros_like(table)
+    for row, parent in enumerate(parents):
+        present = [position_of[child] for child in children_of(template.nodes[parent])]
+        members = list(group_of[present[0]])
+        table[row, members] = use[np.ix_(above[parent], members)].sum(axis=0)
+        absent[row] = table[row]
+        absent[row, present] = 0.0
+    best = np.argsort(-absent, axis=None, kind="stable")[:wanted]
+    chosen = np.sort(best[absent.ravel()[best] > 0])
+    if not chosen.size:
+        return network
+    rows, positions = np.divmod(chosen, size)
+    share = table.ravel()[chosen] / table.sum(axis=1)[rows]
+    total = np.bincount(rows, share, minlength=len(parents))
+    share *= np.minimum(1.0, _MOST_WEIGHT / np.maximum(total, _MOST_WEIGHT))[rows]
+    room = 1.0 - np.bincount(rows, share, minlength=len(parents))
+    entries = template_entries(network)
+    for row in np.unique(rows).tolist():
+        node, values = entries[parents[row]]
+        new = np.flatnonzero(rows == row)
+        inputs = (template.inputs[position] for position in positions[new].tolist())
+        added = np.tile(share[new], (len(values), 1))
+        weights = np.concatenate([values * room[row], added], axis=1)
+        entries[parents[row]] = Entry(Sum((*children_of(node), *inputs)), weights)
+    return reduce_network(network, entries, top_entries(network))
 
 
 # Interface nodes whose outputs have the same shape, so that their parameters can be compared.
 
 
-def _sums_of(template: Template, children: Iterable[int]) -> frozenset[int]:
+def _sums_of(template: Template, among: frozenset[int]) -> frozenset[int]:
     """The sums all of whose children are among these nodes."""
-    among = frozenset(children)
-    return frozenset(
-        index
-        for index, node in enumerate(template.nodes)
-        if isinstance(node, Sum) and among.issuperset(node.children)
-    )
+    nodes = enumerate(template.nodes)
+    return frozenset(i for i, own in nodes if isinstance(own, Sum) and among >= set(own.children))
 
 
 def _shared_nodes(template: Template) -> frozenset[int]:
     """The nodes, other than inputs, that stand below several outputs or are one of them."""
     owners = [0] * len(template.nodes)  # a bit for each output at or above the node
-    transitions = _sums_of(template, template.inputs)
+    transitions = _sums_of(template, frozenset(template.inputs))
     for position, output in enumerate(template.outputs):
         owners[output] |= 1 << position
     for index in reversed(template.order):
@@ -63,15 +245,11 @@ class _Shapes:
     """
 
     def __init__(self, network: DynamicNetwork) -> None:
-        template = network.template
-        marks = [0] * template.num_interfaces
-        for group, positions in enumerate(network.groups, start=len(template.schema)):
-            for position in positions:
-                marks[position] = 1 << group
         self.network = network
-        self.scopes = network_scopes(template.nodes, template.order, marks)
-        self.shared = _shared_nodes(template)
-        self.choices = _sums_of(template, self.shared | frozenset(template.inputs))
+        self.scopes = group_scopes(network.template)
+        self.shared = _shared_nodes(network.template)
+        common = self.shared | frozenset(network.template.inputs)
+        self.choices = _sums_of(network.template, common)
 
     def shape(self, position: int) -> tuple[Shape, list[int]]:
         """The shape below an output, and its leaves and sums in the order of their places.
@@ -93,19 +271,15 @@ class _Shapes:
             seen[index] = len(seen)
             if isinstance(node, Input) or index in self.shared:
                 words.append(("common", index))
-                continue
-            if isinstance(node, Product):
+            elif isinstance(node, Product):
                 words.append(("product", len(node.children)))
                 waiting.extend(sorted(node.children, key=lambda child: -self.scopes[child]))
-                continue
-            places.append(index)
-            if isinstance(node, Leaf):
-                words.append(("leaf", node.variable))
-            elif index in self.choices:
-                words.append(("choice", self.scopes[index]))
             else:
-                words.append(("sum", len(node.children)))
-                waiting.extend(reversed(node.children))
+                places.append(index)
+                is_whole = isinstance(node, Leaf) or index in self.choices
+                size = self.scopes[index] if is_whole else len(children_of(node))
+                words.append((type(node).__name__, is_whole, size))
+                waiting.extend(() if is_whole else reversed(children_of(node)))
         return tuple(words), places
 
     def alike(self) -> list[tuple[list[int], Ints]]:
@@ -150,14 +324,6 @@ def _count_losses(counts: Sequence[Floats]) -> Floats:
     return np.maximum(_joined(totals) - _joined(np.concatenate(tables, axis=1)), 0.0)
 
 
-def _leaf_losses(family: Family, statistics: Floats) -> Floats:
-    """Loss of leaves over pairs of rows of statistics; upper triangle."""
-    own = family.largest_log_likelihood(statistics)
-    both = statistics[:, None, :] + statistics[None, :, :]
-    losses = own[:, None] + own[None, :] - family.largest_log_likelihood(both)
-    return np.triu(np.maximum(losses, 0.0), 1)
-
-
 def _choice_counts(shapes: _Shapes, flows: NetworkFlows, nodes: Sequence[int]) -> Floats:
     """Expected counts of the children of the sums at one place, (members, children)."""
     template = shapes.network.template
@@ -187,8 +353,11 @@ def _losses(shapes: _Shapes, flows: NetworkFlows, nodes: Ints) -> Floats:
         statistics = flows.leaves[first.variable][[row_of[node] for node in place]]
         if isinstance(first.family, Categorical):
             tables.append(statistics[:, 1:])
-        else:
-            losses += _leaf_losses(first.family, statistics)
+            continue
+        own = first.family.largest_log_likelihood(statistics)
+        both = statistics[:, None, :] + statistics[None, :, :]
+        fall = own[:, None] + own[None, :] - first.family.largest_log_likelihood(both)
+        losses += np.triu(np.maximum(fall, 0.0), 1)
     return losses + _count_losses(tables) if tables else losses
 
 
@@ -231,18 +400,12 @@ def similar_interfaces(
     order = np.argsort(loss, kind="stable")
     visits = input_visits(network, flows)
     taken: set[int] = set()
-    chosen: list[Pair] = []
-    costs: list[float] = []
-    for (a, b), cost in zip(
-        np.concatenate(pairs)[order].tolist(), loss[order].tolist(), strict=True
-    ):
-        if len(chosen) == wanted:
-            break
-        if taken.isdisjoint((a, b)):
+    chosen: dict[Pair, float] = {}
+    for (a, b), cost in zip(np.concatenate(pairs)[order].tolist(), loss[order], strict=True):
+        if len(chosen) < wanted and taken.isdisjoint((a, b)):
             taken |= {a, b}
-            chosen.append((b, a) if visits[b] > visits[a] else (a, b))
-            costs.append(cost)
-    return SimilarInterfaces(tuple(chosen), tuple(costs))
+            chosen[(b, a) if visits[b] > visits[a] else (a, b)] = float(cost)
+    return SimilarInterfaces(tuple(chosen), tuple(chosen.values()))
 
 
 # The merge.
@@ -266,21 +429,19 @@ def merged_interfaces(
     """
     require_type(network, DynamicNetwork, "network", StructureError)
     chosen = _checked_pairs(network, pairs)
-    template, top = template_entries(network), top_entries(network)
-    shapes = _Shapes(network)
+    template, shapes = template_entries(network), _Shapes(network)
     for (kept, removed), share in zip(chosen, _shares(network, chosen, weights), strict=True):
         (shape, places), (other, given) = shapes.shape(kept), shapes.shape(removed)
         if shape == other:
             for one, two in zip(places, given, strict=True):
                 is_choice = one in shapes.choices
                 template[one] = _average(template[one], template[two], share, is_choice)
-    inputs = network.template.inputs
+    inputs, tops = network.template.inputs, network.top.inputs
     template = _lead(template, {inputs[removed]: inputs[kept] for kept, removed in chosen})
-    above = {network.top.inputs[b]: network.top.inputs[a] for a, b in chosen}
-    gone = {removed for _, removed in chosen}
-    stays = [position for position in range(network.num_interfaces) if position not in gone]
+    above = {tops[removed]: tops[kept] for kept, removed in chosen}
+    stays = sorted(set(range(network.num_interfaces)) - {removed for _, removed in chosen})
     root = above.get(network.top.root, network.top.root)
-    return reduce_network(network, template, _lead(top, above), stays, root)
+    return reduce_network(network, template, _lead(top_entries(network), above), stays, root)
 
 
 def _average(one: Entry, other: Entry, share: float, is_choice: bool) -> Entry:
