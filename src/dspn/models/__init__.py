@@ -8,8 +8,7 @@ from dspn.models.model import Model, load
 if TYPE_CHECKING:
     from dspn.models.classifier import DSPNClassifier
     from dspn.models.dspn import DSPN, Em, Paper
-    from dspn.models.hmm import HMM
-    from dspn.models.hmm_spn import HMMSPN
+    from dspn.models.hmm import HMM, HMMSPN
 
 __all__ = ["DSPN", "HMM", "HMMSPN", "DSPNClassifier", "Em", "Model", "Paper", "load"]
 
@@ -20,7 +19,7 @@ _HOMES: Final = {
     "DSPNClassifier": "dspn.models.classifier",
     "Em": "dspn.models.dspn",
     "HMM": "dspn.models.hmm",
-    "HMMSPN": "dspn.models.hmm_spn",
+    "HMMSPN": "dspn.models.hmm",
     "Paper": "dspn.models.dspn",
 }
 

@@ -19,7 +19,13 @@ from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.run import Clock, Ending, limited, reporter
 from dspn.learning.scores import LIKELIHOOD, Score
 from dspn.learning.search import DEFAULT_SEARCH, SearchOptions
-from dspn.models.estimator import Outcome, SequenceEstimator, TrainingData, warn_of_time
+from dspn.models.estimator import (
+    Outcome,
+    SequenceEstimator,
+    TrainingData,
+    outcome_of_em,
+    warn_of_time,
+)
 from dspn.models.hmm import DEFAULT_EM, fit_factored
 from dspn.options import Options, number_field, part_field, whole_field
 from dspn.structure import Root
@@ -149,7 +155,7 @@ class DSPN(SequenceEstimator):
             return os.cpu_count() or 1
         return whole_number(self.n_jobs, "n_jobs", StructureError)
 
-    def _check(self, schema: Schema, *, weighted: bool, validated: bool) -> None:
+    def _check(self, data: TrainingData) -> None:
         options = self._options()
         name = type(options).__name__
         Clock(self.time_limit)
@@ -159,7 +165,7 @@ class DSPN(SequenceEstimator):
         if self.priors is not None:
             require_type(self.priors, Priors, "priors", StructureError)
         if not isinstance(options, Auto):
-            options.scoring.check(schema)
+            options.scoring.check(data.train.schema)
         if self.resume and self.checkpoint is None:
             raise StructureError(
                 "`resume` needs the `checkpoint` to go on from, but there is none; give its path."
@@ -170,12 +176,12 @@ class DSPN(SequenceEstimator):
                     "`checkpoint` is for learners of structure and must be left out with Em."
                 )
             return
-        if not validated:
+        if data.validation is None:
             raise DataError(
                 f"{name} chooses structure by a validation set; set `validation_fraction` above 0, "
                 "or give `validation`."
             )
-        if weighted:
+        if data.weights is not None:
             raise DataError(
                 f"`sample_weight` must be left out with {name}, which counts all sequences alike; "
                 "repeat sequences instead, or use `learner='em'`."
@@ -275,7 +281,7 @@ class DSPN(SequenceEstimator):
         except TimeUpError:  # before a single pass over all data
             fit = fitted(data.sampled(_FEW_SLICES, data.clock.grace(_GRACE, data.train)))
         refit = self.refit and options.scoring == LIKELIHOOD
-        return Outcome.of_em(fit, data, priors, refit=refit)
+        return outcome_of_em(fit, data, priors, refit=refit)
 
     @classmethod
     def _current_parameters(cls, parameters: dict[str, Any]) -> dict[str, Any]:

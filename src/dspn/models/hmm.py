@@ -1,4 +1,4 @@
-"""Hidden Markov models, and the paper's initial template, which is one with more freedom."""
+"""Hidden Markov models with emissions of two kinds, and the paper's initial template."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -10,12 +10,15 @@ from dspn._arrays import Floats
 from dspn._checks import require_type, whole_number
 from dspn.data import Schema
 from dspn.data.sequences import drawn_places
+from dspn.engine import compile_program
 from dspn.errors import DataError, StructureError
-from dspn.learning.em import EmFit, EmOptions, best_of, restarts, scaled_families
+from dspn.inference import interface_posteriors
+from dspn.learning.em import EmFit, EmOptions, best_of, fit_em, restarts, scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.scores import LIKELIHOOD, Score
+from dspn.learning.slice_spn import DEFAULT_SLICE_SPN, SliceSpnOptions, spn_emissions
 from dspn.learning.starts.clusters import clustered_network, randomised
-from dspn.models.estimator import Outcome, SequenceEstimator, TrainingData
+from dspn.models.estimator import Outcome, SequenceEstimator, TrainingData, outcome_of_em
 from dspn.structure import DynamicNetwork, Root, Template, Top, initial_network
 from dspn.structure.nodes import children_of
 
@@ -58,7 +61,7 @@ def fit_factored(
             network = clustered_network(sample, size, priors=priors, rng=rng, root=root)
             network = scaled_families(network, data.train)
         else:
-            plain = initial_network(data.schema, size, rng=rng, root=root)
+            plain = initial_network(data.train.schema, size, rng=rng, root=root)
             network = randomised(plain, data.train, rng)
         return network if tied else network.untied()
 
@@ -198,9 +201,9 @@ class HMM(Chain):
         sizes = (whole_number(size, "n_states", StructureError) for size in given)
         return tuple(dict.fromkeys(sizes))
 
-    def _check(self, schema: Schema, *, weighted: bool, validated: bool) -> None:
+    def _check(self, data: TrainingData) -> None:
         sizes = self._sizes()
-        if len(sizes) > 1 and not validated:
+        if len(sizes) > 1 and data.validation is None:
             raise DataError(
                 f"`n_states` lists {len(sizes)} numbers to choose from, which needs sequences that "
                 "choose; set `validation_fraction` above 0, give `validation`, or one number."
@@ -209,4 +212,68 @@ class HMM(Chain):
 
     def _learned(self, data: TrainingData) -> Outcome:
         fit, self.validation_scores_ = self._fit_plain(data, self._sizes())
-        return Outcome.of_em(fit, data, self.priors or DEFAULT_PRIORS, refit=self.refit)
+        return outcome_of_em(fit, data, self.priors or DEFAULT_PRIORS, refit=self.refit)
+
+
+@final
+@dataclass(eq=False, repr=False)
+class HMMSPN(Chain):
+    """A hidden Markov model in which x_t given its state is a learned sum-product network.
+
+    As in Peharz et al. (2014): an `HMM` is learned first, the slices are weighted by the posterior
+    of each state under it, and a network is learned for each state from these; then all weights and
+    leaves are learned together by expectation maximisation.
+
+    Args:
+        n_states: Number of states.
+        n_starts: Number of starting points of the first HMM; see `HMM`.
+        emission: How the networks of the states are learned.
+        em: When expectation maximisation stops.
+        priors: Pseudo-observations of weights and leaves.
+        schema: The variables, where they should not be inferred from X.
+        validation_fraction: Share of the sequences that is held out; 0 for none.
+        refit: Whether what was held out is learned from in the end.
+        random_state: Seed of everything random.
+    """
+
+    n_states: int = 8
+    _: KW_ONLY
+    n_starts: int = 1
+    emission: SliceSpnOptions | None = None
+    em: EmOptions | None = None
+    priors: Priors | None = None
+    schema: Schema | None = None
+    validation_fraction: float = 0.1
+    refit: bool = True
+    random_state: Any = None
+
+    def _check(self, data: TrainingData) -> None:
+        whole_number(self.n_states, "n_states", StructureError)
+        self._check_options(emission=SliceSpnOptions)
+
+    def _learned(self, data: TrainingData) -> Outcome:
+        priors = self.priors or DEFAULT_PRIORS
+        plain = self._fit_plain(data, (self.n_states,))[0].network
+        posteriors = interface_posteriors(compile_program(plain), data.train)
+        if data.weights is not None:
+            posteriors *= np.repeat(data.weights, data.train.lengths)[:, None]
+        started = spn_emissions(
+            data.train,
+            [bank.family for bank in plain.template.banks],
+            start_probabilities(plain),
+            transition_matrix(plain),
+            posteriors,
+            options=self.emission or DEFAULT_SLICE_SPN,
+            priors=priors,
+            rng=data.rng(3),
+        )
+        fit = fit_em(
+            started,
+            data.train,
+            validation=data.validation,
+            options=self.em or DEFAULT_EM,
+            priors=priors,
+            sample_weights=data.weights,
+            rng=data.rng(4),
+        )
+        return outcome_of_em(fit, data, priors, refit=self.refit)
