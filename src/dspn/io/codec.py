@@ -26,9 +26,8 @@ has an entry for each class.
 
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,9 +63,7 @@ _LONGEST_LABEL: Final = 1000
 Label = str | int | float | bool
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class LoadedMixture:
+class LoadedMixture(NamedTuple):
     """A mixture that passed every check, and the provenance that was saved with it."""
 
     mixture: Mixture
@@ -78,9 +75,7 @@ class LoadedMixture:
         return self.mixture.only
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class LoadedClassifier:
+class LoadedClassifier(NamedTuple):
     """The classes, their logits, their models, and the provenance saved with the classifier."""
 
     classes: tuple[Label, ...]
@@ -115,11 +110,9 @@ def _version_of(schema: Sequence[Mapping[str, Any]], num_components: int) -> int
 
 def _groups(network: DynamicNetwork) -> list[int]:
     """The number of the group of each interface node."""
-    group_of = [0] * network.num_interfaces
-    for group, positions in enumerate(network.groups):
-        for position in positions:
-            group_of[position] = group
-    return group_of
+    numbered = enumerate(network.groups)
+    group_of = {position: group for group, positions in numbered for position in positions}
+    return [group_of[position] for position in range(network.num_interfaces)]
 
 
 def _component(network: DynamicNetwork) -> JSON:

@@ -8,9 +8,8 @@ tensor, of the header or of its padding.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, BinaryIO, final
+from typing import Any, BinaryIO, NamedTuple
 
 from numpy.typing import NDArray
 from safetensors import SafetensorError
@@ -36,9 +35,7 @@ _MARK = rb"{\"checksum\":\""
 Tensors = dict[str, NDArray[Any]]
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Contents:
+class Contents(NamedTuple):
     """What a file holds: arrays by name, and the JSON object that says what they mean.
 
     `version` is the least format version that has everything in it.
@@ -51,7 +48,11 @@ class Contents:
 
 def pack(contents: Contents) -> bytes:
     """The bytes of the file; equal contents give equal bytes."""
-    own = {"format": FORMAT, "format_version": contents.version, "checksum": _NO_CHECKSUM}
+    own: dict[str, JSON] = {
+        "format": FORMAT,
+        "format_version": contents.version,
+        "checksum": _NO_CHECKSUM,
+    }
     data: bytes = save(contents.tensors, {FORMAT: compact(contents.metadata | own)})
     length = int.from_bytes(data[:_LENGTH_BYTES], "little")
     refuse_if(

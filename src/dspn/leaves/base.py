@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
@@ -20,6 +21,7 @@ NO_WEIGHT = float(np.finfo(np.float64).tiny)
 # A sum of probabilities this close below a level, relatively, has reached it.
 _ROUNDING = 64 * _EPS
 _MAX_STEPS = 300
+Evaluate = Callable[[Floats, Floats], tuple[Floats, Floats]]
 _RESIDUAL = 1e-14
 
 # An ascent that sends a probability below exp(-50) gains nothing that data could show.
@@ -213,7 +215,8 @@ class Family(Checked, ABC):
                     low = np.where(shares > 0, lower[places[1]], np.inf).min(axis=1)
                     high = np.where(shares > 0, upper[places[1]], -np.inf).max(axis=1)
                     mass = level if sign > 0 else 1.0 - level
-                    result[places] = search(self, parameters, shares, sign, mass, low, high)
+                    evaluate = partial(_evaluate, self, parameters, sign)
+                    result[places] = search(evaluate, shares, sign, mass, low, high)
         return result
 
     @abstractmethod
@@ -291,20 +294,24 @@ def _normalise(weights: Floats, levels: Floats) -> tuple[Floats, Floats]:
     return weights / totals, levels
 
 
-def _tail(family: Family, parameters: Floats, shares: Floats, sign: float, at: Floats) -> Floats:
-    """P(X <= x), or P(X > x) where the sign is -1, of mixture i at the point x_i."""
-    tails = family.cdf if sign > 0 else family.sf
-    return np.asarray(np.einsum("al,al->a", shares, tails(parameters, at)))
+def _evaluate(
+    family: Family, parameters: Floats, sign: float, shares: Floats, points: Floats
+) -> tuple[Floats, Floats]:
+    """Tail probability and density of each mixture, a row of shares, at its point.
+
+    The tail is the lower one where the sign is 1, the upper one where it is -1. Mixtures of a
+    discrete family are searched without densities; these are left out.
+    """
+    tails = (family.cdf if sign > 0 else family.sf)(parameters, points)
+    tail = np.asarray(np.einsum("al,al->a", shares, tails))
+    if family.is_discrete:
+        return tail, tail
+    density = np.exp(family.log_prob(parameters, points))
+    return tail, np.asarray(np.einsum("al,al->a", shares, density))
 
 
 def _search_reals(
-    family: Family,
-    parameters: Floats,
-    shares: Floats,
-    sign: float,
-    mass: Floats,
-    lower: Floats,
-    upper: Floats,
+    evaluate: Evaluate, shares: Floats, sign: float, mass: Floats, lower: Floats, upper: Floats
 ) -> Floats:
     """Roots of log(tail(x) / mass) in [lower, upper]: Newton's step, or the middle.
 
@@ -316,9 +323,7 @@ def _search_reals(
         if active.size == 0:
             break
         point = roots[active]
-        tail = _tail(family, parameters, shares[active], sign, point)
-        density = np.exp(family.log_prob(parameters, point))
-        density = np.einsum("al,al->a", shares[active], density)
+        tail, density = evaluate(shares[active], point)
         residual = np.log(tail / mass[active])
         beyond = sign * residual >= 0
         low = lower[active] = np.where(beyond, lower[active], point)
@@ -338,20 +343,14 @@ def _search_reals(
 
 
 def _search_integers(
-    family: Family,
-    parameters: Floats,
-    shares: Floats,
-    sign: float,
-    mass: Floats,
-    lower: Floats,
-    upper: Floats,
+    evaluate: Evaluate, shares: Floats, sign: float, mass: Floats, lower: Floats, upper: Floats
 ) -> Floats:
     """Bisection over the integers, with P(X <= lower) < level <= P(X <= upper) throughout."""
     target = np.maximum(mass * (1 - _ROUNDING), NO_WEIGHT) if sign > 0 else mass * (1 + _ROUNDING)
     active = np.flatnonzero(upper - lower > 1)
     while active.size:
         middle = np.floor(0.5 * (lower[active] + upper[active]))
-        tail = _tail(family, parameters, shares[active], sign, middle)
+        tail, _ = evaluate(shares[active], middle)
         reached = sign * tail >= sign * target[active]
         upper[active] = np.where(reached, middle, upper[active])
         lower[active] = np.where(reached, lower[active], middle)

@@ -14,20 +14,14 @@ __all__ = ["DSPN", "HMM", "HMMSPN", "DSPNClassifier", "Em", "Model", "Paper", "l
 
 # scikit-learn takes longer to import than the rest of the package, and a loaded model needs none of
 # it: estimators are imported when they are first used.
-_HOMES: Final = {
-    "DSPN": "dspn.models.dspn",
-    "DSPNClassifier": "dspn.models.classifier",
-    "Em": "dspn.models.dspn",
-    "HMM": "dspn.models.hmm",
-    "HMMSPN": "dspn.models.hmm",
-    "Paper": "dspn.models.dspn",
-}
+_HOMES: Final = {"classifier": "DSPNClassifier", "dspn": "DSPN Em Paper", "hmm": "HMM HMMSPN"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    for home, names in _HOMES.items():
+        if name in names.split():
+            return getattr(import_module(f"dspn.models.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

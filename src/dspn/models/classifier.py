@@ -87,7 +87,8 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
             chosen = None if held is None else held[0][np.flatnonzero(held[1] == code)]
             share = None if weights is None else weights[members]
             class_seed = int(np.random.SeedSequence([seed, code]).generate_state(1)[0])
-            parts.append(base._split(data[members], share, chosen, class_seed))
+            fraction = base.validation_fraction
+            parts.append(TrainingData.split(data[members], share, chosen, fraction, class_seed))
         alone = [part.validation is part.train for part in parts]
         if any(alone):
             warn(
@@ -143,11 +144,11 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
                 "network, such as HMM or DSPN(learner='paper')."
             )
         priors = getattr(self.estimators_[0], "priors", None) or DEFAULT_PRIORS
-        chosen = [part.validation for part in parts if part.validation is not None]
+        chosen = [(part.validation, None) for part in parts if part.validation is not None]
         fit = steps.discriminate(
             [model.network for model in self.models_],
             self.class_log_prior_,
-            _together([part.train for part in parts], [part.weights for part in parts]),
+            _together([(part.train, part.weights) for part in parts]),
             validation=_together(chosen) if chosen else None,
             options=ascent,
             priors=priors,
@@ -280,12 +281,10 @@ def _labelled(validation: Any, schema: Schema, classes: NDArray[Any]) -> tuple[S
     return data, np.searchsorted(classes, labels)
 
 
-def _together(
-    parts: Sequence[Sequences], weights: Sequence[Floats | None] = ()
-) -> steps.LabelledSequences:
-    """The sequences of all classes; `parts[c]` are those of class c."""
-    counts = [np.ones(len(part)) for part in parts]
-    for code, own in enumerate(weights):
-        counts[code] = counts[code] if own is None else own
-    labels = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    return steps.LabelledSequences(joined(parts), labels, np.concatenate(counts))
+def _together(parts: Sequence[tuple[Sequences, Floats | None]]) -> steps.LabelledSequences:
+    """The sequences of all classes; `parts[c]` are those of class c, and how often each counts."""
+    weights = [np.ones(len(data)) if own is None else own for data, own in parts]
+    labels = np.repeat(np.arange(len(parts)), [*map(len, weights)])
+    return steps.LabelledSequences(
+        joined([data for data, _ in parts]), labels, np.concatenate(weights)
+    )

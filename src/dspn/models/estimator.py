@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, final
 
@@ -20,16 +20,24 @@ from dspn._version import __version__
 from dspn.data import Schema, Sequences
 from dspn.data.sequences import data_fingerprint, drawn_places, joined, sequences_of
 from dspn.engine import Program, TimeUpError
-from dspn.errors import ConvergenceWarning, DataError, EvidenceError, ModelFileError, warn
-from dspn.io import JSON, LoadedMixture, load_mixture, path_text, save_mixture
+from dspn.errors import (
+    ConvergenceWarning,
+    DataError,
+    EvidenceError,
+    ModelFileError,
+    StructureError,
+    warn,
+)
+from dspn.io import JSON, LoadedMixture, Path, load_mixture, path_text, save_mixture
 from dspn.learning import Auto, ConditionalLikelihood, Ending, Likelihood
-from dspn.learning.em import DeadNode, EmFit, dead_nodes, fit_em
+from dspn.learning.em import DeadNode, EmFit, EmOptions, dead_nodes, fit_em
 from dspn.learning.learner import DEFAULT_PLAN
 from dspn.learning.priors import Priors
 from dspn.learning.run import Clock, describe_options, limited
 from dspn.learning.scores import StopReason
+from dspn.learning.slice_spn import SliceSpnOptions
 from dspn.leaves import Families
-from dspn.models.model import FITTED, Model, Path, Queries
+from dspn.models.model import FITTED, Model, Queries
 from dspn.options import Checked, Options, require_number
 from dspn.structure import DynamicNetwork, Mixture
 
@@ -38,6 +46,8 @@ _MOST_NAMED: Final = 5
 _GRACE: Final = 0.1  # of a time limit: what a last pass over the data may take after it
 # What a model file holds elsewhere, or what belongs to the machine.
 _NOT_RECORDED: Final = {"schema", "random_state", "checkpoint", "resume", "n_jobs", "verbose"}
+# What some parameters have to be, where they are given.
+_PARTS: Final = {"em": EmOptions, "emission": SliceSpnOptions, "priors": Priors}
 # How an option that a file describes fails to be one.
 _NOT_MADE: Final = (AttributeError, KeyError, TypeError, ValueError, ArithmeticError)
 _ENDINGS: Final = {str(ending): ending for kind in (StopReason, Ending) for ending in kind}
@@ -75,6 +85,7 @@ class TrainingData:
         Held out is a share `fraction`, but at least one sequence and never all. A single sequence
         is its own validation set.
         """
+        require_number("an estimator", "validation_fraction", fraction, least=0, below=1)
         if weights is not None and not weights.all():
             counted = np.flatnonzero(weights)
             data, weights = data[counted], weights[counted]
@@ -88,8 +99,9 @@ class TrainingData:
         order = np.random.default_rng([seed, 0]).permutation(size)
         held = min(max(1, round(fraction * size)), size - 1)
         chosen, rest = np.sort(order[:held]), np.sort(order[held:])
-        parts = (None, None) if weights is None else (weights[rest], weights[chosen])
-        return cls(data[rest], data[chosen], parts[0], seed, True, parts[1])
+        if weights is None:
+            return cls(data[rest], data[chosen], None, seed, True)
+        return cls(data[rest], data[chosen], weights[rest], seed, True, weights[chosen])
 
     def whole(self) -> tuple[Sequences, Floats | None]:
         """All sequences to learn from in the end, and their weights."""
@@ -321,6 +333,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + more
 
 
+@dataclass(eq=False, repr=False)
 class SequenceEstimator(Queries, SequenceReader):
     """A model of sequences that is learned from data; scikit-learn's conventions throughout.
 
@@ -336,14 +349,12 @@ class SequenceEstimator(Queries, SequenceReader):
         dead_: Nodes of the model that the training data do not use, each by name.
     """
 
-    schema: Schema | None
-    validation_fraction: float
-    random_state: Any
-    model_: Model
-    validation_score_: float | None
-    history_: tuple[Any, ...]
-    ending_: StrEnum | None
-    dead_: tuple[DeadNode, ...]
+    _: KW_ONLY
+    priors: Priors | None = None
+    schema: Schema | None = None
+    validation_fraction: float = 0.1
+    refit: bool = True
+    random_state: Any = None
 
     # Attributes of a kind of estimator that its file keeps.
     _KEPT: ClassVar[tuple[str, ...]] = ()
@@ -456,19 +467,16 @@ class SequenceEstimator(Queries, SequenceReader):
                 "one), give `validation`, or set `validation_fraction=0`.",
                 ConvergenceWarning,
             )
-        parts = self._split(data, weights, held, seed_of(self.random_state))
+        seed, fraction = seed_of(self.random_state), self.validation_fraction
+        parts = TrainingData.split(data, weights, held, fraction, seed)
         return self._fit_parts(replace(parts, clock=clock))
-
-    def _split(
-        self, data: Sequences, weights: Floats | None, validation: Sequences | None, seed: int
-    ) -> TrainingData:
-        fraction = self.validation_fraction
-        require_number(type(self).__name__, "validation_fraction", fraction, least=0, below=1)
-        return TrainingData.split(data, weights, validation, fraction, seed)
 
     @final
     def _fit_parts(self, parts: TrainingData) -> Self:
         """Learns from data that are read, checked and divided."""
+        for name, value in self.get_params(deep=False).items():
+            if name in _PARTS and value is not None:
+                require_type(value, _PARTS[name], name, StructureError)
         self._check(parts)
         if parts.clock.limit is None:
             parts = replace(parts, clock=Clock(getattr(self, "time_limit", None)))
@@ -494,7 +502,7 @@ class SequenceEstimator(Queries, SequenceReader):
         self.n_features_in_ = parts.train.num_variables
         self.validation_score_ = score
         self.history_ = outcome.history
-        self.ending_ = outcome.ending
+        self.ending_: StrEnum | None = outcome.ending
         self.model_ = Model(outcome.network, provenance=provenance)
         self.dead_ = dead_nodes_of(self.model_, parts)
         return self
@@ -592,10 +600,9 @@ def dead_nodes_of(model: Model, data: TrainingData) -> tuple[DeadNode, ...]:
     dead = dead_nodes(model.network, flows)
     idle = [str(node) for node in dead if node.is_interface]
     if idle:
-        named = ", ".join(idle[:_MOST_NAMED]) + (", ..." if len(idle) > _MOST_NAMED else "")
         warn(
             f"{len(idle)} of {model.network.num_interfaces} interface nodes are not used by the "
-            f"training data ({named}); the model can be used, and fewer nodes would do.",
+            f"training data ({_listed(idle)}); the model can be used, and fewer nodes would do.",
             ConvergenceWarning,
         )
     return dead
@@ -616,7 +623,8 @@ def _restored(value: Any) -> Any:
     fields = {name: _restored(item) for name, item in value.items() if name != "class"}
     if "class" in value:
         kinds: tuple[type[Any], ...] = (*_kinds(Checked), Likelihood, ConditionalLikelihood)
-        known = {"AutoOptions": Auto, **{kind.__name__: kind for kind in kinds}}
+        known: dict[str, Any] = {kind.__name__: kind for kind in kinds}
+        known["AutoOptions"] = Auto  # its name in older files
         return known[value["class"]](**fields)
     return {int(name): float(item) for name, item in fields.items()}
 

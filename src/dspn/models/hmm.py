@@ -7,8 +7,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from dspn._arrays import Floats
-from dspn._checks import require_type, whole_number
-from dspn.data import Schema
+from dspn._checks import whole_number
 from dspn.data.sequences import drawn_places
 from dspn.engine import compile_program
 from dspn.errors import DataError, StructureError
@@ -108,12 +107,14 @@ def transition_matrix(network: DynamicNetwork) -> Floats:
     return np.stack(rows)
 
 
+@dataclass(eq=False, repr=False)
 class Chain(SequenceEstimator):
     """What hidden Markov models have in common, whatever their emissions."""
 
-    em: EmOptions | None
-    priors: Priors | None
-    n_starts: int
+    n_states: int | Sequence[int] = 8
+    _: KW_ONLY
+    n_starts: int = 1
+    em: EmOptions | None = None
 
     @property
     def start_probabilities_(self) -> Floats:
@@ -125,19 +126,28 @@ class Chain(SequenceEstimator):
         """P(next state | state), a row for each state."""
         return transition_matrix(self.network_)
 
-    def _fit_plain(
-        self, data: TrainingData, sizes: Sequence[int]
-    ) -> tuple[EmFit, dict[int, float]]:
-        """The model with independent emissions."""
+    def _fit_plain(self, data: TrainingData) -> tuple[EmFit, dict[int, float]]:
+        """The model with independent emissions, and the score of each number of states."""
         em, priors = self.em or DEFAULT_EM, self.priors or DEFAULT_PRIORS
-        return fit_factored(data, sizes, num_starts=self.n_starts, em=em, priors=priors)
+        return fit_factored(data, self._sizes(), num_starts=self.n_starts, em=em, priors=priors)
 
-    def _check_options(self, **kinds: type) -> None:
-        """Raises unless options are None or of their kind, and `n_starts` is a number."""
+    def _sizes(self) -> tuple[int, ...]:
+        """The numbers of states to choose from, each once."""
+        given: Any = self.n_states
+        given = (given,) if np.ndim(given) == 0 else tuple(given)
+        if not given:
+            raise StructureError("`n_states` must hold at least one number, but is empty.")
+        sizes = (whole_number(size, "n_states", StructureError) for size in given)
+        return tuple(dict.fromkeys(sizes))
+
+    def _check(self, data: TrainingData) -> None:
         whole_number(self.n_starts, "n_starts", StructureError)
-        for name, kind in {"em": EmOptions, "priors": Priors, **kinds}.items():
-            if getattr(self, name) is not None:
-                require_type(getattr(self, name), kind, name, StructureError)
+        sizes = self._sizes()
+        if len(sizes) > 1 and data.validation is None:
+            raise DataError(
+                f"`n_states` lists {len(sizes)} numbers to choose from, which needs sequences that "
+                "choose; set `validation_fraction` above 0, give `validation`, or one number."
+            )
 
 
 @final
@@ -159,16 +169,6 @@ class HMM(Chain):
         refit: Whether what was held out is learned from in the end.
         random_state: Seed of everything random.
     """
-
-    n_states: int | Sequence[int] = 8
-    _: KW_ONLY
-    n_starts: int = 1
-    em: EmOptions | None = None
-    priors: Priors | None = None
-    schema: Schema | None = None
-    validation_fraction: float = 0.1
-    refit: bool = True
-    random_state: Any = None
 
     _KEPT = ("validation_scores_",)
 
@@ -193,25 +193,8 @@ class HMM(Chain):
             found[template.schema[bank.variable].name] = rows[order]
         return found
 
-    def _sizes(self) -> tuple[int, ...]:
-        """The numbers of states to choose from, each once."""
-        given = (self.n_states,) if np.ndim(self.n_states) == 0 else tuple(self.n_states)  # type: ignore[arg-type]
-        if not given:
-            raise StructureError("`n_states` must hold at least one number, but is empty.")
-        sizes = (whole_number(size, "n_states", StructureError) for size in given)
-        return tuple(dict.fromkeys(sizes))
-
-    def _check(self, data: TrainingData) -> None:
-        sizes = self._sizes()
-        if len(sizes) > 1 and data.validation is None:
-            raise DataError(
-                f"`n_states` lists {len(sizes)} numbers to choose from, which needs sequences that "
-                "choose; set `validation_fraction` above 0, give `validation`, or one number."
-            )
-        self._check_options()
-
     def _learned(self, data: TrainingData) -> Outcome:
-        fit, self.validation_scores_ = self._fit_plain(data, self._sizes())
+        fit, self.validation_scores_ = self._fit_plain(data)
         return outcome_of_em(fit, data, self.priors or DEFAULT_PRIORS, refit=self.refit)
 
 
@@ -236,24 +219,15 @@ class HMMSPN(Chain):
         random_state: Seed of everything random.
     """
 
-    n_states: int = 8
     _: KW_ONLY
-    n_starts: int = 1
     emission: SliceSpnOptions | None = None
-    em: EmOptions | None = None
-    priors: Priors | None = None
-    schema: Schema | None = None
-    validation_fraction: float = 0.1
-    refit: bool = True
-    random_state: Any = None
 
-    def _check(self, data: TrainingData) -> None:
-        whole_number(self.n_states, "n_states", StructureError)
-        self._check_options(emission=SliceSpnOptions)
+    def _sizes(self) -> tuple[int, ...]:
+        return (whole_number(self.n_states, "n_states", StructureError),)
 
     def _learned(self, data: TrainingData) -> Outcome:
         priors = self.priors or DEFAULT_PRIORS
-        plain = self._fit_plain(data, (self.n_states,))[0].network
+        plain = self._fit_plain(data)[0].network
         posteriors = interface_posteriors(compile_program(plain), data.train)
         if data.weights is not None:
             posteriors *= np.repeat(data.weights, data.train.lengths)[:, None]
