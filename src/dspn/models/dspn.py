@@ -200,8 +200,8 @@ class DSPN(SequenceEstimator):
                 "report": report,
             }
             if isinstance(options, Auto):
-                kind: Any = {"root": checked_root(self.root), "tied": self.tied, "refit": refit}
-                auto = learn_auto(*sets, options=options, priors=self.priors, **kind, **shared)
+                shared |= {"root": checked_root(self.root), "tied": self.tied, "refit": refit}
+                auto = learn_auto(*sets, options=options, priors=self.priors, **shared)
             else:
                 plan = Plan(
                     growth=options.growth,
