@@ -26,8 +26,9 @@ has an entry for each class.
 
 import reprlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +64,9 @@ _LONGEST_LABEL: Final = 1000
 Label = str | int | float | bool
 
 
-class LoadedMixture(NamedTuple):
+@final
+@dataclass(frozen=True, eq=False)
+class LoadedMixture:
     """A mixture that passed every check, and the provenance that was saved with it."""
 
     mixture: Mixture
@@ -75,7 +78,9 @@ class LoadedMixture(NamedTuple):
         return self.mixture.only
 
 
-class LoadedClassifier(NamedTuple):
+@final
+@dataclass(frozen=True, eq=False)
+class LoadedClassifier:
     """The classes, their logits, their models, and the provenance saved with the classifier."""
 
     classes: tuple[Label, ...]
