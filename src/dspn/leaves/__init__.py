@@ -8,14 +8,15 @@ from typing import Any, Final
 from dspn._arrays import Floats
 from dspn.data import Kind, Variable
 from dspn.errors import ModelFileError, StructureError
-from dspn.leaves.base import Family as Family
-from dspn.leaves.base import Prior as Prior
-from dspn.leaves.categorical import Categorical as Categorical
-from dspn.leaves.categorical import CategoricalPrior as CategoricalPrior
-from dspn.leaves.gaussian import Gaussian as Gaussian
-from dspn.leaves.gaussian import GaussianPrior as GaussianPrior
-from dspn.leaves.poisson import Poisson as Poisson
-from dspn.leaves.poisson import PoissonPrior as PoissonPrior
+from dspn.leaves.base import Family, Prior
+from dspn.leaves.categorical import Categorical, CategoricalPrior
+from dspn.leaves.gaussian import Gaussian, GaussianPrior
+from dspn.leaves.poisson import Poisson, PoissonPrior
+
+__all__ = [
+    "Categorical", "CategoricalPrior", "Family", "Gaussian", "GaussianPrior", "Poisson",
+    "PoissonPrior", "Prior", "family_for", "family_from_json",
+]  # fmt: skip
 
 # A family from outside, as a class or as any value of it, to read files with.
 Families = Iterable[Family | type[Family]]
