@@ -4,11 +4,11 @@ import operator
 import reprlib
 from collections.abc import Iterable, Mapping
 from numbers import Real
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
+from dspn._arrays import Bools, Floats, Ints
 from dspn.errors import DspnError
 
 # How messages call types whose own name does not say enough.
@@ -31,11 +31,9 @@ def require_type(
 
 def checked_rng(rng: Any, error: type[DspnError]) -> np.random.Generator:
     """The generator; a seed or a generator of NumPy's older kind is refused."""
-    require_type(
-        rng, np.random.Generator, "rng", error, remedy="give numpy.random.default_rng(seed)"
-    )
-    generator: np.random.Generator = rng
-    return generator
+    remedy = "give numpy.random.default_rng(seed)"
+    require_type(rng, np.random.Generator, "rng", error, remedy=remedy)
+    return cast(np.random.Generator, rng)
 
 
 def is_number(value: object) -> bool:
@@ -46,19 +44,16 @@ def is_number(value: object) -> bool:
 def whole_number(
     value: Any, argument: str, error: type[DspnError], *, least: int | None = 1
 ) -> int:
-    """The value as an int, NumPy's integers included; a float is none, whatever its value."""
+    """The value as an int; integers of NumPy are allowed, floats are not, whatever their value."""
     bound = "" if least is None else f" of at least {least}"
+    rule = f"`{argument}` must be a whole number{bound}"
     try:
         number = operator.index(value)
     except TypeError:
-        raise error(
-            f"`{argument}` must be a whole number{bound}, but is {reprlib.repr(value)} of type "
-            f"{type(value).__name__}; give an int."
-        ) from None
+        kind = type(value).__name__
+        raise error(f"{rule}, but is {reprlib.repr(value)} of type {kind}; give an int.") from None
     if least is not None and number < least:
-        raise error(
-            f"`{argument}` must be a whole number{bound}, but is {number}; give a larger one."
-        )
+        raise error(f"{rule}, but is {number}; give a larger one.")
     return number
 
 
@@ -73,14 +68,16 @@ def whole_numbers(values: Any, argument: str, error: type[DspnError], *, least: 
             f"`{argument}` must be a one-dimensional list of whole numbers, found "
             f"{type(values).__name__} of shape {array.shape} and type {array.dtype}."
         )
-    fits = np.isfinite(array) & (array == np.floor(array)) & (array >= least)
-    if not fits.all():
-        index = int(np.argmin(fits))
-        raise error(
-            f"`{argument}` must be whole numbers of at least {least}, but entry {index} is "
-            f"{array[index]}."
-        )
+    allowed = np.isfinite(array) & (array == np.floor(array)) & (array >= least)
+    _require_all(allowed, array, f"`{argument}` must be whole numbers of at least {least}", error)
     return array.astype(np.int64)
+
+
+def _require_all(allowed: Bools, array: Any, rule: str, error: type[DspnError]) -> None:
+    """Raises, with the first entry that is not allowed, unless all are."""
+    if not allowed.all():
+        index = int(np.argmin(allowed))
+        raise error(f"{rule}, but entry {index} is {array[index]}; correct it.")
 
 
 def indices(values: Iterable[int], argument: str, error: type[DspnError]) -> tuple[int, ...]:
@@ -122,12 +119,7 @@ def sequence_weights(
             f"shape {weights.shape}."
         )
     allowed = np.isfinite(weights) & (weights >= 0)
-    if not allowed.all():
-        wrong = int(np.argmin(allowed))
-        raise error(
-            f"`{argument}` must be finite and not negative, but entry {wrong} is "
-            f"{weights[wrong]}; correct it."
-        )
+    _require_all(allowed, weights, f"`{argument}` must be finite and not negative", error)
     if not weights.any():
         raise error(
             f"`{argument}` must not be zero for all sequences, but is; give at least one a weight."

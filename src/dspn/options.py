@@ -32,11 +32,11 @@ def _field(default: Any, rule: Rule, optional: bool) -> Any:
 
 def whole_field(default: Any = MISSING, *, least: int = 1) -> Any:
     """A field that is a whole number of at least `least`, or None where that is the default."""
-    return _field(
-        default,
-        lambda _, name, value: whole_number(value, name, StructureError, least=least),
-        default is None,
-    )
+
+    def check(owner: str, name: str, value: Any) -> int:
+        return whole_number(value, name, StructureError, least=least)
+
+    return _field(default, check, default is None)
 
 
 def number_field(default: Any = MISSING, **bounds: float) -> Any:
@@ -65,10 +65,8 @@ def choice_field(default: StrEnum) -> Any:
         try:
             return kind(value)
         except ValueError:
-            words = " or ".join(repr(str(member)) for member in kind)
-            raise StructureError(
-                f"`{name}` must be {words}, but is {value!r}; choose one."
-            ) from None
+            rule = f"`{name}` must be {' or '.join(repr(str(member)) for member in kind)}"
+            raise StructureError(f"{rule}, but is {value!r}; choose one.") from None
 
     return _field(default, check, False)
 
@@ -87,15 +85,11 @@ def part_field(default: Any = MISSING, kind: type | None = None, *, optional: bo
 def require_number(owner: str, name: str, value: Any, **bounds: float) -> None:
     """Raises unless the field of an owner is a finite number within bounds; see `number_field`."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and -inf < value < inf:
-        broken = [rule for rule, bound in bounds.items() if not _BOUNDS[rule][1](value, bound)]
-        if not broken:
-            return
-    listed = " and ".join(f" {_BOUNDS[rule][0]} {bound:g}" for rule, bound in bounds.items())
-    raise StructureError(
-        f"`{name}` of {owner} must be a finite number{listed.replace('  ', ' ')}, but is "
-        f"{value!r}. Give such a number."
-    )
+    rules = [(*_BOUNDS[rule], bound) for rule, bound in bounds.items()]
+    if not (is_number and -inf < value < inf and all(holds(value, b) for _, holds, b in rules)):
+        limits = " and ".join(f"{sign} {bound:g}" for sign, _, bound in rules)
+        rule = f"`{name}` of {owner} must be a finite number {limits}".rstrip()
+        raise StructureError(f"{rule}, but is {value!r}. Give such a number.")
 
 
 @dataclass(frozen=True)
@@ -125,9 +119,8 @@ class Options(Checked):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The fields by name; those of options within as `name__field`."""
         own = {item.name: getattr(self, item.name) for item in fields(self)}
-        if deep:
-            nested = {name: value for name, value in own.items() if isinstance(value, Options)}
-            for name, value in nested.items():
+        for name, value in list(own.items()) if deep else ():
+            if isinstance(value, Options):
                 own |= {f"{name}__{key}": item for key, item in value.get_params().items()}
         return own
 

@@ -196,7 +196,7 @@ EM = EmOptions(max_steps=9)
 OLD_PARAMETERS = [
     ({"learner": "auto", "effort": 0.5, "max_interfaces": 6, "auto": None}, Auto(0.5, 0.3, 6)),
     (
-        {"learner": "auto", "effort": None, "auto": {"class": "Auto", "patience": 3}},
+        {"learner": "auto", "effort": None, "auto": {"class": "AutoOptions", "patience": 3}},
         Auto(patience=3),
     ),
     (

@@ -177,11 +177,11 @@ def test_the_most_probable_state_of_a_single_slice_is_found() -> None:
 # Extreme evidence.
 
 
-@pytest.mark.parametrize("zeros", [1400, 1500, 1600])
+@pytest.mark.parametrize("zeros", [450, 500, 550])
 def test_evidence_that_reverses_is_weighed_in_full(zeros: int) -> None:
     emission = np.array([[0.9, 0.1], [0.1, 0.9]])
     model = Model.from_hmm([0.5, 0.5], np.eye(2), {"bit": emission}, schema=BITS)
-    ones = 3000 - zeros
+    ones = 1000 - zeros  # 9**450 is beyond any float
     values = np.concatenate([np.zeros((zeros, 1)), np.ones((ones, 1))])
     weights = zeros * np.log(emission[:, 0]) + ones * np.log(emission[:, 1]) + np.log(0.5)
     expected = np.logaddexp(*weights)
@@ -194,7 +194,7 @@ def test_evidence_that_reverses_is_weighed_in_full(zeros: int) -> None:
     found = model.interface_posteriors([values])
     np.testing.assert_allclose(found[[0, -1]], [posterior] * 2, rtol=1e-6, atol=1e-12)
     open_end = [np.concatenate([values, [[NAN]]])] * 200
-    drawn = model.sample_given(open_end, rng=generator()).values[3000::3001]
+    drawn = model.sample_given(open_end, rng=generator()).values[1000::1001]
     assert abs(drawn.mean() - posterior @ emission[:, 1]) < 0.12
 
 

@@ -3,6 +3,7 @@
 from dspn.io.atomic import path_text, write_atomically
 from dspn.io.codec import LoadedClassifier, LoadedMixture
 from dspn.io.files import (
+    Path,
     load_any,
     load_classifier,
     load_mixture,
@@ -14,16 +15,7 @@ from dspn.io.files import (
 from dspn.io.json_values import JSON
 
 __all__ = [
-    "JSON",
-    "LoadedClassifier",
-    "LoadedMixture",
-    "load_any",
-    "load_classifier",
-    "load_mixture",
-    "load_network",
-    "path_text",
-    "save_classifier",
-    "save_mixture",
-    "save_network",
-    "write_atomically",
-]
+    "JSON", "LoadedClassifier", "LoadedMixture", "Path", "load_any", "load_classifier",
+    "load_mixture", "load_network", "path_text", "save_classifier", "save_mixture",
+    "save_network", "write_atomically",
+]  # fmt: skip

@@ -150,8 +150,8 @@ def _reason(error: OSError | ValueError, target: str) -> str:
             return f"the directory {directory!r} does not exist; create it first"
         case IsADirectoryError():
             return "it is a directory; give the name of a file in it"
-        case OSError(strerror=str(said)):
-            return said[:1].lower() + said[1:]
+        case OSError(strerror=str(reason)):
+            return reason[:1].lower() + reason[1:]
         case _:
             return str(error)
 
@@ -222,7 +222,16 @@ def _held(path: str, place: str) -> int:
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(errno.EINVAL, "it is no regular file")
-            if not _locked(descriptor, place):
+            try:
+                is_locked = try_lock(descriptor)
+            except OSError as error:
+                is_locked = True
+                warn(
+                    f"the checkpoint {place!r} cannot be locked ({error.strerror or error}); see "
+                    "to it that no other run uses it at the same time.",
+                    UserWarning,
+                )
+            if not is_locked:
                 raise ModelFileError(
                     f"`checkpoint` must belong to one run at a time, but {place!r} is in use by "
                     f"{_holder(descriptor)}; wait for its end, or give another path."
@@ -236,21 +245,10 @@ def _held(path: str, place: str) -> int:
         os.close(descriptor)
 
 
-def _locked(descriptor: int, place: str) -> bool:
-    try:
-        return try_lock(descriptor)
-    except OSError as error:
-        warn(
-            f"the checkpoint {place!r} cannot be locked ({error.strerror or error}); see to it "
-            "that no other run uses it at the same time.",
-            UserWarning,
-        )
-        return True
-
-
 def _holder(descriptor: int) -> str:
+    """What the lock file says of the run that holds it."""
     with suppress(OSError):
-        said = os.pread(descriptor, 100, 0) if hasattr(os, "pread") else os.read(descriptor, 100)
-        if said and said.isascii() and said.decode().isprintable():
-            return said.decode()
+        text = os.pread(descriptor, 100, 0) if hasattr(os, "pread") else os.read(descriptor, 100)
+        if text and text.isascii() and text.decode().isprintable():
+            return text.decode()
     return "another run"

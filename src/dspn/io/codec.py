@@ -5,9 +5,10 @@ each variable), the interface groups, the root and the provenance. What grows wi
 tensor, structure included: the 65,536 sum edges of an HMM with 256 states take 256 KiB and no
 parsing. `0` in the names below is the index of the component.
 
-- `0.template.kinds` (nodes,): the `NodeKind` of each node; `0.template.degrees` (nodes,): how many
-  references it has; `0.template.references`: node after node, the children of a sum or product, the
-  variable of a leaf, the position of an input; `0.template.outputs` (interfaces,).
+- `0.template.kinds` (nodes,): 0 for an input, 1 for a leaf, 2 for a product, 3 for a sum;
+  `0.template.degrees` (nodes,): how many references it has; `0.template.references`: node after
+  node, the children of a sum or product, the variable of a leaf, the position of an input;
+  `0.template.outputs` (interfaces,).
 - `0.template.weights` (sum edges,): the weights of all sums, node after node;
   `0.template.leaves.3` (leaves, parameters): the leaves of variable 3, in node order.
 - `0.bottom.weights`, `0.bottom.leaves.3`: the same for a bottom network that is not tied.
@@ -26,7 +27,7 @@ has an entry for each class.
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from itertools import chain
 from typing import Any, Final, final
 
 import numpy as np
@@ -36,7 +37,7 @@ from dspn._arrays import Floats
 from dspn.data import Schema, Variable
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.io.container import Contents, Tensors
-from dspn.io.json_values import JSON, fields, items, plain, text, whole
+from dspn.io.json_values import JSON, fields, items, plain, refuse_if, text, whole
 from dspn.leaves import Families, Family, family_from_json
 from dspn.structure import (
     DynamicNetwork,
@@ -55,19 +56,12 @@ from dspn.structure import (
 _STRUCTURE: Final = ("kinds", "degrees", "references")
 _VARIABLE: Final = ("categories", "kind", "name")
 _COMPONENT: Final = ("bottom", "families", "groups", "root", "top_root")
+# The position of a class is its number in a file.
+_NODES: Final = (Input, Leaf, Product, Sum)
 # Arrays of text give every entry the room of the longest.
 _LONGEST_LABEL: Final = 1000
 
 Label = str | int | float | bool
-
-
-class NodeKind(IntEnum):
-    """The number of each kind of node in a file."""
-
-    INPUT = 0
-    LEAF = 1
-    PRODUCT = 2
-    SUM = 3
 
 
 @final
@@ -121,11 +115,9 @@ def _version_of(schema: Sequence[Mapping[str, Any]], num_components: int) -> int
 
 def _groups(network: DynamicNetwork) -> list[int]:
     """The number of the group of each interface node."""
-    group_of = [0] * network.num_interfaces
-    for group, positions in enumerate(network.groups):
-        for position in positions:
-            group_of[position] = group
-    return group_of
+    numbered = enumerate(network.groups)
+    group_of = {position: group for group, positions in numbered for position in positions}
+    return [group_of[position] for position in range(network.num_interfaces)]
 
 
 def _component(network: DynamicNetwork) -> JSON:
@@ -142,11 +134,11 @@ def _component(network: DynamicNetwork) -> JSON:
 def _tensors(network: DynamicNetwork) -> Tensors:
     tensors: Tensors = {"template.outputs": np.array(network.template.outputs, dtype=np.int32)}
     for prefix, nodes in (("template", network.template.nodes), ("top", network.top.nodes)):
-        kinds, references = zip(*map(_kind_and_references, nodes), strict=True)
-        flat = [reference for each in references for reference in each]
+        references = [_references(node) for node in nodes]
+        kinds = [_NODES.index(type(node)) for node in nodes]
         tensors[f"{prefix}.kinds"] = np.array(kinds, dtype=np.uint8)
-        tensors[f"{prefix}.degrees"] = np.array([len(each) for each in references], dtype=np.int32)
-        tensors[f"{prefix}.references"] = np.array(flat, dtype=np.int32)
+        tensors[f"{prefix}.degrees"] = np.array([*map(len, references)], dtype=np.int32)
+        tensors[f"{prefix}.references"] = np.array([*chain(*references)], dtype=np.int32)
     own = network.parameters
     for prefix, part in (("template", own.template), ("top", own.top), ("bottom", own.bottom)):
         if part is not None:
@@ -155,12 +147,16 @@ def _tensors(network: DynamicNetwork) -> Tensors:
     return tensors
 
 
-def _kind_and_references(node: Node) -> tuple[NodeKind, tuple[int, ...]]:
+def _references(node: Node) -> tuple[int, ...]:
     if isinstance(node, Input):
-        return NodeKind.INPUT, (node.position,)
-    if isinstance(node, Leaf):
-        return NodeKind.LEAF, (node.variable,)
-    return (NodeKind.PRODUCT if isinstance(node, Product) else NodeKind.SUM), node.children
+        return (node.position,)
+    return (node.variable,) if isinstance(node, Leaf) else node.children
+
+
+def decode_any(contents: Contents, families: Families = ()) -> "LoadedMixture | LoadedClassifier":
+    """The inverse of `encode` or of `encode_classifier`, whichever has made the contents."""
+    is_classifier = "classes" in contents.metadata
+    return (decode_classifier if is_classifier else decode)(contents, families)
 
 
 def decode(contents: Contents, families: Families = ()) -> LoadedMixture:
@@ -168,22 +164,22 @@ def decode(contents: Contents, families: Families = ()) -> LoadedMixture:
 
     `families` are the leaf families from outside the library that the model may have.
     """
-    if "classes" in contents.metadata:
-        raise ModelFileError(
-            "it is a classifier, which has a model for each class; it is for `dspn.load`, `dspn "
-            "classify predict` and `dspn inspect`"
-        )
+    refuse_if(
+        "classes" in contents.metadata,
+        "it is a classifier, which has a model for each class; it is for `dspn.load`, `dspn "
+        "classify predict` and `dspn inspect`",
+    )
     metadata = fields(contents.metadata, "its metadata", ("components", "provenance", "schema"))
     components = items(metadata["components"], "`components`")
     described = [
         fields(item, "a variable of the schema") for item in items(metadata["schema"], "`schema`")
     ]
     count, version = len(components), contents.version
-    if count < 1 or version != _version_of(described, count):
-        rule = {1: "one", 2: "at least two"}.get(version, "a variable with a leaf family")
-        raise ModelFileError(
-            f"it has {count} components, but format version {version} has {rule}; it is damaged"
-        )
+    rule = {1: "one", 2: "at least two"}.get(version, "a variable with a leaf family")
+    refuse_if(
+        count < 1 or version != _version_of(described, count),
+        f"it has {count} components, but format version {version} has {rule}; it is damaged",
+    )
     provenance = fields(plain(metadata["provenance"], "`provenance`"), "`provenance`")
     try:
         schema = Schema(tuple(_variable(variable, families) for variable in described))
@@ -215,19 +211,21 @@ def _mixture(
     several = len(described) > 1
     expected = {"weights"} if several else set()
     for index, component in enumerate(described):
-        if component["bottom"] not in ("tied", "own"):
-            raise ModelFileError("the `bottom` of a component must be 'tied' or 'own'")
+        bottom = component["bottom"]
+        refuse_if(
+            bottom not in ("tied", "own"), "the `bottom` of a component must be 'tied' or 'own'"
+        )
         names = ["template.outputs", "top.weights"]
         names += [f"{part}.{array}" for part in ("template", "top") for array in _STRUCTURE]
-        for part in ("template", "bottom")[: 1 + (component["bottom"] == "own")]:
+        for part in ("template", "bottom")[: 1 + (bottom == "own")]:
             names += [f"{part}.weights", *(f"{part}.leaves.{i}" for i in range(len(schema)))]
         expected |= {f"{index}.{name}" for name in names}
     missing, unknown = sorted(expected - tensors.keys()), sorted(tensors.keys() - expected)
-    if missing or unknown:
-        raise ModelFileError(
-            f"its tensors are not those of its schema and structure: {len(missing)} are missing "
-            f"{missing[:5]}, {len(unknown)} are unknown {unknown[:5]}"
-        )
+    refuse_if(
+        missing or unknown,
+        f"its tensors are not those of its schema and structure: {len(missing)} are missing "
+        f"{missing[:5]}, {len(unknown)} are unknown {unknown[:5]}",
+    )
     networks = []
     for index, component in enumerate(described):
         try:
@@ -242,11 +240,11 @@ def _network(
     schema: Schema, component: dict[str, JSON], tensors: Tensors, prefix: str, given: Families
 ) -> DynamicNetwork:
     described = items(component["families"], "the `families` of a component")
-    if len(described) != len(schema):
-        raise ModelFileError(
-            f"it has {len(described)} leaf families, but {len(schema)} variables; each variable "
-            "has one"
-        )
+    refuse_if(
+        len(described) != len(schema),
+        f"it has {len(described)} leaf families, but {len(schema)} variables; each variable has "
+        "one",
+    )
     families = [_family(family, given) for family in described]
     outputs = _whole_numbers(tensors, f"{prefix}.template.outputs").tolist()
     template = Template(schema, _nodes(tensors, f"{prefix}.template", families), tuple(outputs))
@@ -260,30 +258,28 @@ def _network(
     )
     root: Any = text(component["root"], "the `root` of a component")
     network = DynamicNetwork(template, top, parameters, root)
-    if component["groups"] != _groups(network):
-        raise ModelFileError("its interface `groups` are not those of its template")
+    differ = component["groups"] != _groups(network)
+    refuse_if(differ, "its interface `groups` are not those of its template")
     return network
 
 
 def _whole_numbers(tensors: Tensors, name: str, dtype: str = "i4") -> NDArray[Any]:
     array = tensors[name]
-    if array.dtype != np.dtype(dtype) or array.ndim != 1:
-        raise ModelFileError(
-            f"tensor {name!r} must be a vector of type {np.dtype(dtype).name}, "
-            f"but is of type {array.dtype.name} and shape {array.shape}"
-        )
+    refuse_if(
+        array.dtype != np.dtype(dtype) or array.ndim != 1,
+        f"tensor {name!r} must be a vector of type {np.dtype(dtype).name}, but is of type "
+        f"{array.dtype.name} and shape {array.shape}",
+    )
     return array
 
 
 def _finite_numbers(tensors: Tensors, name: str) -> Floats:
-    array = tensors[name]
-    if array.dtype != np.float64:
-        raise ModelFileError(f"tensor {name!r} must be of type float64, but is {array.dtype.name}")
-    wrong = array.size - int(np.count_nonzero(np.isfinite(array)))
-    if wrong:
-        raise ModelFileError(
-            f"tensor {name!r} has {wrong} of {array.size} entries that are NaN or infinite"
-        )
+    array, kind = tensors[name], tensors[name].dtype
+    refuse_if(kind != np.float64, f"tensor {name!r} must be of type float64, but is {kind.name}")
+    wrong = np.count_nonzero(~np.isfinite(array))
+    refuse_if(
+        wrong, f"tensor {name!r} has {wrong} of {array.size} entries that are NaN or infinite"
+    )
     return array
 
 
@@ -297,39 +293,36 @@ def _nodes(tensors: Tensors, prefix: str, families: Sequence[Family]) -> tuple[N
     kinds = _whole_numbers(tensors, f"{prefix}.kinds", "u1")
     degrees = _whole_numbers(tensors, f"{prefix}.degrees")
     references = _whole_numbers(tensors, f"{prefix}.references")
-    ends = np.cumsum(degrees, dtype=np.int64).tolist()
-    total = ends[-1] if ends else 0
-    if kinds.shape != degrees.shape or np.any(degrees < 0) or total != references.size:
-        raise ModelFileError(
-            f"tensors '{prefix}.kinds', '{prefix}.degrees' and '{prefix}.references' do not fit "
-            f"together: {kinds.size} kinds, {degrees.size} degrees that must not be negative and "
-            f"sum to {total}, {references.size} references"
-        )
-    flat = references.tolist()
-    return tuple(
-        _node(kind, tuple(flat[start:end]), families, f"{prefix} node {number}")
-        for number, (kind, start, end) in enumerate(
-            zip(kinds.tolist(), [0, *ends], ends, strict=False)
-        )
+    ends = np.cumsum(degrees, dtype=np.int64)
+    total = ends[-1] if ends.size else 0
+    refuse_if(
+        kinds.shape != degrees.shape or np.any(degrees < 0) or total != references.size,
+        f"tensors '{prefix}.kinds', '{prefix}.degrees' and '{prefix}.references' do not fit "
+        f"together: {kinds.size} kinds, {degrees.size} degrees that must not be negative and sum "
+        f"to {total}, {references.size} references",
     )
-
-
-def _node(kind: int, references: tuple[int, ...], families: Sequence[Family], where: str) -> Node:
-    if kind in (NodeKind.SUM, NodeKind.PRODUCT):
-        return Sum(references) if kind == NodeKind.SUM else Product(references)
-    if kind not in (NodeKind.INPUT, NodeKind.LEAF) or len(references) != 1:
+    for node in np.flatnonzero((kinds > 3) | ((kinds < 2) & (degrees != 1)))[:1]:
         raise ModelFileError(
-            f"{where} has kind {kind} and {len(references)} references; kinds are 0 to 3, and "
-            "inputs and leaves have one reference"
+            f"{prefix} node {node} has kind {kinds[node]} and {degrees[node]} references; kinds "
+            "are 0 to 3, and inputs and leaves have one reference"
         )
-    if kind == NodeKind.INPUT:
-        return Input(references[0])
-    if not 0 <= references[0] < len(families):
+    leaves = np.flatnonzero(kinds == _NODES.index(Leaf))
+    variables = references[ends[leaves] - 1]
+    for leaf in np.flatnonzero((variables < 0) | (variables >= len(families)))[:1]:
         raise ModelFileError(
-            f"{where} is a leaf of variable {references[0]}, but variables are 0 to "
-            f"{len(families) - 1}"
+            f"{prefix} node {leaves[leaf]} is a leaf of variable {variables[leaf]}, but variables "
+            f"are 0 to {len(families) - 1}"
         )
-    return Leaf(references[0], families[references[0]])
+
+    def make(kind: int, refers_to: tuple[int, ...]) -> Node:
+        if kind < 2:
+            (place,) = refers_to
+            return Leaf(place, families[place]) if kind else Input(place)
+        return Product(refers_to) if kind == 2 else Sum(refers_to)
+
+    flat, stops = references.tolist(), ends.tolist()
+    places = zip(kinds.tolist(), [0, *stops], stops, strict=False)
+    return tuple(make(kind, tuple(flat[start:stop])) for kind, start, stop in places)
 
 
 def encode_classifier(
@@ -355,11 +348,11 @@ def encode_classifier(
 
 def decode_classifier(contents: Contents, families: Families = ()) -> LoadedClassifier:
     """The inverse of `encode_classifier`; raises with the reason for anything else."""
-    if "classes" not in contents.metadata:
-        raise ModelFileError(
-            "it cannot be read as a classifier, it holds a model, not a classifier; `dspn classify "
-            "fit` makes one"
-        )
+    refuse_if(
+        "classes" not in contents.metadata,
+        "it cannot be read as a classifier: it holds a model, not a classifier; `dspn classify "
+        "fit` makes one",
+    )
     metadata = fields(contents.metadata, "its metadata", ("classes", "models", "provenance"))
     _check_classes(metadata, contents.tensors)
     described = [fields(value, "a model") for value in items(metadata["models"], "`models`")]
@@ -384,27 +377,23 @@ def _check_classes(metadata: Mapping[str, JSON], tensors: Tensors) -> None:
     """Raises unless there is a model and a finite logit for each of at least two classes."""
     classes = items(metadata["classes"], "`classes`")
     models = items(metadata["models"], "`models`")
-    logits = tensors.get("logits")
     kinds = {float if type(label) is int else type(label) for label in classes}
     too_long = any(isinstance(label, str) and len(label) > _LONGEST_LABEL for label in classes)
     # Different as an array, too, where `a` and `a\0` are one text.
-    if (
+    refuse_if(
         kinds not in ({str}, {bool}, {float})
         or too_long
-        or np.unique(np.array(classes)).size < max(2, len(classes))
-    ):
-        raise ModelFileError(
-            "there must be at least two classes that differ, all numbers, all booleans or all text "
-            f"of at most {_LONGEST_LABEL} characters, found {reprlib.repr(classes)}"
-        )
-    if logits is None or logits.dtype != np.float64 or logits.shape != (len(classes),):
-        raise ModelFileError(f"there must be a logit for each of the {len(classes)} classes")
-    if not np.isfinite(logits).all():
-        raise ModelFileError("the logits of the classes must be finite")
-    if len(models) != len(classes):
-        raise ModelFileError(f"there are {len(models)} models for {len(classes)} classes")
+        or np.unique(np.array(classes)).size < max(2, len(classes)),
+        "there must be at least two classes that differ, all numbers, all booleans or all text of "
+        f"at most {_LONGEST_LABEL} characters, found {reprlib.repr(classes)}",
+    )
+    count, logits = len(classes), tensors.get("logits", np.empty(0))
+    fits = logits.dtype == np.float64 and logits.shape == (count,)
+    refuse_if(not fits, f"there must be a logit for each of the {count} classes")
+    refuse_if(not np.isfinite(logits).all(), "the logits of the classes must be finite")
+    refuse_if(len(models) != count, f"there are {len(models)} models for {count} classes")
 
 
 def _check_variables(mixtures: Sequence[Mixture]) -> None:
-    if len({mixture.schema for mixture in mixtures}) > 1:
-        raise ModelFileError("the models of the classes differ in their variables")
+    several = len({mixture.schema for mixture in mixtures}) > 1
+    refuse_if(several, "the models of the classes differ in their variables")

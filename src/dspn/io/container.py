@@ -8,16 +8,15 @@ tensor, of the header or of its padding.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, BinaryIO, final
+from typing import Any, BinaryIO, NamedTuple
 
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from dspn.errors import ModelFileError
-from dspn.io.json_values import JSON, compact, fields, items, parse, plain, text, whole
+from dspn.io.json_values import JSON, compact, fields, items, parse, plain, refuse_if, text, whole
 
 FORMAT = "dspn"
 # What files are written with says how much a reader has to know: 1 for one network, 2 for several,
@@ -27,7 +26,6 @@ MAX_HEADER_BYTES = 32 * 2**20
 MAX_FILE_BYTES = 2**30
 
 _LENGTH_BYTES = 8
-_CHECKSUM = "checksum"
 _DIGITS = 64
 _NO_CHECKSUM = "0" * _DIGITS
 _TENSORS_UNREADABLE = "its tensors cannot be read"
@@ -37,9 +35,7 @@ _MARK = rb"{\"checksum\":\""
 Tensors = dict[str, NDArray[Any]]
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Contents:
+class Contents(NamedTuple):
     """What a file holds: arrays by name, and the JSON object that says what they mean.
 
     `version` is the least format version that has everything in it.
@@ -52,24 +48,23 @@ class Contents:
 
 def pack(contents: Contents) -> bytes:
     """The bytes of the file; equal contents give equal bytes."""
-    described = {
-        **contents.metadata,
+    own: dict[str, JSON] = {
         "format": FORMAT,
         "format_version": contents.version,
-        _CHECKSUM: _NO_CHECKSUM,
+        "checksum": _NO_CHECKSUM,
     }
-    data: bytes = save(contents.tensors, {FORMAT: compact(described)})
-    length = _header_length(data)
-    if length > MAX_HEADER_BYTES:
-        raise ModelFileError(
-            f"the description of the model takes {length} bytes, but {MAX_HEADER_BYTES} are "
-            "allowed; shorten `provenance` or the names of categories"
-        )
-    if len(data) > MAX_FILE_BYTES:
-        raise ModelFileError(
-            f"the model takes {len(data)} bytes, but {MAX_FILE_BYTES} are allowed; learn one with "
-            "fewer interface nodes"
-        )
+    data: bytes = save(contents.tensors, {FORMAT: compact(contents.metadata | own)})
+    length = int.from_bytes(data[:_LENGTH_BYTES], "little")
+    refuse_if(
+        length > MAX_HEADER_BYTES,
+        f"the description of the model takes {length} bytes, but {MAX_HEADER_BYTES} are allowed; "
+        "shorten `provenance` or the names of categories",
+    )
+    refuse_if(
+        len(data) > MAX_FILE_BYTES,
+        f"the model takes {len(data)} bytes, but {MAX_FILE_BYTES} are allowed; learn one with "
+        "fewer interface nodes",
+    )
     place = data.index(_MARK) + len(_MARK)
     return data[:place] + _checksum(data, place).encode() + data[place + _DIGITS :]
 
@@ -84,53 +79,24 @@ def read(file: BinaryIO, size: int) -> Contents:
 
     No more than the header is read before that is known to announce a file of this size.
     """
-    start = file.read(_LENGTH_BYTES + 1)
-    _check_start(start, size)
-    length = _header_length(start)
-    header = _header(start[_LENGTH_BYTES:] + file.read(length - 1))
+    header, length = _header(file, size)
     metadata = _metadata(header)
-    version = _checked_version(metadata)
-    stored = text(metadata.pop(_CHECKSUM, None), "the checksum")
+    stored = text(metadata.pop("checksum", None), "the checksum")
     _check_size(header, size - _LENGTH_BYTES - length)
     file.seek(0)
     data = file.read()
     place = data.find(_MARK) + len(_MARK)
-    if stored != _checksum(data, place) or data[place : place + _DIGITS] != stored.encode():
-        raise ModelFileError(
-            "its checksum does not match its contents; it was cut short or changed after it was "
-            "saved"
-        )
-    del metadata["format"], metadata["format_version"]
-    return Contents(_tensors(data), metadata, version)
-
-
-def _check_start(start: bytes, size: int) -> None:
-    """Raises unless the first 9 bytes of a file of `size` bytes announce a header that fits."""
-    if size == 0:
-        raise ModelFileError("it is empty")
-    if size <= _LENGTH_BYTES:
-        raise ModelFileError(f"it has {size} bytes only; it was cut short or is not a model")
-    if start[_LENGTH_BYTES:] != b"{":
-        raise ModelFileError("it is not a model: it does not begin with the header of one")
-    length = _header_length(start)
-    if length > MAX_HEADER_BYTES:
-        raise ModelFileError(
-            f"it announces a header of {length} bytes, but {MAX_HEADER_BYTES} are allowed; "
-            "it is damaged or not a model"
-        )
-    if length > size - _LENGTH_BYTES:
-        raise ModelFileError(
-            f"it was cut short: it announces a header of {length} bytes, "
-            f"but {size - _LENGTH_BYTES} follow"
-        )
-    if size > MAX_FILE_BYTES:
-        raise ModelFileError(
-            f"it has {size} bytes, but {MAX_FILE_BYTES} are allowed; it is damaged or not a model"
-        )
-
-
-def _header_length(data: bytes) -> int:
-    return int.from_bytes(data[:_LENGTH_BYTES], "little")
+    refuse_if(
+        stored != _checksum(data, place) or data[place : place + _DIGITS] != stored.encode(),
+        "its checksum does not match its contents; it was cut short or changed after it was saved",
+    )
+    del metadata["format"]
+    version = whole(metadata.pop("format_version"), "its format version")
+    try:
+        return Contents(load(data), metadata, version)
+    # KeyError: a type that NumPy does not have; ValueError: a shape that it does not have.
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise ModelFileError(f"{_TENSORS_UNREADABLE} ({error})") from error
 
 
 def _checksum(data: bytes, place: int) -> str:
@@ -141,14 +107,36 @@ def _checksum(data: bytes, place: int) -> str:
     return digest.hexdigest()
 
 
-def _header(header: bytes) -> dict[str, JSON]:
+def _header(file: BinaryIO, size: int) -> tuple[dict[str, JSON], int]:
+    """The header, once the first 9 bytes announce one that fits, and its length in bytes."""
+    start = file.read(_LENGTH_BYTES + 1)
+    length, rest = int.from_bytes(start[:_LENGTH_BYTES], "little"), size - _LENGTH_BYTES
+    refuse_if(size == 0, "it is empty")
+    refuse_if(rest <= 0, f"it has {size} bytes only; it was cut short or is not a model")
+    begins_well = start[_LENGTH_BYTES:] == b"{"
+    refuse_if(not begins_well, "it is not a model: it does not begin with the header of one")
+    refuse_if(
+        length > MAX_HEADER_BYTES,
+        f"it announces a header of {length} bytes, but {MAX_HEADER_BYTES} are allowed; it is "
+        "damaged or not a model",
+    )
+    refuse_if(
+        length > rest,
+        f"it was cut short: it announces a header of {length} bytes, but {rest} follow",
+    )
+    refuse_if(
+        size > MAX_FILE_BYTES,
+        f"it has {size} bytes, but {MAX_FILE_BYTES} are allowed; it is damaged or not a model",
+    )
     try:
-        return fields(parse(header.decode("utf-8")), "its header")
+        header = (start[_LENGTH_BYTES:] + file.read(length - 1)).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ModelFileError("its header is not readable text; it is damaged") from error
+    return fields(parse(header), "its header"), length
 
 
 def _metadata(header: Mapping[str, JSON]) -> dict[str, JSON]:
+    """The entry of the header that is about the model, of a format version that can be read."""
     entries = header.get("__metadata__")
     if not isinstance(entries, dict) or not isinstance(entries.get(FORMAT), str):
         raise ModelFileError(
@@ -157,12 +145,19 @@ def _metadata(header: Mapping[str, JSON]) -> dict[str, JSON]:
     fields(entries, "the metadata of its header", (FORMAT,))
     # The provenance, which may be as deep as any value, stands a few levels down.
     metadata = fields(plain(parse(entries[FORMAT]), "its metadata", -8), "its metadata")
-    if metadata.get("format") != FORMAT:
-        raise ModelFileError(f"it is not a model: its metadata is not of the format {FORMAT!r}")
+    is_ours = metadata.get("format") == FORMAT
+    refuse_if(not is_ours, f"it is not a model: its metadata is not of the format {FORMAT!r}")
+    version = whole(metadata.get("format_version"), "its format version")
+    refuse_if(
+        version > FORMAT_VERSION,
+        f"it has format version {version}, newer than version {FORMAT_VERSION}, the newest that "
+        "this release of dspn reads; update dspn",
+    )
+    refuse_if(version < 1, f"it has format version {version}, which does not exist; it is damaged")
     return metadata
 
 
-def _check_size(header: Mapping[str, JSON], found: int) -> None:
+def _check_size(header: Mapping[str, JSON], size: int) -> None:
     """Raises unless the tensors that are announced end where the file ends."""
     announced = 0
     for name, tensor in header.items():
@@ -170,32 +165,9 @@ def _check_size(header: Mapping[str, JSON], found: int) -> None:
             where = f"{_TENSORS_UNREADABLE}: the `data_offsets` of one"
             offsets = items(fields(tensor, "a tensor").get("data_offsets"), where)
             announced = max([announced, *(whole(offset, where) for offset in offsets)])
-    if announced != found:
-        raise ModelFileError(
-            f"{_TENSORS_UNREADABLE}: its header announces {announced} bytes of them, but {found} "
-            "follow, so that its checksum does not match; it was cut short or changed after it "
-            "was saved"
-        )
-
-
-def _checked_version(metadata: Mapping[str, JSON]) -> int:
-    version = whole(metadata.get("format_version"), "its format version")
-    if version > FORMAT_VERSION:
-        raise ModelFileError(
-            f"it has format version {version}, newer than version {FORMAT_VERSION}, the newest "
-            "that this release of dspn reads; update dspn"
-        )
-    if version < 1:
-        raise ModelFileError(
-            f"it has format version {version}, which does not exist; it is damaged"
-        )
-    return version
-
-
-def _tensors(data: bytes) -> Tensors:
-    try:
-        tensors: Tensors = load(data)
-    # KeyError: a type that NumPy does not have; ValueError: a shape that it does not have.
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise ModelFileError(f"{_TENSORS_UNREADABLE} ({error})") from error
-    return tensors
+    refuse_if(
+        announced != size,
+        f"{_TENSORS_UNREADABLE}: its header announces {announced} bytes of them, but {size} "
+        "follow, so that its checksum does not match; it was cut short or changed after it was "
+        "saved",
+    )

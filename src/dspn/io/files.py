@@ -11,18 +11,11 @@ from typing import TypeVar
 
 from dspn._arrays import Floats
 from dspn.errors import ModelFileError, printable
+from dspn.io import codec
 from dspn.io.atomic import path_text, write_atomically
-from dspn.io.codec import (
-    Label,
-    LoadedClassifier,
-    LoadedMixture,
-    decode,
-    decode_classifier,
-    encode,
-    encode_classifier,
-)
+from dspn.io.codec import Label, LoadedClassifier, LoadedMixture
 from dspn.io.container import Contents, pack, read
-from dspn.io.json_values import JSON
+from dspn.io.json_values import JSON, refuse_if
 from dspn.leaves import Families
 from dspn.structure import DynamicNetwork, Mixture
 
@@ -38,7 +31,7 @@ def save_mixture(
     A failure leaves what was at `path` as it was. `provenance` is kept beside it, as JSON.
     """
     own = mixture if isinstance(mixture, Mixture) else Mixture.of(mixture)
-    _save(path, lambda: encode(own, provenance))
+    _save(path, lambda: codec.encode(own, provenance))
 
 
 save_network = save_mixture
@@ -61,7 +54,7 @@ def save_classifier(
         models: The model of each class, with its own provenance.
         provenance: Kept beside it, as JSON.
     """
-    _save(path, lambda: encode_classifier(classes, logits, models, provenance or {}))
+    _save(path, lambda: codec.encode_classifier(classes, logits, models, provenance or {}))
 
 
 def _save(path: Path, contents: Callable[[], Contents]) -> None:
@@ -79,7 +72,7 @@ def load_mixture(path: Path, *, families: Families = ()) -> LoadedMixture:
     Nothing of the file is executed. Every byte is under its checksum, and a file that was made to
     fit its checksum still has to pass the checks of any network.
     """
-    return _load(path, lambda contents: decode(contents, families))
+    return _load(path, families, codec.decode)
 
 
 def load_network(path: Path, *, families: Families = ()) -> LoadedMixture:
@@ -95,27 +88,22 @@ def load_network(path: Path, *, families: Families = ()) -> LoadedMixture:
 
 def load_classifier(path: Path, *, families: Families = ()) -> LoadedClassifier:
     """What `save_classifier` wrote; anything else is refused with the reason."""
-    return _load(path, lambda contents: decode_classifier(contents, families))
+    return _load(path, families, codec.decode_classifier)
 
 
 def load_any(path: Path, *, families: Families = ()) -> LoadedMixture | LoadedClassifier:
     """A model or a classifier, whichever a file says that it holds."""
-
-    def decoded(contents: Contents) -> LoadedMixture | LoadedClassifier:
-        is_classifier = "classes" in contents.metadata
-        return (decode_classifier if is_classifier else decode)(contents, families)
-
-    return _load(path, decoded)
+    return _load(path, families, codec.decode_any)
 
 
-def _load(path: Path, decoded: Callable[[Contents], T]) -> T:
-    """What a file holds, by a function of its contents.
+def _load(path: Path, families: Families, decode: Callable[[Contents, Families], T]) -> T:
+    """What a file holds.
 
     An error gives the reason alone, in a text that can be printed: its causes may quote the file.
     """
     name = path_text(path)
     try:
-        return decoded(_read(name))
+        return decode(_read(name), families)
     except ModelFileError as error:
         reason = printable(str(error)).rstrip(".")
     raise ModelFileError(f"cannot load {name!r}: {reason}.")
@@ -129,10 +117,9 @@ def _read(path: str) -> Contents:
         raise ModelFileError("there is no such file") from error
     except (OSError, ValueError) as error:
         raise ModelFileError(f"it cannot be opened ({error})") from error
-    if stat.S_ISDIR(mode):
-        raise ModelFileError("it is a directory; give the name of a model file")
-    if not stat.S_ISREG(mode):
-        raise ModelFileError("it is a device, a pipe or a socket; give the name of a model file")
+    remedy = "give the name of a model file"
+    refuse_if(stat.S_ISDIR(mode), f"it is a directory; {remedy}")
+    refuse_if(not stat.S_ISREG(mode), f"it is a device, a pipe or a socket; {remedy}")
     try:
         with open(path, "rb") as file:
             return read(file, os.fstat(file.fileno()).st_size)

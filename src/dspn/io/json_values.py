@@ -15,6 +15,12 @@ MAX_DEPTH = 64
 MAX_BITS = 4096
 
 
+def refuse_if(condition: object, reason: str) -> None:
+    """Raises a ModelFileError with the reason where the condition holds."""
+    if condition:
+        raise ModelFileError(reason)
+
+
 def compact(value: JSON) -> str:
     """The one spelling of a value: sorted keys, no blanks, ASCII only."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -37,16 +43,15 @@ def _refuse_constant(name: str) -> JSON:
 
 def _without_repeats(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
     """An object; readers differ in which of two entries of one name they take."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    value = dict(pairs)
+    if len(value) < len(pairs):
         raise ValueError("an object has two entries of one name")
-    return found
+    return value
 
 
 def plain(value: object, where: str, depth: int = 0) -> JSON:
     """The value in lists, dicts with text keys, text, finite numbers, booleans and None only."""
-    if depth > MAX_DEPTH:
-        raise ModelFileError(f"{where} is nested more than {MAX_DEPTH} levels deep")
+    refuse_if(depth > MAX_DEPTH, f"{where} is nested more than {MAX_DEPTH} levels deep")
     match value:
         case None | bool() | str():
             return value
@@ -57,25 +62,22 @@ def plain(value: object, where: str, depth: int = 0) -> JSON:
         case list() | tuple():
             return [plain(item, where, depth + 1) for item in value]
         case Mapping():
-            return {_key(key, where): plain(item, where, depth + 1) for key, item in value.items()}
+            for key in value:
+                wrong = "" if isinstance(key, str) else f"but {_shorten(key)} is one; convert it"
+                refuse_if(wrong, f"{where} must have text as keys, {wrong}")
+            return {key: plain(item, where, depth + 1) for key, item in value.items()}
     raise ModelFileError(
         f"{where} must hold text, finite numbers, booleans, None, and lists and dicts of these, "
-        f"but holds {_said(value)} of type {type(value).__name__}; convert or leave it out"
+        f"but holds {_shorten(value)} of type {type(value).__name__}; convert or leave it out"
     )
 
 
-def _key(key: object, where: str) -> str:
-    if isinstance(key, str):
-        return key
-    raise ModelFileError(f"{where} must have text as keys, but {_said(key)} is one; convert it")
-
-
-def _said(value: object) -> str:
+def _shorten(value: object) -> str:
     # Python refuses to print a whole number of very many digits, and a value of very many levels.
     if isinstance(value, int) and value.bit_length() > 64:
         return "a very large number"
-    said = reprlib.repr(value)
-    return said if len(said) <= 60 else f"{said[:57]}..."
+    text = reprlib.repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def text(value: JSON, where: str) -> str:
@@ -113,4 +115,4 @@ def fields(value: JSON, where: str, names: Collection[str] | None = None) -> dic
 
 
 def _misfit(value: JSON, kind: str, where: str) -> ModelFileError:
-    return ModelFileError(f"{where} must be {kind}, but is {_said(value)}")
+    return ModelFileError(f"{where} must be {kind}, but is {_shorten(value)}")

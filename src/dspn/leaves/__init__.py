@@ -5,33 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from dspn._arrays import Floats
 from dspn.data import Kind, Variable
 from dspn.errors import ModelFileError, StructureError
-from dspn.leaves.base import Family, FloatArray, Prior
+from dspn.leaves.base import Family, Prior
 from dspn.leaves.categorical import Categorical, CategoricalPrior
 from dspn.leaves.gaussian import Gaussian, GaussianPrior
 from dspn.leaves.poisson import Poisson, PoissonPrior
 
 __all__ = [
-    "Categorical",
-    "CategoricalPrior",
-    "Family",
-    "FloatArray",
-    "Gaussian",
-    "GaussianPrior",
-    "Poisson",
-    "PoissonPrior",
-    "Prior",
-    "family_for",
-    "family_from_json",
-]
+    "Categorical", "CategoricalPrior", "Family", "Gaussian", "GaussianPrior", "Poisson",
+    "PoissonPrior", "Prior", "family_for", "family_from_json",
+]  # fmt: skip
 
 # A family from outside, as a class or as any value of it, to read files with.
 Families = Iterable[Family | type[Family]]
 _KNOWN: Final[tuple[type[Family], ...]] = (Categorical, Gaussian, Poisson)
 
 
-def family_for(variable: Variable, values: FloatArray | None = None) -> Family:
+def family_for(variable: Variable, values: Floats | None = None) -> Family:
     """The family that a variable names, or that of its kind, scaled to values where given."""
     family: Family
     if variable.leaf is not None:

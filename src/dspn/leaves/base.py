@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dspn.errors import StructureError
-from dspn.leaves.quantiles import NO_WEIGHT, mixture_quantiles
+from dspn._arrays import Floats
+from dspn.errors import EvidenceError, StructureError
 from dspn.options import Checked
 
-__all__ = ["FREE_LIMIT", "FREE_ROUNDING", "NO_WEIGHT", "Family", "FloatArray", "Prior"]
+_EPS = float(np.finfo(np.float64).eps)
 
-FloatArray = NDArray[np.float64]
+# A sum of weights below the smallest normal number carries no information that can be divided by.
+NO_WEIGHT = float(np.finfo(np.float64).tiny)
+# A sum of probabilities this close below a level, relatively, has reached it.
+_ROUNDING = 64 * _EPS
+_MAX_STEPS = 300
+Evaluate = Callable[[Floats, Floats], tuple[Floats, Floats]]
+_RESIDUAL = 1e-14
 
 # An ascent that sends a probability below exp(-50) gains nothing that data could show.
 FREE_LIMIT = 50.0
@@ -70,7 +76,7 @@ class Family(Checked, ABC):
         """A weak prior at the scale of the family's reference; see `scaled_to`."""
 
     @abstractmethod
-    def scaled_to(self, values: FloatArray) -> Family:
+    def scaled_to(self, values: Floats) -> Family:
         """The same family with the reference of its default prior and statistics taken from data.
 
         Parameters mean the same before and after. Statistics of differently scaled families must
@@ -78,11 +84,11 @@ class Family(Checked, ABC):
         """
 
     @abstractmethod
-    def log_prob(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+    def log_prob(self, parameters: Floats, values: Floats) -> Floats:
         """Log p(value | leaf), (V, L); 0 for a missing value, -inf for an impossible one."""
 
     @abstractmethod
-    def statistics(self, values: FloatArray) -> FloatArray:
+    def statistics(self, values: Floats) -> Floats:
         """Sufficient statistics of shape (V, S), the first column being 1.
 
         A row is zero where the value is missing, or outside the support: no leaf has made it. A
@@ -90,9 +96,7 @@ class Family(Checked, ABC):
         start with, by their moments for example; see `expected_statistics`.
         """
 
-    def expected_statistics(
-        self, parameters: FloatArray, values: FloatArray, counts: FloatArray
-    ) -> FloatArray:
+    def expected_statistics(self, parameters: Floats, values: Floats, counts: Floats) -> Floats:
         """Sum over values of counts times statistics, for counts (L, V) -> (L, S).
 
         A family with a latent variable, as the scale of a Student t distribution is one, replaces
@@ -101,7 +105,7 @@ class Family(Checked, ABC):
         return counts @ self.statistics(values)
 
     @abstractmethod
-    def maximise(self, statistics: FloatArray, prior: Prior | None = None) -> FloatArray:
+    def maximise(self, statistics: Floats, prior: Prior | None = None) -> Floats:
         """Argmax of expected log-likelihood plus `log_prior`, leaf by leaf, (L, S) -> (L, P).
 
         A row without weight takes the maximum of the prior, or the prior's reference where the
@@ -109,7 +113,7 @@ class Family(Checked, ABC):
         """
 
     @abstractmethod
-    def log_prior(self, parameters: FloatArray, prior: Prior | None = None) -> float:
+    def log_prior(self, parameters: Floats, prior: Prior | None = None) -> float:
         """Log prior density of all rows, up to a constant: the penalty that `maximise` adds."""
 
     @property
@@ -118,15 +122,15 @@ class Family(Checked, ABC):
         """F, the number of free coordinates of a leaf; see `free`."""
 
     @abstractmethod
-    def free(self, parameters: FloatArray) -> FloatArray:
+    def free(self, parameters: Floats) -> Floats:
         """Unconstrained coordinates of each leaf, (L, P) -> (L, F); -inf for an exact zero."""
 
     @abstractmethod
-    def from_free(self, free: FloatArray) -> FloatArray:
+    def from_free(self, free: Floats) -> Floats:
         """The parameters at free coordinates, (L, F) -> (L, P); -inf gives an exact zero."""
 
     @abstractmethod
-    def free_gradient(self, parameters: FloatArray, statistics: FloatArray) -> FloatArray:
+    def free_gradient(self, parameters: Floats, statistics: Floats) -> Floats:
         """Gradient of the expected log-likelihood in the free coordinates, (L, S) -> (L, F).
 
         It is linear in the statistics, which may be differences of sums and are those expected at
@@ -136,45 +140,43 @@ class Family(Checked, ABC):
 
     @abstractmethod
     def free_log_prior(
-        self, parameters: FloatArray, prior: Prior | None = None
-    ) -> tuple[float, FloatArray]:
+        self, parameters: Floats, prior: Prior | None = None
+    ) -> tuple[float, Floats]:
         """`log_prior` without the terms of fixed coordinates, and its gradient (L, F)."""
 
     @abstractmethod
-    def free_bounds(self, prior: Prior | None = None) -> tuple[FloatArray, FloatArray]:
+    def free_bounds(self, prior: Prior | None = None) -> tuple[Floats, Floats]:
         """Least and largest free coordinates (F,) that an ascent may try.
 
         Between them the parameters are allowed, and the log prior is finite.
         """
 
     @abstractmethod
-    def sample(self, parameters: FloatArray, rng: np.random.Generator) -> FloatArray:
+    def sample(self, parameters: Floats, rng: np.random.Generator) -> Floats:
         """One draw for each row of parameters, (M, P) -> (M,)."""
 
     @abstractmethod
-    def mode(self, parameters: FloatArray) -> FloatArray:
+    def mode(self, parameters: Floats) -> Floats:
         """Argmax of p(x | leaf), (L,)."""
 
     @abstractmethod
-    def mean(self, parameters: FloatArray) -> FloatArray:
+    def mean(self, parameters: Floats) -> Floats:
         """E[x | leaf], (L,)."""
 
     @abstractmethod
-    def variance(self, parameters: FloatArray) -> FloatArray:
+    def variance(self, parameters: Floats) -> Floats:
         """Var[x | leaf], (L,)."""
 
     @abstractmethod
-    def cdf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+    def cdf(self, parameters: Floats, values: Floats) -> Floats:
         """P(X <= value | leaf) of shape (V, L); NaN for a missing value."""
 
-    def sf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+    def sf(self, parameters: Floats, values: Floats) -> Floats:
         """P(X > value | leaf) of shape (V, L); override it where digits of small ones matter."""
         return 1.0 - self.cdf(parameters, values)
 
     @abstractmethod
-    def quantile_bounds(
-        self, parameters: FloatArray, levels: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    def quantile_bounds(self, parameters: Floats, levels: Floats) -> tuple[Floats, Floats]:
         """Bounds of the quantiles of each leaf, lower and upper, (R, L) both.
 
         A continuous family gives the quantile for both, a discrete one integers with
@@ -184,30 +186,67 @@ class Family(Checked, ABC):
 
     @final
     def mixture_quantiles(
-        self, parameters: FloatArray, weights: FloatArray, levels: FloatArray
-    ) -> FloatArray:
+        self, parameters: Floats, weights: Floats, levels: Floats, *, cells: int = 1 << 20
+    ) -> Floats:
         """The smallest x with sum_l w_l P(X <= x | l) >= level, (Q, L) and (R,) -> (Q, R).
 
-        Rows of weights are normalised. For a discrete family a cdf within a few units of rounding
-        of the level counts as having reached it.
+        It lies between the smallest and the largest quantile of the leaves of positive weight. For
+        a discrete family a cdf within a few units of rounding of the level counts as having reached
+        it.
+
+        Args:
+            parameters: The leaves.
+            weights: A row for each mixture; rows are normalised.
+            levels: Probabilities between 0 and 1.
+            cells: How many (mixture, level, leaf) are computed together, which bounds memory.
         """
-        return mixture_quantiles(self, parameters, weights, levels)
+        weights, levels = _normalise(weights, levels)
+        height = max(1, cells // max(1, len(parameters)))
+        search = _search_integers if self.is_discrete else _search_reals
+        result = np.empty((len(weights), len(levels)))
+        with np.errstate(all="ignore"):
+            lower, upper = self.quantile_bounds(parameters, levels)
+            # Levels above one half are found in the upper tail, which has more digits there.
+            for sign, in_tail in ((1.0, levels <= 0.5), (-1.0, levels > 0.5)):
+                mixtures, columns = np.nonzero(np.broadcast_to(in_tail, result.shape))
+                for start in range(0, mixtures.size, height):
+                    places = mixtures[start : start + height], columns[start : start + height]
+                    shares, level = weights[places[0]], levels[places[1]]
+                    low = np.where(shares > 0, lower[places[1]], np.inf).min(axis=1)
+                    high = np.where(shares > 0, upper[places[1]], -np.inf).max(axis=1)
+                    mass = level if sign > 0 else 1.0 - level
+                    evaluate = partial(_evaluate, self, parameters, sign)
+                    result[places] = search(evaluate, shares, sign, mass, low, high)
+        return result
 
     @abstractmethod
     def random(
-        self, num_leaves: int, rng: np.random.Generator, values: FloatArray | None = None
-    ) -> FloatArray:
+        self, num_leaves: int, rng: np.random.Generator, values: Floats | None = None
+    ) -> Floats:
         """Random starting parameters (L, P), spread like the data where `values` are given."""
 
     @abstractmethod
-    def violations(self, parameters: FloatArray) -> list[str]:
+    def violations(self, parameters: Floats) -> list[str]:
         """Every row that is no distribution of the family, named; empty when all are valid."""
 
-    def average(self, one: FloatArray, other: FloatArray, share: FloatArray) -> FloatArray:
+    def _shape_violations(self, parameters: Floats) -> list[str]:
+        """The breach, if any, of the rule that parameters are a (leaves, P) array."""
+        shape, width = np.shape(parameters), self.num_parameters
+        if len(shape) == 2 and shape[1] == width:
+            return []
+        return [f"parameters must have shape (leaves, {width}), but have shape {shape}"]
+
+    @staticmethod
+    def _observed(values: Floats | None) -> Floats:
+        """The values that are neither missing nor infinite."""
+        flat = np.asarray([] if values is None else values, dtype=np.float64).ravel()
+        return flat[np.isfinite(flat)]
+
+    def average(self, one: Floats, other: Floats, share: Floats) -> Floats:
         """Rows that stand for the mixtures `share` one + (1 - `share`) other, (L, 1) -> (L, P)."""
         return share * one + (1.0 - share) * other
 
-    def largest_log_likelihood(self, statistics: FloatArray) -> FloatArray:
+    def largest_log_likelihood(self, statistics: Floats) -> Floats:
         """The largest expected log-likelihood for statistics (..., S), up to linear terms.
 
         It says what one leaf in place of two loses. This one takes leaves for Gaussian ones of the
@@ -234,17 +273,87 @@ def chosen_prior(prior: Prior | None, default: PriorT) -> PriorT:
     return prior
 
 
-def shape_violations(parameters: FloatArray, width: int) -> list[str]:
-    """The breach, if any, of the rule that parameters are a (leaves, width) array."""
-    shape = np.shape(parameters)
-    if len(shape) == 2 and shape[1] == width:
-        return []
-    return [f"parameters must have shape (leaves, {width}), but have shape {shape}"]
+def _normalise(weights: Floats, levels: Floats) -> tuple[Floats, Floats]:
+    """Rows of weights divided by their sums, and the levels, both checked."""
+    weights = np.asarray(weights, dtype=np.float64)
+    levels = np.asarray(levels, dtype=np.float64)
+    if levels.ndim != 1 or not np.all((levels >= 0) & (levels <= 1)):
+        raise EvidenceError(
+            "`levels` must be a vector of probabilities between 0 and 1, "
+            f"but is {levels.tolist()}. Give for example [0.05, 0.5, 0.95]."
+        )
+    totals = weights.sum(axis=1, keepdims=True)
+    allowed = np.all(weights >= 0, axis=1) & (totals[:, 0] > 0) & np.isfinite(totals[:, 0])
+    if not allowed.all():
+        row = int(np.argmin(allowed))
+        raise EvidenceError(
+            "`weights` of a mixture must be finite, not negative and not all zero, "
+            f"but row {row} is {weights[row].tolist()}. Evidence of probability zero has no "
+            "quantiles; leave such rows out."
+        )
+    return weights / totals, levels
 
 
-def finite_values(values: FloatArray | None) -> FloatArray:
-    """The observed values: those that are neither missing nor infinite."""
-    if values is None:
-        return np.empty(0)
-    flat = np.asarray(values, dtype=np.float64).ravel()
-    return flat[np.isfinite(flat)]
+def _evaluate(
+    family: Family, parameters: Floats, sign: float, shares: Floats, points: Floats
+) -> tuple[Floats, Floats]:
+    """Tail probability and density of each mixture, a row of shares, at its point.
+
+    The tail is the lower one where the sign is 1, the upper one where it is -1. Mixtures of a
+    discrete family are searched without densities; these are left out.
+    """
+    tails = (family.cdf if sign > 0 else family.sf)(parameters, points)
+    tail = np.asarray(np.einsum("al,al->a", shares, tails))
+    if family.is_discrete:
+        return tail, tail
+    density = np.exp(family.log_prob(parameters, points))
+    return tail, np.asarray(np.einsum("al,al->a", shares, density))
+
+
+def _search_reals(
+    evaluate: Evaluate, shares: Floats, sign: float, mass: Floats, lower: Floats, upper: Floats
+) -> Floats:
+    """Roots of log(tail(x) / mass) in [lower, upper]: Newton's step, or the middle.
+
+    Every third step is a bisection, so that no shape of the mixture can make the search crawl.
+    """
+    roots = np.where(lower == upper, lower, 0.5 * (lower + upper))
+    active = np.flatnonzero(lower < upper)
+    for step in range(_MAX_STEPS):
+        if active.size == 0:
+            break
+        point = roots[active]
+        tail, density = evaluate(shares[active], point)
+        residual = np.log(tail / mass[active])
+        beyond = sign * residual >= 0
+        low = lower[active] = np.where(beyond, lower[active], point)
+        high = upper[active] = np.where(beyond, point, upper[active])
+        newton = point - sign * tail / density * residual
+        inside = (newton >= low) & (newton <= high)
+        middle = 0.5 * (low + high)
+        exact = np.abs(residual) <= _RESIDUAL
+        still = (np.abs(newton - point) <= 2 * _EPS * np.abs(point)) & (np.abs(residual) < 1e-10)
+        narrow = high - low <= 2 * _EPS * np.maximum(np.abs(low), np.abs(high))
+        ready = exact | (inside & still)
+        # In a gap between leaves the density vanishes and a step from an exact point leads astray.
+        settled = np.where(exact, point, np.where(inside, newton, middle))
+        roots[active] = np.where(~ready & (step % 3 == 2), middle, settled)
+        active = active[~(ready | narrow)]
+    return roots
+
+
+def _search_integers(
+    evaluate: Evaluate, shares: Floats, sign: float, mass: Floats, lower: Floats, upper: Floats
+) -> Floats:
+    """Bisection over the integers, with P(X <= lower) < level <= P(X <= upper) throughout."""
+    target = np.maximum(mass * (1 - _ROUNDING), NO_WEIGHT) if sign > 0 else mass * (1 + _ROUNDING)
+    active = np.flatnonzero(upper - lower > 1)
+    while active.size:
+        middle = np.floor(0.5 * (lower[active] + upper[active]))
+        tail, _ = evaluate(shares[active], middle)
+        reached = sign * tail >= sign * target[active]
+        upper[active] = np.where(reached, middle, upper[active])
+        lower[active] = np.where(reached, lower[active], middle)
+        between = np.floor(0.5 * (lower[active] + upper[active]))
+        active = active[(between > lower[active]) & (between < upper[active])]
+    return upper

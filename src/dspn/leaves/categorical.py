@@ -9,16 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax, xlogy
 
-from dspn.leaves.base import (
-    FREE_LIMIT,
-    NO_WEIGHT,
-    Family,
-    FloatArray,
-    Prior,
-    chosen_prior,
-    finite_values,
-    shape_violations,
-)
+from dspn._arrays import Floats
+from dspn.leaves.base import FREE_LIMIT, NO_WEIGHT, Family, Prior, chosen_prior
 from dspn.options import number_field, whole_field
 
 _SUM_TOLERANCE = 1e-8
@@ -61,11 +53,11 @@ class Categorical(Family):
         """A tenth of an observation of each category."""
         return CategoricalPrior()
 
-    def scaled_to(self, values: FloatArray) -> Categorical:
+    def scaled_to(self, values: Floats) -> Categorical:
         """The family itself: category codes have no scale."""
         return self
 
-    def log_prob(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+    def log_prob(self, parameters: Floats, values: Floats) -> Floats:
         """Log of the probability of the value's category, (V, L)."""
         num_leaves = len(parameters)
         table = np.empty((self.num_categories + 2, num_leaves))
@@ -75,7 +67,7 @@ class Categorical(Family):
         table[self.num_categories + 1] = -np.inf
         return np.take(table, self._codes(values), axis=0)
 
-    def statistics(self, values: FloatArray) -> FloatArray:
+    def statistics(self, values: Floats) -> Floats:
         """(1, [x = 0], ..., [x = m - 1])."""
         codes = self._codes(values)
         rows = np.flatnonzero(codes < self.num_categories)
@@ -84,7 +76,7 @@ class Categorical(Family):
         statistics[rows, 1 + codes[rows]] = 1.0
         return statistics
 
-    def maximise(self, statistics: FloatArray, prior: Prior | None = None) -> FloatArray:
+    def maximise(self, statistics: Floats, prior: Prior | None = None) -> Floats:
         """(n_j + c) / sum_i (n_i + c); uniform where there is neither weight nor pseudo-count."""
         pseudo_count = chosen_prior(prior, self.default_prior).pseudo_count
         counts = np.maximum(statistics[:, 1:], 0.0) + pseudo_count
@@ -94,7 +86,7 @@ class Categorical(Family):
         counts /= counts.sum(axis=1, keepdims=True)
         return counts
 
-    def log_prior(self, parameters: FloatArray, prior: Prior | None = None) -> float:
+    def log_prior(self, parameters: Floats, prior: Prior | None = None) -> float:
         """Sum over leaves and categories of c log probability_lj."""
         pseudo_count = chosen_prior(prior, self.default_prior).pseudo_count
         return float(np.sum(xlogy(pseudo_count, parameters)))
@@ -104,35 +96,35 @@ class Categorical(Family):
         """One logit for each category."""
         return self.num_categories
 
-    def free(self, parameters: FloatArray) -> FloatArray:
+    def free(self, parameters: Floats) -> Floats:
         """Logits: the log probabilities."""
         with np.errstate(divide="ignore"):
             return np.log(parameters)
 
-    def from_free(self, free: FloatArray) -> FloatArray:
+    def from_free(self, free: Floats) -> Floats:
         """The softmax of each row."""
         with np.errstate(under="ignore"):
             return np.asarray(softmax(free, axis=1)) if len(free) else free
 
-    def free_gradient(self, parameters: FloatArray, statistics: FloatArray) -> FloatArray:
+    def free_gradient(self, parameters: Floats, statistics: Floats) -> Floats:
         """n_j - probability_j sum_i n_i, over the possible categories."""
         counts = np.where(parameters > 0, statistics[:, 1:], 0.0)
         return np.asarray(counts - parameters * counts.sum(axis=1, keepdims=True))
 
     def free_log_prior(
-        self, parameters: FloatArray, prior: Prior | None = None
-    ) -> tuple[float, FloatArray]:
+        self, parameters: Floats, prior: Prior | None = None
+    ) -> tuple[float, Floats]:
         """Sum over leaves and possible categories of c log probability_lj, and its gradient."""
         pseudo_count = chosen_prior(prior, self.default_prior).pseudo_count
         value = float(np.sum(xlogy(pseudo_count, parameters[parameters > 0])))
         counts = np.full((len(parameters), self.num_statistics), pseudo_count)
         return value, self.free_gradient(parameters, counts)
 
-    def free_bounds(self, prior: Prior | None = None) -> tuple[FloatArray, FloatArray]:
+    def free_bounds(self, prior: Prior | None = None) -> tuple[Floats, Floats]:
         """Logits between -50 and 50."""
         return np.full(self.num_free, -FREE_LIMIT), np.full(self.num_free, FREE_LIMIT)
 
-    def sample(self, parameters: FloatArray, rng: np.random.Generator) -> FloatArray:
+    def sample(self, parameters: Floats, rng: np.random.Generator) -> Floats:
         """The first category whose cumulative probability is above a uniform number."""
         cumulative = np.cumsum(parameters, axis=1)
         total = cumulative[:, -1]
@@ -140,52 +132,50 @@ class Categorical(Family):
         draw = np.minimum(rng.random(len(parameters)) * total, np.nextafter(total, 0.0))
         return np.asarray(np.argmax(cumulative > draw[:, None], axis=1), dtype=np.float64)
 
-    def mode(self, parameters: FloatArray) -> FloatArray:
+    def mode(self, parameters: Floats) -> Floats:
         """The most probable category code, the first one among equals."""
         return np.asarray(np.argmax(parameters, axis=1), dtype=np.float64)
 
-    def mean(self, parameters: FloatArray) -> FloatArray:
+    def mean(self, parameters: Floats) -> Floats:
         """E[code], of use where the order of the categories means something."""
         return np.asarray(parameters @ np.arange(self.num_categories, dtype=np.float64))
 
-    def variance(self, parameters: FloatArray) -> FloatArray:
+    def variance(self, parameters: Floats) -> Floats:
         """Var[code], of use where the order of the categories means something."""
         codes = np.arange(self.num_categories, dtype=np.float64)
         deviations = codes - self.mean(parameters)[:, None]
         return np.asarray(np.einsum("lj,lj->l", parameters, deviations * deviations))
 
-    def cdf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+    def cdf(self, parameters: Floats, values: Floats) -> Floats:
         """Sum of the probabilities of the categories up to the value, (V, L)."""
         below = np.minimum(np.cumsum(parameters, axis=1), 1.0)
         below[:, -1:] = 1.0
         return _at_floors(np.insert(below, 0, 0.0, axis=1), values)
 
-    def sf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+    def sf(self, parameters: Floats, values: Floats) -> Floats:
         """Sum of the probabilities of the categories above the value, (V, L)."""
         above = np.minimum(np.cumsum(parameters[:, ::-1], axis=1)[:, ::-1], 1.0)
         above[:, :1] = 1.0
         return _at_floors(np.insert(above, self.num_categories, 0.0, axis=1), values)
 
-    def quantile_bounds(
-        self, parameters: FloatArray, levels: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    def quantile_bounds(self, parameters: Floats, levels: Floats) -> tuple[Floats, Floats]:
         """All categories."""
         shape = (len(levels), len(parameters))
         return np.full(shape, -1.0), np.full(shape, self.num_categories - 1.0)
 
     def random(
-        self, num_leaves: int, rng: np.random.Generator, values: FloatArray | None = None
-    ) -> FloatArray:
+        self, num_leaves: int, rng: np.random.Generator, values: Floats | None = None
+    ) -> Floats:
         """Probabilities proportional to frequency times Exp(1): Dirichlet(1) without data."""
-        codes = self._codes(finite_values(values))
+        codes = self._codes(self._observed(values))
         counts = np.bincount(codes, minlength=self.num_categories)[: self.num_categories]
         weights = (counts + 1.0) * rng.standard_exponential((num_leaves, self.num_categories))
         weights += NO_WEIGHT
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
-    def violations(self, parameters: FloatArray) -> list[str]:
+    def violations(self, parameters: Floats) -> list[str]:
         """Every row with a negative or non-finite probability, or a sum other than one."""
-        found = shape_violations(parameters, self.num_categories)
+        found = self._shape_violations(parameters)
         if found:
             return found
         with np.errstate(invalid="ignore", over="ignore"):
@@ -204,7 +194,7 @@ class Categorical(Family):
                 )
         return found
 
-    def _codes(self, values: FloatArray) -> NDArray[np.int64]:
+    def _codes(self, values: Floats) -> NDArray[np.int64]:
         """Category codes as integers; m stands for missing, m + 1 for an impossible value."""
         values = np.asarray(values, dtype=np.float64)
         codes = np.full(values.shape, self.num_categories + 1, dtype=np.int64)
@@ -214,7 +204,7 @@ class Categorical(Family):
         return codes
 
 
-def _at_floors(table: FloatArray, values: FloatArray) -> FloatArray:
+def _at_floors(table: Floats, values: Floats) -> Floats:
     """Columns of a table (L, m + 1) at 1 + floor(value), limited to the table; NaN if missing."""
     values = np.asarray(values, dtype=np.float64)
     missing = np.isnan(values)

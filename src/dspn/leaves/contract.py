@@ -14,7 +14,8 @@ from typing import Any, final
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dspn.leaves import Family, FloatArray, Prior, family_from_json
+from dspn._arrays import Floats
+from dspn.leaves import Family, Prior, family_from_json
 
 
 @final
@@ -33,26 +34,26 @@ class Case:
     """
 
     family: Family
-    parameters: FloatArray
-    grid: FloatArray
+    parameters: Floats
+    grid: Floats
     impossible: tuple[float, ...] = (np.inf, -np.inf)
     priors: tuple[Prior, ...] = ()
     oracles: tuple[Any, ...] = ()
     tolerance: float = 1e-6
 
-    def draws(self, number: int, seed: int) -> FloatArray:
+    def draws(self, number: int, seed: int) -> Floats:
         """Draws from the mixture of the leaves, of equal weight."""
         rng = np.random.default_rng(seed)
         rows = rng.integers(len(self.parameters), size=number)
         return self.family.sample(self.parameters[rows], rng)
 
-    def gapped(self, number: int, seed: int) -> FloatArray:
+    def gapped(self, number: int, seed: int) -> Floats:
         """Draws, with every sixth missing."""
         values = self.draws(number, seed)
         values[::6] = np.nan
         return values
 
-    def limited(self, free: FloatArray, prior: Prior | None) -> FloatArray:
+    def limited(self, free: Floats, prior: Prior | None) -> Floats:
         """Free coordinates, moved into the bounds of an ascent; exact zeros stay."""
         lower, upper = self.family.free_bounds(prior)
         assert np.all(lower < upper)
@@ -154,7 +155,7 @@ def maximisation_climbs_to_a_maximum(case: Case) -> None:
     family, rng = case.family, np.random.default_rng(11)
     values, weights = case.gapped(60, seed=5), rng.gamma(0.3, size=(4, 60))
 
-    def objective(parameters: FloatArray, prior: Prior | None) -> float:
+    def objective(parameters: Floats, prior: Prior | None) -> float:
         log_prob = family.log_prob(parameters, values).T
         expected = np.where(weights > 0, weights * np.where(weights > 0, log_prob, 0.0), 0.0)
         return float(expected.sum()) + family.log_prior(parameters, prior)
@@ -195,7 +196,7 @@ def priors_hold_leaves_without_weight(case: Case) -> None:
         assert_allclose(family.log_prior(several, prior), sum(parts), rtol=1e-12)
 
 
-def _differences(function: Callable[[FloatArray], float], free: FloatArray) -> FloatArray:
+def _differences(function: Callable[[Floats], float], free: Floats) -> Floats:
     """Central finite differences in every coordinate that is finite; 0 elsewhere."""
     found = np.zeros_like(free)
     for place in map(tuple, np.argwhere(np.isfinite(free))):
@@ -221,7 +222,7 @@ def gradients_agree_with_differences(case: Case) -> None:
     # Weights of both signs: a conditional likelihood is a difference of two expectations.
     weights = np.where(possible, rng.normal(0.3, 1.0, size=possible.shape), 0.0)
 
-    def expected(at: FloatArray) -> float:
+    def expected(at: Floats) -> float:
         log_prob = family.log_prob(family.from_free(at), values)
         return float(np.sum(weights[possible] * log_prob[possible]))
 
@@ -244,7 +245,7 @@ def penalties_have_gradients_and_bounds(case: Case) -> None:
         free = case.limited(family.free(case.parameters), prior)
         free[:, -1] += 1e-3  # a step below a bound would leave the support of the prior
 
-        def log_prior(at: FloatArray, prior: Prior | None = prior) -> float:
+        def log_prior(at: Floats, prior: Prior | None = prior) -> float:
             return family.free_log_prior(family.from_free(at), prior)[0]
 
         value, gradient = family.free_log_prior(family.from_free(free), prior)

@@ -9,17 +9,9 @@ from typing import final
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from dspn._arrays import Floats
 from dspn.errors import StructureError
-from dspn.leaves.base import (
-    FREE_ROUNDING,
-    NO_WEIGHT,
-    Family,
-    FloatArray,
-    Prior,
-    chosen_prior,
-    finite_values,
-    shape_violations,
-)
+from dspn.leaves.base import FREE_ROUNDING, NO_WEIGHT, Family, Prior, chosen_prior
 from dspn.options import number_field
 
 _LOG_TWO_PI = math.log(2.0 * math.pi)
@@ -84,9 +76,9 @@ class Gaussian(Family):
             mean=self.location, variance=variance, min_variance=_RELATIVE_FLOOR * variance
         )
 
-    def scaled_to(self, values: FloatArray) -> Gaussian:
+    def scaled_to(self, values: Floats) -> Gaussian:
         """Location and scale are mean and standard deviation of the data (scale 1 if constant)."""
-        observed = finite_values(values)
+        observed = self._observed(values)
         if observed.size == 0:
             return self
         # Mean of differences to one value: no overflow of the sum, no loss for a far location.
@@ -97,7 +89,7 @@ class Gaussian(Family):
         constant = scale <= 8.0 * np.finfo(np.float64).eps * abs(location)
         return Gaussian(location=location, scale=1.0 if constant else scale)
 
-    def log_prob(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+    def log_prob(self, parameters: Floats, values: Floats) -> Floats:
         """-(x - mean)^2 / (2 variance) - log(2 pi variance) / 2, (V, L)."""
         values = np.asarray(values, dtype=np.float64)
         means, variances = parameters[:, 0], parameters[:, 1]
@@ -109,20 +101,17 @@ class Gaussian(Family):
         table[np.isnan(values)] = 0.0
         return table
 
-    def statistics(self, values: FloatArray) -> FloatArray:
+    def statistics(self, values: Floats) -> Floats:
         """(1, z, z^2) with z = (x - location) / scale."""
         values = np.asarray(values, dtype=np.float64)
-        statistics = np.zeros((len(values), 3))
         with np.errstate(over="ignore", under="ignore"):
             standard = (values - self.location) / self.scale
             # NaN and infinity fail the test, and so do values whose square no float holds.
-            rows = np.flatnonzero(np.abs(standard) <= _LARGEST_SCALE)
-            statistics[rows, 0] = 1.0
-            statistics[rows, 1] = standard[rows]
-            statistics[rows, 2] = standard[rows] ** 2
-        return statistics
+            counted = np.abs(standard) <= _LARGEST_SCALE
+            standard = np.where(counted, standard, 0.0)
+            return np.column_stack([counted, standard, standard * standard])
 
-    def maximise(self, statistics: FloatArray, prior: Prior | None = None) -> FloatArray:
+    def maximise(self, statistics: Floats, prior: Prior | None = None) -> Floats:
         """Mean and variance of the observations and pseudo-observations, the variance floored.
 
         The penalised likelihood rises in the variance up to its unconstrained maximum and falls
@@ -143,13 +132,11 @@ class Gaussian(Family):
         between = divisor * share * (average - reference) ** 2
         means = average + share * (reference - average)
         variances = (spread + between + count * reference_variance) / (divisor + count)
-        parameters = np.empty((len(statistics), 2))
-        parameters[:, 0] = np.where(empty, chosen.mean, self.location + self.scale * means)
+        means = np.where(empty, chosen.mean, self.location + self.scale * means)
         variances = np.where(empty, chosen.variance, variances * self.scale * self.scale)
-        np.maximum(variances, chosen.min_variance, out=parameters[:, 1])
-        return parameters
+        return np.column_stack([means, np.maximum(variances, chosen.min_variance)])
 
-    def log_prior(self, parameters: FloatArray, prior: Prior | None = None) -> float:
+    def log_prior(self, parameters: Floats, prior: Prior | None = None) -> float:
         """-c/2 sum_l log(2 pi v_l) + (v_0 + (m_l - m_0)^2) / v_l; -inf below the floor."""
         chosen = chosen_prior(prior, self.default_prior)
         means, variances = parameters[:, 0], parameters[:, 1]
@@ -162,98 +149,88 @@ class Gaussian(Family):
             total = np.sum(_LOG_TWO_PI + np.log(variances) + moments)
         return float(-0.5 * chosen.pseudo_count * total)
 
-    def free(self, parameters: FloatArray) -> FloatArray:
+    def free(self, parameters: Floats) -> Floats:
         """(m, u) with m = (mean - location) / scale and u = log(variance / scale^2)."""
-        free = np.empty((len(parameters), 2))
         with np.errstate(over="ignore", under="ignore"):
-            free[:, 0] = (parameters[:, 0] - self.location) / self.scale
-        free[:, 1] = np.log(parameters[:, 1]) - 2.0 * math.log(self.scale)
-        return free
+            means = (parameters[:, 0] - self.location) / self.scale
+        logs = np.log(parameters[:, 1]) - 2.0 * math.log(self.scale)
+        return np.column_stack([means, logs])
 
-    def from_free(self, free: FloatArray) -> FloatArray:
+    def from_free(self, free: Floats) -> Floats:
         """Mean location + scale m and variance exp(u) scale^2."""
-        parameters = np.empty((len(free), 2))
         with np.errstate(over="ignore", under="ignore"):
-            parameters[:, 0] = self.location + self.scale * free[:, 0]
-            parameters[:, 1] = np.exp(free[:, 1] + 2.0 * math.log(self.scale))
-        return parameters
+            means = self.location + self.scale * free[:, 0]
+            return np.column_stack([means, np.exp(free[:, 1] + 2.0 * math.log(self.scale))])
 
-    def free_gradient(self, parameters: FloatArray, statistics: FloatArray) -> FloatArray:
+    def free_gradient(self, parameters: Floats, statistics: Floats) -> Floats:
         """Sum over z of (z - m) / e^u in m, of ((z - m)^2 / e^u - 1) / 2 in u."""
-        gradient = np.empty((len(parameters), 2))
         weight, first, second = statistics.T
         with np.errstate(over="ignore", under="ignore"):
             means = (parameters[:, 0] - self.location) / self.scale
             variances = parameters[:, 1] / self.scale / self.scale
-            gradient[:, 0] = (first - means * weight) / variances
             spread = second - means * (2.0 * first - means * weight)
-            gradient[:, 1] = 0.5 * (spread / variances - weight)
-        return gradient
+            slope = (first - means * weight) / variances
+            return np.column_stack([slope, 0.5 * (spread / variances - weight)])
 
     def free_log_prior(
-        self, parameters: FloatArray, prior: Prior | None = None
-    ) -> tuple[float, FloatArray]:
+        self, parameters: Floats, prior: Prior | None = None
+    ) -> tuple[float, Floats]:
         """`log_prior`, and its gradient: that of c observations of the prior's moments."""
         chosen = chosen_prior(prior, self.default_prior)
         first = (chosen.mean - self.location) / self.scale
         second = chosen.variance / self.scale / self.scale + first * first
-        statistics = np.zeros((len(parameters), 3))
-        if chosen.pseudo_count > 0:
-            statistics[:] = chosen.pseudo_count * np.array([1.0, first, second])
+        moments = np.array([1.0, first, second]) if chosen.pseudo_count else np.zeros(3)
+        statistics = np.tile(chosen.pseudo_count * moments, (len(parameters), 1))
         return self.log_prior(parameters, chosen), self.free_gradient(parameters, statistics)
 
-    def free_bounds(self, prior: Prior | None = None) -> tuple[FloatArray, FloatArray]:
+    def free_bounds(self, prior: Prior | None = None) -> tuple[Floats, Floats]:
         """Any mean; variances from the prior's floor to 1e300."""
         floor = chosen_prior(prior, self.default_prior).min_variance
         shift = 2.0 * math.log(self.scale)
         lower = np.array([-np.inf, math.log(floor) - shift + FREE_ROUNDING])
         return lower, np.array([np.inf, math.log(_LARGEST_VARIANCE) - shift])
 
-    def sample(self, parameters: FloatArray, rng: np.random.Generator) -> FloatArray:
+    def sample(self, parameters: Floats, rng: np.random.Generator) -> Floats:
         """Mean plus standard deviation times a standard normal number."""
         draws = rng.standard_normal(len(parameters))
         return np.asarray(parameters[:, 0] + np.sqrt(parameters[:, 1]) * draws)
 
-    def mode(self, parameters: FloatArray) -> FloatArray:
-        """The mean."""
-        return np.array(parameters[:, 0])
-
-    def mean(self, parameters: FloatArray) -> FloatArray:
+    def mean(self, parameters: Floats) -> Floats:
         """E[x | leaf], the first column."""
         return np.array(parameters[:, 0])
 
-    def variance(self, parameters: FloatArray) -> FloatArray:
+    mode = mean
+
+    def variance(self, parameters: Floats) -> Floats:
         """Var[x | leaf], the second column."""
         return np.array(parameters[:, 1])
 
-    def cdf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+    def cdf(self, parameters: Floats, values: Floats) -> Floats:
         """Phi((x - mean) / standard deviation), (V, L)."""
         return self._tail(parameters, values, 1.0)
 
-    def sf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+    def sf(self, parameters: Floats, values: Floats) -> Floats:
         """Phi((mean - x) / standard deviation), (V, L)."""
         return self._tail(parameters, values, -1.0)
 
-    def _tail(self, parameters: FloatArray, values: FloatArray, sign: float) -> FloatArray:
+    def _tail(self, parameters: Floats, values: Floats, sign: float) -> Floats:
         with np.errstate(all="ignore"):
             table = np.subtract.outer(np.asarray(values, dtype=np.float64), parameters[:, 0])
             table /= sign * np.sqrt(parameters[:, 1])
             return np.asarray(ndtr(table, out=table))
 
-    def quantile_bounds(
-        self, parameters: FloatArray, levels: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    def quantile_bounds(self, parameters: Floats, levels: Floats) -> tuple[Floats, Floats]:
         """The quantiles mean + standard deviation times that of the standard normal."""
         quantiles = parameters[:, 0] + np.sqrt(parameters[:, 1]) * ndtri(levels)[:, None]
         return quantiles, quantiles
 
-    def average(self, one: FloatArray, other: FloatArray, share: FloatArray) -> FloatArray:
+    def average(self, one: Floats, other: Floats, share: Floats) -> Floats:
         """Mean and variance of the mixtures."""
         rows = super().average(one, other, share)
         rows[:, 1:] += share * (1.0 - share) * (one[:, :1] - other[:, :1]) ** 2
         return rows
 
-    def largest_log_likelihood(self, statistics: FloatArray) -> FloatArray:
+    def largest_log_likelihood(self, statistics: Floats) -> Floats:
         """-n/2 log of the variance, which is floored."""
         weight, first = statistics[..., 0], statistics[..., 1]
         divisor = np.where(weight > 0, weight, 1.0)
@@ -262,26 +239,23 @@ class Gaussian(Family):
         return np.asarray(-0.5 * weight * np.log(np.maximum(spread, floor)))
 
     def random(
-        self, num_leaves: int, rng: np.random.Generator, values: FloatArray | None = None
-    ) -> FloatArray:
+        self, num_leaves: int, rng: np.random.Generator, values: Floats | None = None
+    ) -> Floats:
         """Means at random observations moved by a tenth of a scale, variances that of the data.
 
         Without data the means are draws from N(location, scale^2).
         """
-        observed = finite_values(values)
+        observed = self._observed(values)
         reference = self.scaled_to(observed)
         noise = reference.scale * rng.standard_normal(num_leaves)
-        parameters = np.empty((num_leaves, 2))
+        means = reference.location + noise
         if observed.size:
-            parameters[:, 0] = rng.choice(observed, size=num_leaves) + 0.1 * noise
-        else:
-            parameters[:, 0] = reference.location + noise
-        parameters[:, 1] = reference.scale * reference.scale
-        return parameters
+            means = rng.choice(observed, size=num_leaves) + 0.1 * noise
+        return np.column_stack([means, np.full(num_leaves, reference.scale * reference.scale)])
 
-    def violations(self, parameters: FloatArray) -> list[str]:
+    def violations(self, parameters: Floats) -> list[str]:
         """Every row whose mean is not finite or whose variance is not positive and finite."""
-        found = shape_violations(parameters, 2)
+        found = self._shape_violations(parameters)
         if found:
             return found
         wrong_mean = ~np.isfinite(parameters[:, 0])

@@ -10,18 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, pdtr, pdtrc, xlogy
 
+from dspn._arrays import Floats
 from dspn.data.schema import LARGEST_WHOLE
-from dspn.leaves.base import (
-    FREE_LIMIT,
-    FREE_ROUNDING,
-    NO_WEIGHT,
-    Family,
-    FloatArray,
-    Prior,
-    chosen_prior,
-    finite_values,
-    shape_violations,
-)
+from dspn.leaves.base import FREE_LIMIT, FREE_ROUNDING, NO_WEIGHT, Family, Prior, chosen_prior
 from dspn.options import number_field
 
 # Above this count x log(rate) and log(x!) cancel too many digits to be subtracted.
@@ -63,14 +54,14 @@ class Poisson(Family):
         """A tenth of an observation at the reference rate."""
         return PoissonPrior(rate=self.reference_rate)
 
-    def scaled_to(self, values: FloatArray) -> Poisson:
+    def scaled_to(self, values: Floats) -> Poisson:
         """The reference rate is the mean of the data, half a count in all if none was seen."""
-        observed = finite_values(values)
+        observed = self._observed(values)
         if observed.size == 0:
             return self
         return Poisson(reference_rate=max(float(np.mean(observed)), 0.5 / observed.size))
 
-    def log_prob(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+    def log_prob(self, parameters: Floats, values: Floats) -> Floats:
         """Log(rate^x exp(-rate) / x!), (V, L), to twelve digits whatever the count."""
         values = np.asarray(values, dtype=np.float64)
         rates = parameters[:, 0]
@@ -88,16 +79,13 @@ class Poisson(Family):
         table[np.isnan(values)] = 0.0
         return table
 
-    def statistics(self, values: FloatArray) -> FloatArray:
+    def statistics(self, values: Floats) -> Floats:
         """(1, x)."""
         values = np.asarray(values, dtype=np.float64)
-        rows = np.flatnonzero(_is_count(values))
-        statistics = np.zeros((len(values), 2))
-        statistics[rows, 0] = 1.0
-        statistics[rows, 1] = values[rows]
-        return statistics
+        counted = _is_count(values)
+        return np.column_stack([counted, np.where(counted, values, 0.0)])
 
-    def maximise(self, statistics: FloatArray, prior: Prior | None = None) -> FloatArray:
+    def maximise(self, statistics: Floats, prior: Prior | None = None) -> Floats:
         """Mean of the observations and pseudo-observations; the prior's rate without weight."""
         chosen = chosen_prior(prior, self.default_prior)
         weight = statistics[:, 0] + chosen.pseudo_count
@@ -106,7 +94,7 @@ class Poisson(Family):
         rates = np.where(empty, chosen.rate, total / np.where(empty, 1.0, weight))
         return rates[:, None]
 
-    def log_prior(self, parameters: FloatArray, prior: Prior | None = None) -> float:
+    def log_prior(self, parameters: Floats, prior: Prior | None = None) -> float:
         """Sum over leaves of c (rate_0 log rate_l - rate_l)."""
         chosen = chosen_prior(prior, self.default_prior)
         rates = parameters[:, 0]
@@ -114,64 +102,61 @@ class Poisson(Family):
             return 0.0
         return float(chosen.pseudo_count * np.sum(xlogy(chosen.rate, rates) - rates))
 
-    def free(self, parameters: FloatArray) -> FloatArray:
+    def free(self, parameters: Floats) -> Floats:
         """The log rate."""
         with np.errstate(divide="ignore"):
             return np.log(parameters)
 
-    def from_free(self, free: FloatArray) -> FloatArray:
+    def from_free(self, free: Floats) -> Floats:
         """The exponential."""
         with np.errstate(over="ignore", under="ignore"):
             return np.exp(free)
 
-    def free_gradient(self, parameters: FloatArray, statistics: FloatArray) -> FloatArray:
+    def free_gradient(self, parameters: Floats, statistics: Floats) -> Floats:
         """Sum over x of x - rate; 0 at rate 0."""
         gradient = statistics[:, 1:] - parameters * statistics[:, :1]
         return np.where(parameters > 0, gradient, 0.0)
 
     def free_log_prior(
-        self, parameters: FloatArray, prior: Prior | None = None
-    ) -> tuple[float, FloatArray]:
+        self, parameters: Floats, prior: Prior | None = None
+    ) -> tuple[float, Floats]:
         """Sum over leaves of positive rate of c (rate_0 log rate_l - rate_l), and its gradient."""
         chosen = chosen_prior(prior, self.default_prior)
-        statistics = np.empty((len(parameters), 2))
-        statistics[:] = chosen.pseudo_count, chosen.pseudo_count * chosen.rate
+        statistics = np.tile(
+            chosen.pseudo_count * np.array([1.0, chosen.rate]), (len(parameters), 1)
+        )
         value = self.log_prior(parameters[parameters[:, 0] > 0], chosen)
         return value, self.free_gradient(parameters, statistics)
 
-    def free_bounds(self, prior: Prior | None = None) -> tuple[FloatArray, FloatArray]:
+    def free_bounds(self, prior: Prior | None = None) -> tuple[Floats, Floats]:
         """Rates from exp(-50) of the reference, or of 1 if that is less, to 2**53."""
         lower = min(math.log(self.reference_rate), 0.0) - FREE_LIMIT
         upper = math.log(LARGEST_WHOLE) - FREE_ROUNDING
         return np.array([lower]), np.array([upper])
 
-    def sample(self, parameters: FloatArray, rng: np.random.Generator) -> FloatArray:
+    def sample(self, parameters: Floats, rng: np.random.Generator) -> Floats:
         """One Poisson count for each rate."""
         return rng.poisson(parameters[:, 0]).astype(np.float64)
 
-    def mode(self, parameters: FloatArray) -> FloatArray:
+    def mode(self, parameters: Floats) -> Floats:
         """The integer part of the rate; an integer rate is the larger of its two modes."""
         return np.floor(parameters[:, 0])
 
-    def mean(self, parameters: FloatArray) -> FloatArray:
-        """E[x | leaf], the rate."""
+    def mean(self, parameters: Floats) -> Floats:
+        """E[x | leaf] and Var[x | leaf], the rate."""
         return np.array(parameters[:, 0])
 
-    def variance(self, parameters: FloatArray) -> FloatArray:
-        """Var[x | leaf], the rate."""
-        return np.array(parameters[:, 0])
+    variance = mean
 
-    def cdf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+    def cdf(self, parameters: Floats, values: Floats) -> Floats:
         """Regularised upper incomplete gamma function Q(floor(x) + 1, rate), (V, L)."""
         return self._tail(parameters, values, pdtr, 0.0)
 
-    def sf(self, parameters: FloatArray, values: FloatArray) -> FloatArray:
+    def sf(self, parameters: Floats, values: Floats) -> Floats:
         """Regularised lower incomplete gamma function P(floor(x) + 1, rate), (V, L)."""
         return self._tail(parameters, values, pdtrc, 1.0)
 
-    def _tail(
-        self, parameters: FloatArray, values: FloatArray, tail: np.ufunc, below: float
-    ) -> FloatArray:
+    def _tail(self, parameters: Floats, values: Floats, tail: np.ufunc, below: float) -> Floats:
         floors = np.floor(np.asarray(values, dtype=np.float64))
         # SciPy's functions overflow for the largest floats.
         bounded = np.where(floors >= 0, np.minimum(floors, 1e300), 0.0)
@@ -180,9 +165,7 @@ class Poisson(Family):
         table[np.isnan(floors)] = np.nan
         return table
 
-    def quantile_bounds(
-        self, parameters: FloatArray, levels: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    def quantile_bounds(self, parameters: Floats, levels: Floats) -> tuple[Floats, Floats]:
         """Bernstein's bounds of the tails; 0 and, for a positive rate, infinity are the ends.
 
         P(X >= r + t) <= exp(-t^2 / (2 r + 2 t / 3)), P(X <= r - t) <= exp(-t^2 / 2 r).
@@ -197,29 +180,29 @@ class Poisson(Family):
         upper = np.where(levels == 0, 0.0, np.where(levels == 1, end, upper))
         return np.where(levels == 0, -1.0, np.where(levels == 1, end - 1, lower)), upper
 
-    def largest_log_likelihood(self, statistics: FloatArray) -> FloatArray:
+    def largest_log_likelihood(self, statistics: Floats) -> Floats:
         """The sum of counts times the log of the mean."""
         total = np.maximum(statistics[..., 1], 0.0)
         rate = total / np.where(statistics[..., 0] > 0, statistics[..., 0], 1.0)
         return np.asarray(xlogy(total, rate))
 
     def random(
-        self, num_leaves: int, rng: np.random.Generator, values: FloatArray | None = None
-    ) -> FloatArray:
+        self, num_leaves: int, rng: np.random.Generator, values: Floats | None = None
+    ) -> Floats:
         """Rates half-way between the mean and a random observation, times Gamma(4) / 4.
 
         Without data the reference rate stands for both.
         """
-        observed = finite_values(values)
+        observed = self._observed(values)
         rates = np.full(num_leaves, self.scaled_to(observed).reference_rate)
         if observed.size:
             rates = 0.5 * (rates + np.maximum(rng.choice(observed, size=num_leaves), 0.0))
         rates *= rng.gamma(4.0, 0.25, size=num_leaves)
         return rates[:, None]
 
-    def violations(self, parameters: FloatArray) -> list[str]:
+    def violations(self, parameters: Floats) -> list[str]:
         """Every row whose rate is negative, not finite, or beyond what a count can be."""
-        found = shape_violations(parameters, 1)
+        found = self._shape_violations(parameters)
         if found:
             return found
         rates = parameters[:, 0]
@@ -230,12 +213,12 @@ class Poisson(Family):
         ]
 
 
-def _is_count(values: FloatArray) -> NDArray[np.bool_]:
+def _is_count(values: Floats) -> NDArray[np.bool_]:
     """Whether each value is a finite integer >= 0."""
     return np.asarray(np.isfinite(values) & (values >= 0) & (values == np.floor(values)))
 
 
-def _log_prob_of_large_counts(rates: FloatArray, counts: FloatArray) -> FloatArray:
+def _log_prob_of_large_counts(rates: Floats, counts: Floats) -> Floats:
     """Log p(x; x) - D(x, rate) with D = x log(x / rate) - x + rate (Loader's saddle point).
 
     D is small where the probability is not. With v = (x - rate) / (x + rate) it is (x - rate) v +

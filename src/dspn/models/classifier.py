@@ -1,15 +1,13 @@
 """Classification of whole sequences."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.metrics import accuracy_score
-from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -24,35 +22,19 @@ from dspn.errors import (
     StructureError,
     warn,
 )
-from dspn.io import LoadedClassifier, load_classifier, save_classifier
-from dspn.learning.ascent import (
-    DEFAULT_ASCENT,
-    AscentOptions,
-    LabelledSequences,
-    class_likelihoods,
-    class_posteriors,
-    discriminate,
-)
+from dspn.io import LoadedClassifier, Path, load_classifier, save_classifier
+from dspn.learning import ascent as steps
+from dspn.learning.ascent import AscentOptions
 from dspn.learning.priors import DEFAULT_PRIORS
 from dspn.leaves import Families
-from dspn.models.estimator import (
-    SequenceEstimator,
-    TrainingData,
-    checked_sample_weight,
-    read_for_fit,
-    read_for_query,
-    remember_columns,
-    seed_of,
-    sequence_tags,
-    warn_of_idle_variables,
-)
+from dspn.models.estimator import SequenceEstimator, SequenceReader, TrainingData, seed_of
 from dspn.models.hmm import HMM
 from dspn.models.model import Model
 
 
 @final
 @dataclass(eq=False, repr=False)
-class DSPNClassifier(ClassifierMixin, BaseEstimator):
+class DSPNClassifier(ClassifierMixin, SequenceReader):
     """P(class | sequence) from a model for each class and the frequencies of the classes.
 
     Data are given as to the other estimators, but for one form: rows of an array without `lengths`
@@ -78,6 +60,8 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
     ascent: AscentOptions | None = None
     random_state: Any = None
 
+    _ROWS_ARE_SEQUENCES = True
+
     def fit(
         self,
         X: Any,
@@ -93,20 +77,18 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         holds out a share of its sequences, as `estimator.validation_fraction` says.
         """
         base, ascent = self._checked()
-        data = read_for_fit(self, X, lengths, base.schema, by_row=True)
-        labels = _checked_labels(y, len(data))
-        weights = checked_sample_weight(sample_weight, len(data))
-        classes, codes = _coded_labels(labels, weights)
+        data, weights = self._read_for_fit(X, lengths, base.schema, sample_weight)
+        classes, codes = _coded_labels(_checked_labels(y, len(data)), weights)
         held = None if validation is None else _labelled(validation, data.schema, classes)
-        warn_of_idle_variables(data)
         seed = seed_of(base.random_state if self.random_state is None else self.random_state)
         parts = []
         for code in range(classes.size):
-            own = np.flatnonzero(codes == code)
+            members = np.flatnonzero(codes == code)
             chosen = None if held is None else held[0][np.flatnonzero(held[1] == code)]
-            share = None if weights is None else weights[own]
-            own_seed = int(np.random.SeedSequence([seed, code]).generate_state(1)[0])
-            parts.append(TrainingData.split(data[own], share, chosen, base._fraction(), own_seed))
+            share = None if weights is None else weights[members]
+            class_seed = int(np.random.SeedSequence([seed, code]).generate_state(1)[0])
+            fraction = base.validation_fraction
+            parts.append(TrainingData.split(data[members], share, chosen, fraction, class_seed))
         alone = [part.validation is part.train for part in parts]
         if any(alone):
             warn(
@@ -141,11 +123,9 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
                 "the same file; leave it out."
             )
         if self.mode not in ("generative", "discriminative"):
-            raise StructureError(
-                f"`mode` must be 'generative' or 'discriminative', but is {self.mode!r}; choose "
-                "one."
-            )
-        ascent = DEFAULT_ASCENT if self.ascent is None else self.ascent
+            rule = "`mode` must be 'generative' or 'discriminative'"
+            raise StructureError(f"{rule}, but is {self.mode!r}; choose one.")
+        ascent = steps.DEFAULT_ASCENT if self.ascent is None else self.ascent
         require_type(ascent, AscentOptions, "ascent", StructureError)
         if self.ascent is not None and self.mode == "generative":
             raise StructureError(
@@ -164,12 +144,12 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
                 "network, such as HMM or DSPN(learner='paper')."
             )
         priors = getattr(self.estimators_[0], "priors", None) or DEFAULT_PRIORS
-        chosen = [part.validation for part in parts if part.validation is not None]
-        fit = discriminate(
+        chosen = [(part.validation, None) for part in parts if part.validation is not None]
+        fit = steps.discriminate(
             [model.network for model in self.models_],
             self.class_log_prior_,
-            _together([part.train for part in parts], [part.weights for part in parts]),
-            validation=_together(chosen, [None] * len(chosen)) if chosen else None,
+            _together([(part.train, part.weights) for part in parts]),
+            validation=_together(chosen) if chosen else None,
             options=ascent,
             priors=priors,
         )
@@ -186,8 +166,8 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         A sequence that is impossible in every class has the prior of the classes, with a warning.
         """
         check_is_fitted(self, "models_")
-        data = read_for_query(self, X, lengths, self.schema_, "X", by_row=True)
-        found = class_likelihoods([model.compiled for model in self.models_], data)
+        data = self._read_for_query(X, lengths, self.schema_, "X")
+        found = steps.class_likelihoods([model.compiled for model in self.models_], data)
         nowhere = np.flatnonzero(np.all(found[0] == -np.inf, axis=1))
         if nowhere.size:
             warn(
@@ -195,7 +175,7 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
                 f"sequence {nowhere[0]}; only the frequencies of the classes speak for them.",
                 ImpossibleEvidenceWarning,
             )
-        return class_posteriors(found, self.class_log_prior_)
+        return steps.class_posteriors(found, self.class_log_prior_)
 
     def predict_proba(self, X: Any, *, lengths: Any = None) -> Floats:
         """P(class | sequence), (sequences, classes)."""
@@ -204,32 +184,21 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any, *, lengths: Any = None) -> NDArray[Any]:
         """The most probable class of each sequence."""
         best = self.predict_log_proba(X, lengths=lengths).argmax(axis=1)
-        found: NDArray[Any] = self.classes_[best]
-        return found
+        return np.asarray(self.classes_[best])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
         """Share of the sequences whose class is predicted."""
         predicted = self.predict(X, lengths=lengths)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
-    def save(
-        self,
-        path: str | bytes | os.PathLike[str],
-        *,
-        provenance: Mapping[str, Any] | None = None,
-    ) -> None:
+    def save(self, path: Path, *, provenance: Mapping[str, Any] | None = None) -> None:
         """Writes the models of all classes to one file, which `load` reads."""
         check_is_fitted(self, "models_")
-        save_classifier(
-            path,
-            self.classes_.tolist(),
-            self.class_log_prior_,
-            [(model.mixture, model.provenance) for model in self.models_],
-            provenance=provenance,
-        )
+        classes, models = self.classes_.tolist(), [(m.mixture, m.provenance) for m in self.models_]
+        save_classifier(path, classes, self.class_log_prior_, models, provenance=provenance)
 
     @classmethod
-    def load(cls, path: str | bytes | os.PathLike[str], *, families: Families = ()) -> Self:
+    def load(cls, path: Path, *, families: Families = ()) -> Self:
         """The classifier in a file: it predicts as the one that was saved.
 
         What has learned the models is not kept, so `estimators_` is empty and a second `fit` is one
@@ -245,11 +214,8 @@ class DSPNClassifier(ClassifierMixin, BaseEstimator):
         own.models_ = [Model(one.mixture, provenance=dict(one.provenance)) for one in found.models]
         own.schema_, own.estimators_, own.history_ = own.models_[0].schema, [], ()
         own.provenance_ = found.provenance
-        remember_columns(own, own.schema_)
+        own._remember_columns(own.schema_)
         return own
-
-    def __sklearn_tags__(self) -> Tags:
-        return sequence_tags(super().__sklearn_tags__())
 
 
 def _checked_labels(y: Any, num_sequences: int) -> NDArray[Any]:
@@ -272,8 +238,7 @@ def _checked_labels(y: Any, num_sequences: int) -> NDArray[Any]:
             f"{labels.tolist()[missing[0]]!r}{others}; leave these sequences out."
         )
     check_classification_targets(labels)
-    found: NDArray[Any] = labels
-    return found
+    return np.asarray(labels)
 
 
 def _coded_labels(labels: NDArray[Any], weights: Floats | None) -> tuple[NDArray[Any], Ints]:
@@ -316,11 +281,10 @@ def _labelled(validation: Any, schema: Schema, classes: NDArray[Any]) -> tuple[S
     return data, np.searchsorted(classes, labels)
 
 
-def _together(parts: Sequence[Sequences], weights: Sequence[Floats | None]) -> LabelledSequences:
-    """The sequences of all classes; `parts[c]` are those of class c."""
-    own = [
-        np.ones(len(part)) if weight is None else weight
-        for part, weight in zip(parts, weights, strict=True)
-    ]
-    labels = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    return LabelledSequences(joined(parts), labels, np.concatenate(own))
+def _together(parts: Sequence[tuple[Sequences, Floats | None]]) -> steps.LabelledSequences:
+    """The sequences of all classes; `parts[c]` are those of class c, and how often each counts."""
+    weights = [np.ones(len(data)) if own is None else own for data, own in parts]
+    labels = np.repeat(np.arange(len(parts)), [*map(len, weights)])
+    return steps.LabelledSequences(
+        joined([data for data, _ in parts]), labels, np.concatenate(weights)
+    )

@@ -8,18 +8,23 @@ from typing import Any, Final, final
 import numpy as np
 
 from dspn._checks import require_type, whole_number
-from dspn.data import Schema
 from dspn.engine import TimeUpError
 from dspn.errors import DataError, StructureError
-from dspn.learning.auto import Auto, learn_auto
+from dspn.learning.auto import Auto, AutoLearned, learn_auto
 from dspn.learning.em import EmOptions
 from dspn.learning.growth import DEFAULT_GROWTH, GrowthOptions
-from dspn.learning.learner import DEFAULT_PLAN, Plan, learn
-from dspn.learning.priors import DEFAULT_PRIORS, Priors
+from dspn.learning.learner import DEFAULT_PLAN, Learned, Plan, learn
+from dspn.learning.priors import DEFAULT_PRIORS
 from dspn.learning.run import Clock, Ending, limited, reporter
 from dspn.learning.scores import LIKELIHOOD, Score
 from dspn.learning.search import DEFAULT_SEARCH, SearchOptions
-from dspn.models.estimator import Outcome, SequenceEstimator, TrainingData, warn_of_time
+from dspn.models.estimator import (
+    Outcome,
+    SequenceEstimator,
+    TrainingData,
+    outcome_of_em,
+    warn_of_time,
+)
 from dspn.models.hmm import DEFAULT_EM, fit_factored
 from dspn.options import Options, number_field, part_field, whole_field
 from dspn.structure import Root
@@ -109,15 +114,10 @@ class DSPN(SequenceEstimator):
     _: KW_ONLY
     root: str = "first"
     tied: bool = True
-    priors: Priors | None = None
-    schema: Schema | None = None
-    validation_fraction: float = 0.1
-    refit: bool = True
     time_limit: float | None = None
     n_jobs: int | None = 1
     checkpoint: str | os.PathLike[str] | None = None
     resume: bool = False
-    random_state: Any = None
     verbose: int = 0
 
     _KEPT = ("accepted_", "explanation_", "tried_")
@@ -149,17 +149,15 @@ class DSPN(SequenceEstimator):
             return os.cpu_count() or 1
         return whole_number(self.n_jobs, "n_jobs", StructureError)
 
-    def _check(self, schema: Schema, *, weighted: bool, validated: bool) -> None:
+    def _check(self, data: TrainingData) -> None:
         options = self._options()
         name = type(options).__name__
         Clock(self.time_limit)
         self._num_jobs()
         checked_root(self.root)
         require_type(self.tied, bool, "tied", StructureError)
-        if self.priors is not None:
-            require_type(self.priors, Priors, "priors", StructureError)
         if not isinstance(options, Auto):
-            options.scoring.check(schema)
+            options.scoring.check(data.train.schema)
         if self.resume and self.checkpoint is None:
             raise StructureError(
                 "`resume` needs the `checkpoint` to go on from, but there is none; give its path."
@@ -170,12 +168,12 @@ class DSPN(SequenceEstimator):
                     "`checkpoint` is for learners of structure and must be left out with Em."
                 )
             return
-        if not validated:
+        if data.validation is None:
             raise DataError(
                 f"{name} chooses structure by a validation set; set `validation_fraction` above 0, "
                 "or give `validation`."
             )
-        if weighted:
+        if data.weights is not None:
             raise DataError(
                 f"`sample_weight` must be left out with {name}, which counts all sequences alike; "
                 "repeat sequences instead, or use `learner='em'`."
@@ -188,71 +186,55 @@ class DSPN(SequenceEstimator):
 
     def _learned(self, data: TrainingData) -> Outcome:
         options = self._options()
-        if isinstance(options, Auto):
-            return self._learned_automatically(data, options)
+        if isinstance(options, Em):
+            return self._learned_by_em(data, options)
+        assert data.validation is not None
+        sets, refit = (data.train, data.validation), self.refit and data.is_held_out
+        with reporter(quiet=not self.verbose) as report:
+            shared: dict[str, Any] = {
+                "seed": data.seed,
+                "num_jobs": self._num_jobs(),
+                "clock": data.clock,
+                "checkpoint": self.checkpoint,
+                "resume": self.resume,
+                "report": report,
+            }
+            if isinstance(options, Auto):
+                shared |= {"root": checked_root(self.root), "tied": self.tied, "refit": refit}
+                auto = learn_auto(*sets, options=options, priors=self.priors, **shared)
+            else:
+                plan = Plan(
+                    growth=options.growth,
+                    search=options.search,
+                    refit=DEFAULT_PLAN.refit if refit and options.scoring == LIKELIHOOD else None,
+                    priors=self.priors or DEFAULT_PRIORS,
+                    score=options.scoring,
+                    root=self.root,
+                    tied=self.tied,
+                )
+                paper = learn(*sets, plan=plan, checkpoint_every=options.checkpoint_every, **shared)
         if isinstance(options, Paper):
-            return self._learned_by_paper(data, options)
-        return self._learned_by_em(data, options)
+            return self._outcome_of_paper(data, paper)
+        return self._outcome_of_auto(data, auto)
 
-    def _learned_by_paper(self, data: TrainingData, options: Paper) -> Outcome:
-        assert data.validation is not None
-        refit = self.refit and data.is_held_out and options.scoring == LIKELIHOOD
-        plan = Plan(
-            growth=options.growth,
-            search=options.search,
-            refit=DEFAULT_PLAN.refit if refit else None,
-            priors=self.priors or DEFAULT_PRIORS,
-            score=options.scoring,
-            root=self.root,
-            tied=self.tied,
-        )
-        with reporter(quiet=not self.verbose) as report:
-            found = learn(
-                data.train,
-                data.validation,
-                seed=data.seed,
-                plan=plan,
-                num_jobs=self._num_jobs(),
-                clock=data.clock,
-                checkpoint=self.checkpoint,
-                checkpoint_every=options.checkpoint_every,
-                resume=self.resume,
-                report=report,
-            )
-        if found.ending == Ending.TIME_LIMIT and len(found.growth) == 1:
+    def _outcome_of_paper(self, data: TrainingData, learned: Learned) -> Outcome:
+        if learned.ending == Ending.TIME_LIMIT and len(learned.growth) == 1:
             warn_of_time(data, "growth before there were two interface nodes")
-        self.growth_ = found.growth
-        self.tried_, self.accepted_ = found.tried, found.accepted
-        return Outcome(found.network, found.score, found.history, found.ending)
+        self.growth_ = learned.growth
+        self.tried_, self.accepted_ = learned.tried, learned.accepted
+        return Outcome(learned.network, learned.score, learned.history, learned.ending)
 
-    def _learned_automatically(self, data: TrainingData, options: Auto) -> Outcome:
-        assert data.validation is not None
-        with reporter(quiet=not self.verbose) as report:
-            found = learn_auto(
-                data.train,
-                data.validation,
-                seed=data.seed,
-                options=options,
-                priors=self.priors,
-                root=checked_root(self.root),
-                tied=self.tied,
-                refit=self.refit and data.is_held_out,
-                num_jobs=self._num_jobs(),
-                clock=data.clock,
-                checkpoint=self.checkpoint,
-                resume=self.resume,
-                report=report,
-            )
-        if found.ending == Ending.TIME_LIMIT and not found.history:
-            member = found.tried[0].candidate
+    def _outcome_of_auto(self, data: TrainingData, learned: AutoLearned) -> Outcome:
+        if learned.ending == Ending.TIME_LIMIT and not learned.history:
+            member = learned.tried[0].candidate
             nodes = "1 node" if member.size == 1 else f"{member.size} nodes"
             done = f"{nodes} after {member.steps} steps of expectation maximisation"
             warn_of_time(data, f"learning before the first model was trained: it has {done}")
-        self.trail_, self.explanation_ = found.tried, found.explanation()
-        self.tried_, self.accepted_ = len(found.tried), sum(item.gain > 0 for item in found.tried)
+        self.trail_, self.explanation_ = learned.tried, learned.explanation()
+        self.tried_, self.accepted_ = len(self.trail_), sum(item.gain > 0 for item in self.trail_)
         if self.verbose:
             print(self.explanation_, file=sys.stderr)
-        return Outcome(found.mixture, found.score, found.history, found.ending)
+        return Outcome(learned.mixture, learned.score, learned.history, learned.ending)
 
     def _learned_by_em(self, data: TrainingData, options: Em) -> Outcome:
         priors = self.priors or DEFAULT_PRIORS
@@ -275,7 +257,7 @@ class DSPN(SequenceEstimator):
         except TimeUpError:  # before a single pass over all data
             fit = fitted(data.sampled(_FEW_SLICES, data.clock.grace(_GRACE, data.train)))
         refit = self.refit and options.scoring == LIKELIHOOD
-        return Outcome.of_em(fit, data, priors, refit=refit)
+        return outcome_of_em(fit, data, priors, refit=refit)
 
     @classmethod
     def _current_parameters(cls, parameters: dict[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,12 @@
 """What all estimators of sequences have in common: how they read data, and what they remember."""
 
 import math
-import os
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +20,22 @@ from dspn._version import __version__
 from dspn.data import Schema, Sequences
 from dspn.data.sequences import data_fingerprint, drawn_places, joined, sequences_of
 from dspn.engine import Program, TimeUpError
-from dspn.errors import ConvergenceWarning, DataError, EvidenceError, ModelFileError, warn
-from dspn.io import JSON, LoadedMixture, load_mixture, path_text, save_mixture
-from dspn.learning import ConditionalLikelihood, Ending, Likelihood
-from dspn.learning.em import DeadNode, EmFit, dead_nodes, fit_em
+from dspn.errors import (
+    ConvergenceWarning,
+    DataError,
+    EvidenceError,
+    ModelFileError,
+    StructureError,
+    warn,
+)
+from dspn.io import JSON, LoadedMixture, Path, load_mixture, path_text, save_mixture
+from dspn.learning import Auto, ConditionalLikelihood, Ending, Likelihood
+from dspn.learning.em import DeadNode, EmFit, EmOptions, dead_nodes, fit_em
 from dspn.learning.learner import DEFAULT_PLAN
 from dspn.learning.priors import Priors
 from dspn.learning.run import Clock, describe_options, limited
 from dspn.learning.scores import StopReason
+from dspn.learning.slice_spn import SliceSpnOptions
 from dspn.leaves import Families
 from dspn.models.model import FITTED, Model, Queries
 from dspn.options import Checked, Options, require_number
@@ -38,11 +45,11 @@ _LARGEST_SEED: Final = 2**32
 _MOST_NAMED: Final = 5
 _GRACE: Final = 0.1  # of a time limit: what a last pass over the data may take after it
 # What a model file holds elsewhere, or what belongs to the machine.
-_NOT_RECORDED: Final = frozenset(
-    ["schema", "random_state", "checkpoint", "resume", "n_jobs", "verbose"]
-)
+_NOT_RECORDED: Final = {"schema", "random_state", "checkpoint", "resume", "n_jobs", "verbose"}
+# What some parameters have to be, where they are given.
+_PARTS: Final = {"em": EmOptions, "emission": SliceSpnOptions, "priors": Priors}
 # How an option that a file describes fails to be one.
-_NOT_MADE: Final = (KeyError, TypeError, ValueError, ArithmeticError)
+_NOT_MADE: Final = (AttributeError, KeyError, TypeError, ValueError, ArithmeticError)
 _ENDINGS: Final = {str(ending): ending for kind in (StopReason, Ending) for ending in kind}
 
 
@@ -78,6 +85,7 @@ class TrainingData:
         Held out is a share `fraction`, but at least one sequence and never all. A single sequence
         is its own validation set.
         """
+        require_number("an estimator", "validation_fraction", fraction, least=0, below=1)
         if weights is not None and not weights.all():
             counted = np.flatnonzero(weights)
             data, weights = data[counted], weights[counted]
@@ -91,13 +99,9 @@ class TrainingData:
         order = np.random.default_rng([seed, 0]).permutation(size)
         held = min(max(1, round(fraction * size)), size - 1)
         chosen, rest = np.sort(order[:held]), np.sort(order[held:])
-        parts = (None, None) if weights is None else (weights[rest], weights[chosen])
-        return cls(data[rest], data[chosen], parts[0], seed, True, parts[1])
-
-    @property
-    def schema(self) -> Schema:
-        """The variables of a slice."""
-        return self.train.schema
+        if weights is None:
+            return cls(data[rest], data[chosen], None, seed, True)
+        return cls(data[rest], data[chosen], weights[rest], seed, True, weights[chosen])
 
     def whole(self) -> tuple[Sequences, Floats | None]:
         """All sequences to learn from in the end, and their weights."""
@@ -124,18 +128,8 @@ class TrainingData:
         """The randomness of one part of the work, whatever the others draw."""
         return np.random.default_rng([self.seed, *part])
 
-    def fingerprints(self) -> dict[str, str | None]:
-        """What tells these data from others, in hexadecimal digits."""
-        held = self.validation
-        return {
-            "train": data_fingerprint(self.train).hex(),
-            "validation": None if held is None else data_fingerprint(held).hex(),
-        }
 
-
-@final
-@dataclass(frozen=True, eq=False)
-class Outcome:
+class Outcome(NamedTuple):
     """What an estimator has learned: a model, its score where others chose it, and how it went.
 
     `score` is in nats per sequence, on the validation set and before that was learned from; None
@@ -147,33 +141,27 @@ class Outcome:
     history: tuple[Any, ...]
     ending: StrEnum
 
-    @classmethod
-    def of_em(cls, fit: EmFit, data: TrainingData, priors: Priors, *, refit: bool) -> "Outcome":
-        """The result of EM, trained once more with what was held out; warns if it ended early."""
-        steps = fit.history[-1].step
-        if fit.stopped is StopReason.MAX_STEPS and steps:
-            warn(
-                f"expectation maximisation ended after {steps} steps and was still gaining; the "
-                "model can be used, and more `max_steps` may make it better.",
-                ConvergenceWarning,
-            )
-        if fit.stopped is StopReason.DEADLINE:
-            warn_of_time(data, f"expectation maximisation after {steps} steps")
-        network = fit.network
-        if refit and data.is_held_out and DEFAULT_PLAN.refit is not None and fit.score > -np.inf:
-            whole, weights = data.whole()
-            clock = data.clock.grace(2 * _GRACE, whole)
-            with suppress(TimeUpError), limited(clock, whole):
-                network = fit_em(
-                    network,
-                    whole,
-                    options=DEFAULT_PLAN.refit,
-                    priors=priors,
-                    sample_weights=weights,
-                    deadline=clock.is_due,
-                ).network
-        score = None if data.validation is None else fit.score
-        return cls(network, score, fit.history, fit.stopped)
+
+def outcome_of_em(fit: EmFit, data: TrainingData, priors: Priors, *, refit: bool) -> Outcome:
+    """The result of EM, trained once more with what was held out; warns if it ended early."""
+    steps = fit.history[-1].step
+    if fit.stopped is StopReason.MAX_STEPS and steps:
+        warn(
+            f"expectation maximisation ended after {steps} steps and was still gaining; the model "
+            "can be used, and more `max_steps` may make it better.",
+            ConvergenceWarning,
+        )
+    if fit.stopped is StopReason.DEADLINE:
+        warn_of_time(data, f"expectation maximisation after {steps} steps")
+    network, options = fit.network, DEFAULT_PLAN.refit
+    if refit and data.is_held_out and options is not None and fit.score > -np.inf:
+        whole, weights = data.whole()
+        clock = data.clock.grace(2 * _GRACE, whole)
+        settings: Any = {"sample_weights": weights, "deadline": clock.is_due}
+        with suppress(TimeUpError), limited(clock, whole):
+            network = fit_em(network, whole, options=options, priors=priors, **settings).network
+    score = None if data.validation is None else fit.score
+    return Outcome(network, score, fit.history, fit.stopped)
 
 
 def warn_of_time(data: TrainingData, what: str) -> None:
@@ -206,54 +194,93 @@ def rng_of(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(seed_of(random_state))
 
 
-def read_for_fit(
-    estimator: Any, X: Any, lengths: Any, schema: Schema | None, *, by_row: bool = False
-) -> Sequences:
-    """The sequences of X, whose columns the estimator remembers.
+class SequenceReader(BaseEstimator):
+    """An estimator that takes sequences with gaps, numbers and text, in any of several forms.
 
-    Args:
-        estimator: The estimator that is fitted.
-        X: A `Sequences`, a list of (T_i, n) arrays, an (N, T, n) array, or an array of rows.
-        lengths: Rows of each sequence where X is an array of rows. Without them it is a single
-            sequence.
-        schema: The variables, where they are not inferred from X.
-        by_row: Whether each row without `lengths` is a sequence of a single slice.
+    `X` is a `Sequences`, a list of (T_i, n) arrays, an (N, T, n) array, or an array of rows. With
+    `lengths` an array of rows holds as many sequences; without, it is a single one, or each row is
+    one where `_ROWS_ARE_SEQUENCES`.
     """
-    if schema is not None:
-        require_type(schema, Schema, "schema", DataError)
-    if hasattr(estimator, "feature_names_in_"):
-        del estimator.feature_names_in_
-    if lengths is not None or _is_matrix(X):
-        matrix = _matrix(estimator, X, lengths, reset=True)
-        names = getattr(estimator, "feature_names_in_", None)
-        if schema is not None and names is not None and tuple(names.tolist()) != schema.names:
-            raise DataError(
-                f"`X` must have the columns of the schema in its order, {list(schema.names)}, but "
-                f"has {names.tolist()}; select them by name, or give an array without names."
-            )
-        return _cut(matrix, lengths, schema, names, by_row)
-    if isinstance(X, Sequences):
-        data = X if schema is None else sequences_of(X, schema, "X")
-    else:
-        data = Sequences.from_arrays(X, schema=schema, argument="X")
-    remember_columns(estimator, data.schema)
-    return data
 
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
 
-def read_for_query(
-    estimator: Any, X: Any, lengths: Any, schema: Schema, argument: str, *, by_row: bool = False
-) -> Sequences:
-    """The sequences of X, in any of the forms that `read_for_fit` takes, for a fitted schema."""
-    if lengths is not None or _is_matrix(X):
-        return _cut(_matrix(estimator, X, lengths, reset=False), lengths, schema, None, by_row)
-    return sequences_of(X, schema, argument)
+    _ROWS_ARE_SEQUENCES: ClassVar[bool] = False
 
+    def _read_for_fit(
+        self, X: Any, lengths: Any, schema: Schema | None, sample_weight: Any
+    ) -> tuple[Sequences, Floats | None]:
+        """The sequences of X, whose columns are remembered, and how often each counts."""
+        if schema is not None:
+            require_type(schema, Schema, "schema", DataError)
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        if lengths is not None or _is_matrix(X):
+            matrix = self._matrix(X, lengths, reset=True)
+            names = getattr(self, "feature_names_in_", None)
+            if schema is not None and names is not None and tuple(names.tolist()) != schema.names:
+                raise DataError(
+                    f"`X` must have the columns of the schema in its order, {list(schema.names)}, "
+                    f"but has {names.tolist()}; select them by name, or give an array without "
+                    "names."
+                )
+            data = self._cut(matrix, lengths, schema, names)
+        else:
+            if not isinstance(X, Sequences):
+                data = Sequences.from_arrays(X, schema=schema, argument="X")
+            else:
+                data = X if schema is None else sequences_of(X, schema, "X")
+            self._remember_columns(data.schema)
+        _warn_of_idle_variables(data)
+        if sample_weight is None:
+            return data, None
+        return data, sequence_weights(sample_weight, "sample_weight", DataError, len(data))
 
-def remember_columns(estimator: Any, schema: Schema) -> None:
-    """Sets what scikit-learn knows of columns: how many, and their names unless x0, x1, ..."""
-    estimator.n_features_in_ = len(schema)
-    if schema.names != tuple(f"x{i}" for i in range(len(schema))):
-        estimator.feature_names_in_ = np.array(schema.names, dtype=object)
+    def _read_for_query(self, X: Any, lengths: Any, schema: Schema, argument: str) -> Sequences:
+        """The sequences of X, of the variables that were fitted."""
+        if lengths is not None or _is_matrix(X):
+            return self._cut(self._matrix(X, lengths, reset=False), lengths, schema, None)
+        return sequences_of(X, schema, argument)
+
+    def _remember_columns(self, schema: Schema) -> None:
+        """Sets what scikit-learn knows of columns: how many, and their names unless x0, x1, ..."""
+        self.n_features_in_ = len(schema)
+        if schema.names != tuple(f"x{i}" for i in range(len(schema))):
+            self.feature_names_in_ = np.array(schema.names, dtype=object)
+
+    def _matrix(self, X: Any, lengths: Any, *, reset: bool) -> Any:
+        """One array of rows, after scikit-learn's checks of its shape and its columns' names."""
+        wrong = ""
+        if isinstance(X, Sequences):
+            wrong = "a Sequences, which knows its own"
+        elif lengths is not None and isinstance(X, list | tuple) and np.ndim(X[0] if X else 0) == 2:
+            wrong = "a list of sequences; give them with one array of all rows only"
+        if wrong:
+            raise DataError(f"`lengths` must be left out where X is {wrong}.")
+        if isinstance(X, np.ma.MaskedArray):  # scikit-learn would bring back masked values
+            X, masked = np.ma.getdata(X).astype(object), np.ma.getmaskarray(X)
+            X[masked] = None
+        if hasattr(X, "select_dtypes"):
+            # scikit-learn turns a frame with nullable numbers into floats, unless it has columns of
+            # objects, so that the text of categories has to take their place.
+            categories = X.select_dtypes("category").items()
+            words = [n for n, own in categories if own.cat.categories.dtype.kind not in "biuf"]
+            X = X.astype(dict.fromkeys(words, object)) if words else X
+        return validate_data(
+            self, X, reset=reset, dtype=None, ensure_all_finite=False, accept_sparse=False
+        )
+
+    def _cut(self, rows: Any, lengths: Any, schema: Schema | None, names: Any) -> Sequences:
+        if lengths is None:
+            num_rows = len(rows)
+            lengths = np.ones(num_rows, np.int64) if self._ROWS_ARE_SEQUENCES else [num_rows]
+        return Sequences.from_concatenated(rows, lengths, schema=schema, names=names)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        for name in ("allow_nan", "string", "categorical", "three_d_array"):
+            setattr(tags.input_tags, name, True)
+        return tags
 
 
 def _is_matrix(X: Any) -> bool:
@@ -266,43 +293,7 @@ def _is_matrix(X: Any) -> bool:
     return shape is not None and len(shape) != 3
 
 
-def _matrix(estimator: Any, X: Any, lengths: Any, *, reset: bool) -> Any:
-    """One array of rows, after scikit-learn's checks of its shape and of its columns' names."""
-    if isinstance(X, Sequences):
-        raise DataError("`lengths` must be left out where X is a Sequences, which knows its own.")
-    if lengths is not None and isinstance(X, list | tuple) and np.ndim(X[0] if X else 0) == 2:
-        raise DataError(
-            "`lengths` must be left out where X is a list of sequences; give them with one array "
-            "of all rows only."
-        )
-    if isinstance(X, np.ma.MaskedArray):  # scikit-learn would bring back masked values
-        X, masked = np.ma.getdata(X).astype(object), np.ma.getmaskarray(X)
-        X[masked] = None
-    if hasattr(X, "select_dtypes"):
-        # scikit-learn turns a frame with nullable numbers into floats, unless it has columns of
-        # objects, so that the text of categories has to take their place.
-        categories = X.select_dtypes("category").items()
-        words = [n for n, own in categories if own.cat.categories.dtype.kind not in "biuf"]
-        X = X.astype(dict.fromkeys(words, object)) if words else X
-    return validate_data(
-        estimator, X, reset=reset, dtype=None, ensure_all_finite=False, accept_sparse=False
-    )
-
-
-def _cut(matrix: Any, lengths: Any, schema: Schema | None, names: Any, by_row: bool) -> Sequences:
-    if lengths is None:
-        lengths = np.ones(len(matrix), dtype=np.int64) if by_row else [len(matrix)]
-    return Sequences.from_concatenated(matrix, lengths, schema=schema, names=names)
-
-
-def checked_sample_weight(sample_weight: Any, num_sequences: int) -> Floats | None:
-    """A weight for each sequence; None where all count alike."""
-    if sample_weight is None:
-        return None
-    return sequence_weights(sample_weight, "sample_weight", DataError, num_sequences)
-
-
-def warn_of_idle_variables(data: Sequences) -> None:
+def _warn_of_idle_variables(data: Sequences) -> None:
     """Names the variables that say nothing: never observed, or the same in every slice."""
     # fmin and fmax leave NaN where there is nothing but NaN.
     low, high = (np.asarray(f.reduce(data.values)) for f in (np.fmin, np.fmax))
@@ -325,8 +316,7 @@ def _warn_of_unseen_categories(train: Sequences, validation: Sequences) -> None:
 
     unseen = []
     for column, variable in enumerate(train.schema):
-        size = variable.num_categories
-        if size:
+        if size := variable.num_categories:
             new = np.flatnonzero(seen(validation, column, size) & ~seen(train, column, size))
             if new.size:
                 unseen.append(f"{variable.name!r}: {[variable.categories[code] for code in new]}")
@@ -343,7 +333,8 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + more
 
 
-class SequenceEstimator(Queries, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class SequenceEstimator(Queries, SequenceReader):
     """A model of sequences that is learned from data; scikit-learn's conventions throughout.
 
     Data are everywhere a `Sequences`, a list of (T_i, n) arrays, an (N, T, n) array, or one array
@@ -358,22 +349,18 @@ class SequenceEstimator(Queries, BaseEstimator):
         dead_: Nodes of the model that the training data do not use, each by name.
     """
 
-    schema: Schema | None
-    validation_fraction: float
-    random_state: Any
-    model_: Model
-    n_features_in_: int
-    validation_score_: float | None
-    history_: tuple[Any, ...]
-    ending_: StrEnum | None
-    feature_names_in_: NDArray[Any]
-    dead_: tuple[DeadNode, ...]
+    _: KW_ONLY
+    priors: Priors | None = None
+    schema: Schema | None = None
+    validation_fraction: float = 0.1
+    refit: bool = True
+    random_state: Any = None
 
     # Attributes of a kind of estimator that its file keeps.
     _KEPT: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def _check(self, schema: Schema, *, weighted: bool, validated: bool) -> None:
+    def _check(self, data: TrainingData) -> None:
         """Raises where options are out of range or do not go together, before any work."""
 
     @abstractmethod
@@ -414,7 +401,7 @@ class SequenceEstimator(Queries, BaseEstimator):
 
     def _read(self, X: Any, lengths: Any = None, argument: str = "X") -> Sequences:
         check_is_fitted(self, "model_")
-        return read_for_query(self, X, lengths, self.model_.schema, argument)
+        return self._read_for_query(X, lengths, self.model_.schema, argument)
 
     def sample(
         self, n_samples: int, length: int | Sequence[int] | Ints, *, random_state: Any = None
@@ -425,8 +412,7 @@ class SequenceEstimator(Queries, BaseEstimator):
 
     def sample_given(self, X: Any, *, lengths: Any = None, random_state: Any = None) -> Sequences:
         """Missing entries drawn jointly, given the observed ones."""
-        data = self._read(X, lengths)
-        return self.model_.sample_given(data, rng=rng_of(random_state))
+        return self.model_.sample_given(self._read(X, lengths), rng=rng_of(random_state))
 
     def sample_futures(
         self, X: Any, steps: int, *, lengths: Any = None, random_state: Any = None
@@ -468,13 +454,11 @@ class SequenceEstimator(Queries, BaseEstimator):
                 `refit` is off.
         """
         clock = Clock(getattr(self, "time_limit", None))
-        data = read_for_fit(self, X, lengths, self.schema)
-        weights = checked_sample_weight(sample_weight, len(data))
+        data, weights = self._read_for_fit(X, lengths, self.schema, sample_weight)
         held = None
         if validation is not None:
-            held = read_for_query(self, validation, None, data.schema, "validation")
+            held = self._read_for_query(validation, None, data.schema, "validation")
             _warn_of_unseen_categories(data, held)
-        warn_of_idle_variables(data)
         if held is None and len(data) == 1 and self.validation_fraction:
             warn(
                 "there is a single sequence, so that none can be held out: it is its own "
@@ -483,27 +467,25 @@ class SequenceEstimator(Queries, BaseEstimator):
                 "one), give `validation`, or set `validation_fraction=0`.",
                 ConvergenceWarning,
             )
-        fraction = self._fraction()
-        parts = TrainingData.split(data, weights, held, fraction, seed_of(self.random_state))
+        seed, fraction = seed_of(self.random_state), self.validation_fraction
+        parts = TrainingData.split(data, weights, held, fraction, seed)
         return self._fit_parts(replace(parts, clock=clock))
-
-    def _fraction(self) -> float:
-        """The share of the sequences that is held out."""
-        fraction = self.validation_fraction
-        require_number(type(self).__name__, "validation_fraction", fraction, least=0, below=1)
-        return float(fraction)
 
     @final
     def _fit_parts(self, parts: TrainingData) -> Self:
         """Learns from data that are read, checked and divided."""
-        self._check(
-            parts.schema,
-            weighted=parts.weights is not None,
-            validated=parts.validation is not None,
-        )
+        for name, value in self.get_params(deep=False).items():
+            if name in _PARTS and value is not None:
+                require_type(value, _PARTS[name], name, StructureError)
+        self._check(parts)
         if parts.clock.limit is None:
             parts = replace(parts, clock=Clock(getattr(self, "time_limit", None)))
-        known = parts.fingerprints()  # first, so that it is within a time limit and not after it
+        # Before learning, so that it is within a time limit and not after it.
+        sets = {"train": parts.train, "validation": parts.validation}
+        known = {
+            name: None if data is None else data_fingerprint(data).hex()
+            for name, data in sets.items()
+        }
         outcome = self._learned(parts)
         options, score = self.get_params(deep=False), outcome.score
         provenance: dict[str, JSON] = {
@@ -520,13 +502,13 @@ class SequenceEstimator(Queries, BaseEstimator):
         self.n_features_in_ = parts.train.num_variables
         self.validation_score_ = score
         self.history_ = outcome.history
-        self.ending_ = outcome.ending
+        self.ending_: StrEnum | None = outcome.ending
         self.model_ = Model(outcome.network, provenance=provenance)
         self.dead_ = dead_nodes_of(self.model_, parts)
         return self
 
     @final
-    def save(self, path: str | bytes | os.PathLike[str]) -> None:
+    def save(self, path: Path) -> None:
         """Writes model and estimator to a `*.dspn` file, which `dspn.load` reads."""
         check_is_fitted(self, "model_")
         kept: dict[str, JSON] = {
@@ -538,7 +520,7 @@ class SequenceEstimator(Queries, BaseEstimator):
 
     @final
     @classmethod
-    def load(cls, path: str | bytes | os.PathLike[str], *, families: Families = ()) -> Self:
+    def load(cls, path: Path, *, families: Families = ()) -> Self:
         """The estimator in a file: it answers as the one that was saved.
 
         Parameters come back as far as they are numbers, text or options of this library, and
@@ -565,7 +547,7 @@ class SequenceEstimator(Queries, BaseEstimator):
         own.validation_score_ = told.get("validation_score")
         own.ending_ = _ENDINGS.get(str(told.get("ending")))
         if not isinstance(kept, dict):  # a file of before there was this entry
-            remember_columns(own, own.schema)
+            own._remember_columns(own.schema)
             return own
         own.n_features_in_ = len(own.schema)
         if kept.get("columns"):
@@ -582,7 +564,7 @@ class SequenceEstimator(Queries, BaseEstimator):
         for name, value in given.items() if isinstance(given, dict) else ():
             with suppress(*_NOT_MADE):
                 restored[name] = _restored(value)
-        with suppress(AttributeError, *_NOT_MADE):
+        with suppress(*_NOT_MADE):
             restored = cls._current_parameters(restored)
         usual = cls().get_params(deep=False)
         parameters = {
@@ -596,16 +578,9 @@ class SequenceEstimator(Queries, BaseEstimator):
         return parameters
 
     def __sklearn_tags__(self) -> Tags:
-        tags = sequence_tags(super().__sklearn_tags__())
+        tags = super().__sklearn_tags__()
         tags.estimator_type = "density_estimator"
         return tags
-
-
-def sequence_tags(tags: Tags) -> Tags:
-    """Tags of an estimator that takes sequences with gaps, numbers and text."""
-    for name in ("allow_nan", "string", "categorical", "three_d_array"):
-        setattr(tags.input_tags, name, True)
-    return tags
 
 
 def dead_nodes_of(model: Model, data: TrainingData) -> tuple[DeadNode, ...]:
@@ -625,10 +600,9 @@ def dead_nodes_of(model: Model, data: TrainingData) -> tuple[DeadNode, ...]:
     dead = dead_nodes(model.network, flows)
     idle = [str(node) for node in dead if node.is_interface]
     if idle:
-        named = ", ".join(idle[:_MOST_NAMED]) + (", ..." if len(idle) > _MOST_NAMED else "")
         warn(
             f"{len(idle)} of {model.network.num_interfaces} interface nodes are not used by the "
-            f"training data ({named}); the model can be used, and fewer nodes would do.",
+            f"training data ({_listed(idle)}); the model can be used, and fewer nodes would do.",
             ConvergenceWarning,
         )
     return dead
@@ -649,8 +623,9 @@ def _restored(value: Any) -> Any:
     fields = {name: _restored(item) for name, item in value.items() if name != "class"}
     if "class" in value:
         kinds: tuple[type[Any], ...] = (*_kinds(Checked), Likelihood, ConditionalLikelihood)
-        known = {kind.__name__: kind for kind in kinds}
-        return {**known, "Auto": known["Auto"]}[value["class"]](**fields)
+        known: dict[str, Any] = {kind.__name__: kind for kind in kinds}
+        known["AutoOptions"] = Auto  # its name in older files
+        return known[value["class"]](**fields)
     return {int(name): float(item) for name, item in fields.items()}
 
 

@@ -1,4 +1,4 @@
-"""Hidden Markov models, and the paper's initial template, which is one with more freedom."""
+"""Hidden Markov models with emissions of two kinds, and the paper's initial template."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -7,15 +7,17 @@ from typing import Any, Final, final
 import numpy as np
 
 from dspn._arrays import Floats
-from dspn._checks import require_type, whole_number
-from dspn.data import Schema
+from dspn._checks import whole_number
 from dspn.data.sequences import drawn_places
+from dspn.engine import compile_program
 from dspn.errors import DataError, StructureError
-from dspn.learning.em import EmFit, EmOptions, best_of, restarts, scaled_families
+from dspn.inference import interface_posteriors
+from dspn.learning.em import EmFit, EmOptions, best_of, fit_em, restarts, scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.scores import LIKELIHOOD, Score
+from dspn.learning.slice_spn import DEFAULT_SLICE_SPN, SliceSpnOptions, spn_emissions
 from dspn.learning.starts.clusters import clustered_network, randomised
-from dspn.models.estimator import Outcome, SequenceEstimator, TrainingData
+from dspn.models.estimator import Outcome, SequenceEstimator, TrainingData, outcome_of_em
 from dspn.structure import DynamicNetwork, Root, Template, Top, initial_network
 from dspn.structure.nodes import children_of
 
@@ -58,7 +60,7 @@ def fit_factored(
             network = clustered_network(sample, size, priors=priors, rng=rng, root=root)
             network = scaled_families(network, data.train)
         else:
-            plain = initial_network(data.schema, size, rng=rng, root=root)
+            plain = initial_network(data.train.schema, size, rng=rng, root=root)
             network = randomised(plain, data.train, rng)
         return network if tied else network.untied()
 
@@ -105,12 +107,14 @@ def transition_matrix(network: DynamicNetwork) -> Floats:
     return np.stack(rows)
 
 
+@dataclass(eq=False, repr=False)
 class Chain(SequenceEstimator):
     """What hidden Markov models have in common, whatever their emissions."""
 
-    em: EmOptions | None
-    priors: Priors | None
-    n_starts: int
+    n_states: int | Sequence[int] = 8
+    _: KW_ONLY
+    n_starts: int = 1
+    em: EmOptions | None = None
 
     @property
     def start_probabilities_(self) -> Floats:
@@ -122,19 +126,28 @@ class Chain(SequenceEstimator):
         """P(next state | state), a row for each state."""
         return transition_matrix(self.network_)
 
-    def _fit_plain(
-        self, data: TrainingData, sizes: Sequence[int]
-    ) -> tuple[EmFit, dict[int, float]]:
-        """The model with independent emissions."""
+    def _fit_plain(self, data: TrainingData) -> tuple[EmFit, dict[int, float]]:
+        """The model with independent emissions, and the score of each number of states."""
         em, priors = self.em or DEFAULT_EM, self.priors or DEFAULT_PRIORS
-        return fit_factored(data, sizes, num_starts=self.n_starts, em=em, priors=priors)
+        return fit_factored(data, self._sizes(), num_starts=self.n_starts, em=em, priors=priors)
 
-    def _check_options(self, **kinds: type) -> None:
-        """Raises unless options are None or of their kind, and `n_starts` is a number."""
+    def _sizes(self) -> tuple[int, ...]:
+        """The numbers of states to choose from, each once."""
+        given: Any = self.n_states
+        given = (given,) if np.ndim(given) == 0 else tuple(given)
+        if not given:
+            raise StructureError("`n_states` must hold at least one number, but is empty.")
+        sizes = (whole_number(size, "n_states", StructureError) for size in given)
+        return tuple(dict.fromkeys(sizes))
+
+    def _check(self, data: TrainingData) -> None:
         whole_number(self.n_starts, "n_starts", StructureError)
-        for name, kind in {"em": EmOptions, "priors": Priors, **kinds}.items():
-            if getattr(self, name) is not None:
-                require_type(getattr(self, name), kind, name, StructureError)
+        sizes = self._sizes()
+        if len(sizes) > 1 and data.validation is None:
+            raise DataError(
+                f"`n_states` lists {len(sizes)} numbers to choose from, which needs sequences that "
+                "choose; set `validation_fraction` above 0, give `validation`, or one number."
+            )
 
 
 @final
@@ -156,16 +169,6 @@ class HMM(Chain):
         refit: Whether what was held out is learned from in the end.
         random_state: Seed of everything random.
     """
-
-    n_states: int | Sequence[int] = 8
-    _: KW_ONLY
-    n_starts: int = 1
-    em: EmOptions | None = None
-    priors: Priors | None = None
-    schema: Schema | None = None
-    validation_fraction: float = 0.1
-    refit: bool = True
-    random_state: Any = None
 
     _KEPT = ("validation_scores_",)
 
@@ -190,23 +193,61 @@ class HMM(Chain):
             found[template.schema[bank.variable].name] = rows[order]
         return found
 
-    def _sizes(self) -> tuple[int, ...]:
-        """The numbers of states to choose from, each once."""
-        given = (self.n_states,) if np.ndim(self.n_states) == 0 else tuple(self.n_states)  # type: ignore[arg-type]
-        if not given:
-            raise StructureError("`n_states` must hold at least one number, but is empty.")
-        sizes = (whole_number(size, "n_states", StructureError) for size in given)
-        return tuple(dict.fromkeys(sizes))
+    def _learned(self, data: TrainingData) -> Outcome:
+        fit, self.validation_scores_ = self._fit_plain(data)
+        return outcome_of_em(fit, data, self.priors or DEFAULT_PRIORS, refit=self.refit)
 
-    def _check(self, schema: Schema, *, weighted: bool, validated: bool) -> None:
-        sizes = self._sizes()
-        if len(sizes) > 1 and not validated:
-            raise DataError(
-                f"`n_states` lists {len(sizes)} numbers to choose from, which needs sequences that "
-                "choose; set `validation_fraction` above 0, give `validation`, or one number."
-            )
-        self._check_options()
+
+@final
+@dataclass(eq=False, repr=False)
+class HMMSPN(Chain):
+    """A hidden Markov model in which x_t given its state is a learned sum-product network.
+
+    As in Peharz et al. (2014): an `HMM` is learned first, the slices are weighted by the posterior
+    of each state under it, and a network is learned for each state from these; then all weights and
+    leaves are learned together by expectation maximisation.
+
+    Args:
+        n_states: Number of states.
+        n_starts: Number of starting points of the first HMM; see `HMM`.
+        emission: How the networks of the states are learned.
+        em: When expectation maximisation stops.
+        priors: Pseudo-observations of weights and leaves.
+        schema: The variables, where they should not be inferred from X.
+        validation_fraction: Share of the sequences that is held out; 0 for none.
+        refit: Whether what was held out is learned from in the end.
+        random_state: Seed of everything random.
+    """
+
+    _: KW_ONLY
+    emission: SliceSpnOptions | None = None
+
+    def _sizes(self) -> tuple[int, ...]:
+        return (whole_number(self.n_states, "n_states", StructureError),)
 
     def _learned(self, data: TrainingData) -> Outcome:
-        fit, self.validation_scores_ = self._fit_plain(data, self._sizes())
-        return Outcome.of_em(fit, data, self.priors or DEFAULT_PRIORS, refit=self.refit)
+        priors = self.priors or DEFAULT_PRIORS
+        plain = self._fit_plain(data)[0].network
+        posteriors = interface_posteriors(compile_program(plain), data.train)
+        if data.weights is not None:
+            posteriors *= np.repeat(data.weights, data.train.lengths)[:, None]
+        started = spn_emissions(
+            data.train,
+            [bank.family for bank in plain.template.banks],
+            start_probabilities(plain),
+            transition_matrix(plain),
+            posteriors,
+            options=self.emission or DEFAULT_SLICE_SPN,
+            priors=priors,
+            rng=data.rng(3),
+        )
+        fit = fit_em(
+            started,
+            data.train,
+            validation=data.validation,
+            options=self.em or DEFAULT_EM,
+            priors=priors,
+            sample_weights=data.weights,
+            rng=data.rng(4),
+        )
+        return outcome_of_em(fit, data, priors, refit=self.refit)

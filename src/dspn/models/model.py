@@ -1,6 +1,5 @@
 """A DSPN, or a mixture of several, to ask questions of: every query is a method."""
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -18,7 +17,7 @@ from dspn.data.sequences import sequences_of
 from dspn.engine import Program, compile_program
 from dspn.errors import StructureError
 from dspn.inference import Completion, Filter, FilterState, Forecast, Marginals, Surprise
-from dspn.io import JSON, LoadedClassifier, load_any, load_mixture, save_mixture
+from dspn.io import JSON, LoadedClassifier, Path, load_any, load_mixture, save_mixture
 from dspn.leaves import Families
 from dspn.structure import (
     DbnStructure,
@@ -249,12 +248,12 @@ class Model(Queries):
         parts = tuple(marginal(network, columns) for network in self.components)
         return Model(Mixture(parts, self.weights), provenance=self.provenance)
 
-    def save(self, path: str | bytes | os.PathLike[str]) -> None:
+    def save(self, path: Path) -> None:
         """Writes the model to a `*.dspn` file, whole or not at all."""
         save_mixture(self.mixture, path, provenance=self.provenance)
 
     @classmethod
-    def load(cls, path: str | bytes | os.PathLike[str], *, families: Families = ()) -> "Model":
+    def load(cls, path: Path, *, families: Families = ()) -> "Model":
         """The model in a `*.dspn` file, whether it was saved by itself or by an estimator.
 
         `families` are the leaf families of your own that it has; see `dspn.load`.
@@ -272,7 +271,7 @@ def _sizes(network: DynamicNetwork) -> str:
     )
 
 
-def load(path: str | bytes | os.PathLike[str], *, families: Families = ()) -> Any:
+def load(path: Path, *, families: Families = ()) -> Any:
     """What was saved to a `*.dspn` file: a `Model`, a fitted estimator or a `DSPNClassifier`.
 
     It answers as before, bit for bit. `Model.load` gives the model of an estimator's file alone.
@@ -283,9 +282,9 @@ def load(path: str | bytes | os.PathLike[str], *, families: Families = ()) -> An
             names alone.
     """
     found = load_any(path, families=families)
-    if isinstance(found, LoadedClassifier):
-        return import_module("dspn.models").DSPNClassifier._from_file(found)
     name = found.provenance.get("estimator")
-    if name in _ESTIMATORS and isinstance(found.provenance.get(FITTED), dict):
-        return getattr(import_module("dspn.models"), str(name))._from_file(found)
-    return Model(found.mixture, provenance=found.provenance)
+    if isinstance(found, LoadedClassifier):
+        name = "DSPNClassifier"
+    elif name not in _ESTIMATORS or not isinstance(found.provenance.get(FITTED), dict):
+        return Model(found.mixture, provenance=found.provenance)
+    return getattr(import_module("dspn.models"), str(name))._from_file(found)
