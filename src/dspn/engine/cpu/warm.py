@@ -8,7 +8,7 @@ import numpy as np
 
 from dspn.data import Schema, Sequences, Variable
 from dspn.engine.base import Want
-from dspn.engine.cpu import CpuEngine
+from dspn.engine.cpu import CpuEngine, Paths
 from dspn.structure import DynamicNetwork, Root, from_hmm, grouped_network
 from dspn.structure.build import NetworkBuilder, assemble, mixture_top
 
@@ -57,6 +57,10 @@ def _run(network: DynamicNetwork, data: Sequences) -> None:
     program.draw(data, np.zeros(len(data), dtype=np.uint64))
     program.prefixes(data)
     program.expected_flows(data, ones)
+    # The automatic learner trains in single precision.
+    single = CpuEngine(Paths(fewest_single=1)).compile(network, precision="single")
+    single.log_totals(data)
+    single.expected_flows(data, ones)
 
 
 def warm(report: Callable[[str], None] = lambda _: None) -> float:
