@@ -329,9 +329,9 @@ def _densities(
         if len(banks) > 1:
             starts = np.cumsum([0, *(len(parameters[bank]) for bank in banks[:-1])])
             rows = np.concatenate([parameters[bank] for bank in banks])
-        table, missing = family.log_prob(rows, values), np.isnan(values)
-        if arithmetic.maximise and missing.any():
-            table[missing] = np.diagonal(family.log_prob(rows, family.mode(rows)))
+        table = family.log_prob(rows, values)
+        if arithmetic.maximise:
+            table[np.isnan(values)] = np.diagonal(family.log_prob(rows, family.mode(rows)))
         table, peak, lost = _divided(table, starts, arithmetic.is_linear)
         lossy = lossy or lost
         divisors |= zip(banks, peak.T, strict=True)
