@@ -113,7 +113,7 @@ def test_dead_nodes_of_random_templates_are_those_without_flow(seed: int) -> Non
 def test_dead_interfaces_of_random_templates_are_those_never_chosen(seed: int) -> None:
     network, arrays, data = random_case(seed, zeros=0.6)
     program = compile_program(network)
-    if not program.components[0].compiled.every_group_is_read:
+    if not program.components[0].every_group_is_read:
         return  # then a posterior does not say how often the interface is used
     found = dead_nodes(network, program.expected_flows(data).flows)
     used = sum(interface_posteriors(network, values).sum(axis=0) for values in arrays)
