@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.data import Sequences
 from dspn.data.sequences import joined
 from dspn.engine.cpu.warm import warm

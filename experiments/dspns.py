@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.data import Sequences
 from dspn.learning.auto import Auto, AutoLearned, learn_auto
 from dspn.learning.auto.planner import AutoState

@@ -8,8 +8,7 @@ from typing import final
 
 import numpy as np
 
-from dspn._arrays import Ints
-from dspn._checks import checked_rng, whole_number
+from dspn._arguments import Ints, checked_rng, whole_number
 from dspn.errors import DataError
 from dspn.io import write_atomically
 

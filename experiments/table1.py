@@ -13,7 +13,7 @@ from typing import Any, Final, final
 import numpy as np
 from rich.console import Console
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.data import Sequences
 from experiments import paper
 from experiments.cases import FoldData, Spending

@@ -13,7 +13,7 @@ from typing import Final, final
 import numpy as np
 from scipy.special import xlogy
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from experiments.baselines._dbn_inference import (
     Axes,
     Evidence,

@@ -13,7 +13,7 @@ from typing import Final, final
 import numpy as np
 from scipy.special import logsumexp
 
-from dspn._arrays import Bools, Floats, Ints
+from dspn._arguments import Bools, Floats, Ints
 from dspn.data import Sequences
 from experiments.baselines._dbn_model import BEFORE, Dbn, Item, Nodes, has_gaps
 

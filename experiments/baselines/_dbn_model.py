@@ -14,7 +14,7 @@ from typing import Final, final
 
 import numpy as np
 
-from dspn._arrays import Bools, Floats
+from dspn._arguments import Bools, Floats
 from dspn.data import Schema, Sequences
 from dspn.structure import DbnStructure, DbnTables
 from experiments.datasets.synthetic.process import DbnProcess

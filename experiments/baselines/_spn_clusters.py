@@ -7,7 +7,7 @@ from typing import Final, final
 import numpy as np
 from scipy.special import log_softmax
 
-from dspn._arrays import Floats, Ints
+from dspn._arguments import Floats, Ints
 from dspn.data import Sequences
 from dspn.learning.dependence import Column
 from dspn.learning.priors import Priors

@@ -6,8 +6,7 @@ from typing import Generic, TypeVar, final
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn._checks import require_type, whole_number
+from dspn._arguments import Floats, require_type, whole_number
 from dspn.data import Schema, Sequences
 from dspn.data.sequences import sequences_of
 from dspn.errors import DataError

@@ -13,8 +13,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
-from dspn._checks import require_type, whole_number
+from dspn._arguments import Floats, Ints, require_type, whole_number
 from dspn.data import Schema, Sequences
 from dspn.data.sequences import joined, sequences_of
 from dspn.engine import Program, compile_program

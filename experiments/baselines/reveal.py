@@ -15,8 +15,7 @@ from typing import Any, Final, final
 import numpy as np
 from scipy.special import xlogy
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn._checks import require_type, whole_number
+from dspn._arguments import Bools, Floats, Ints, require_type, whole_number
 from dspn.data import Sequences
 from dspn.data.sequences import joined, sequences_of
 from dspn.errors import StructureError

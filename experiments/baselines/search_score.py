@@ -13,8 +13,7 @@ from typing import Final, final
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn._checks import require_type, whole_number
+from dspn._arguments import Floats, require_type, whole_number
 from dspn.data import Sequences
 from dspn.data.sequences import joined, sequences_of
 from dspn.errors import DataError, StructureError

@@ -28,8 +28,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, final
 
-from dspn._checks import whole_number
-from dspn.engine import one_thread_each
+from dspn._arguments import whole_number
+from dspn.engine.base import one_thread_each
 from dspn.errors import DspnError, StructureError, warn
 
 Value = TypeVar("Value")

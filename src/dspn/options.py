@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from dspn._checks import require_type, whole_number
+from dspn._arguments import require_type, whole_number
 from dspn.errors import StructureError
 
 _BOUNDS: Final = {

@@ -21,7 +21,7 @@ from safetensors.numpy import save, save_file
 
 import dspn
 import mutated_files
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.data import Schema, Variable
 from dspn.errors import ModelFileError, StructureError
 from dspn.io import load_network, save_network

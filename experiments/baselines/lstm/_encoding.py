@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Bools, Floats, Ints
+from dspn._arguments import Bools, Floats, Ints
 from dspn.data import Sequences
 from dspn.errors import DataError
 from experiments.baselines.base import Task

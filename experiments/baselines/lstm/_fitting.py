@@ -6,7 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.data import Schema, Sequences
 from dspn.data.sequences import sequences_of
 from dspn.errors import NumericalError

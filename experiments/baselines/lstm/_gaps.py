@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from experiments.baselines.lstm._encoding import Singles, Steps, batches
 from experiments.baselines.lstm._net import State, StepNet
 from experiments.baselines.lstm._training import padded

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dspn._arrays import Bools, Ints
+from dspn._arguments import Bools, Ints
 from dspn.data import Schema
 from experiments.baselines.lstm._net import State, StepNet
 from experiments.baselines.lstm._outputs import Categories, GaussianMixture, Output

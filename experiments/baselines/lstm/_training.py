@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.learning.run import Clock
 from experiments.baselines.lstm._encoding import Steps, batches
 from experiments.baselines.lstm._net import State, StepNet, detached

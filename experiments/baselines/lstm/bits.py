@@ -7,8 +7,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn._checks import require_type, whole_number
+from dspn._arguments import Bools, Floats, Ints, require_type, whole_number
 from dspn.data import Schema, Sequences
 from dspn.errors import DataError, StructureError
 from experiments.baselines.base import Baseline, FittedBaseline, Task, require_categorical

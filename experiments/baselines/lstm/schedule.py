@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, final
 
-from dspn._checks import require_type, whole_number
+from dspn._arguments import require_type, whole_number
 from dspn.errors import StructureError
 from dspn.options import require_number
 

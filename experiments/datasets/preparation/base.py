@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from dspn._checks import require_type
+from dspn._arguments import require_type
 from dspn.data import Kind, Schema, Sequences, Variable
 from dspn.errors import DataError
 

@@ -6,8 +6,7 @@ from typing import final
 
 import numpy as np
 
-from dspn._arrays import Floats, read_only
-from dspn._checks import whole_number
+from dspn._arguments import Floats, read_only, whole_number
 from dspn.data import Schema, Sequences
 from dspn.errors import DataError
 from experiments.datasets.preparation.base import (

@@ -4,8 +4,7 @@ import itertools
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn._checks import whole_number
+from dspn._arguments import Floats, whole_number
 from dspn.data import Kind, Schema, Sequences, Variable
 from dspn.errors import DataError
 from experiments.datasets.preparation.base import checked_data, numeric_columns, recoded

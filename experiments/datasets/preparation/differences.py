@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.data import Schema, Sequences, Variable
 from dspn.errors import DataError
 from experiments.datasets.preparation.base import checked_data, numeric_columns

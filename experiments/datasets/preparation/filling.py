@@ -5,7 +5,7 @@ from typing import final
 
 import numpy as np
 
-from dspn._arrays import Floats, read_only
+from dspn._arguments import Floats, read_only
 from dspn.data import Kind, Schema, Sequences
 from dspn.errors import DataError
 from experiments.datasets.preparation.base import (

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
+from dspn._arguments import Floats, Ints
 from dspn.errors import DataError
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
+from dspn._arguments import Floats, Ints
 from dspn.data import Schema, Variable
 from dspn.errors import DataError
 from experiments.datasets.real.base import RealData, counted, split_at

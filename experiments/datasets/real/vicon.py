@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.data import Schema, Variable
 from dspn.errors import DataError
 from experiments.datasets.real._vicon_files import RECORDINGS

@@ -12,7 +12,7 @@ from typing import Final, final
 
 import numpy as np
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 
 Scope = tuple[int, ...]
 """Variables by number, in rising order."""

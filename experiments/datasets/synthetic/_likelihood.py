@@ -11,7 +11,7 @@ from typing import Final, final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
+from dspn._arguments import Floats, Ints
 from dspn.data import Sequences
 from dspn.errors import StructureError
 from dspn.structure import DbnStructure, DbnTables

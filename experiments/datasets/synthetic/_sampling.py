@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
+from dspn._arguments import Floats, Ints
 from dspn.structure import DbnStructure, DbnTables
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dspn._checks import whole_number
+from dspn._arguments import whole_number
 from dspn.errors import StructureError
 from dspn.structure import DbnStructure, random_tables
 from experiments.datasets.synthetic.process import DbnProcess

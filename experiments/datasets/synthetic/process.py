@@ -8,8 +8,7 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dspn._arrays import Floats, Ints
-from dspn._checks import checked_rng, require_type
+from dspn._arguments import Floats, Ints, checked_rng, require_type
 from dspn.data import Schema, Sequences
 from dspn.data.sequences import sequences_of
 from dspn.errors import DataError, ImpossibleEvidenceWarning, StructureError, warn

@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 
 from dspn.cli import console, fit, query, sink, source
 from dspn.cli.options import Request, Table, check_extension
-from dspn.data import Sequences
 from dspn.data.cells import convertible, is_missing, plain
 from dspn.data.chunks import Chunk
+from dspn.data.sequences import Sequences
 from dspn.errors import DataError
 from dspn.models import HMM, DSPNClassifier
 

@@ -15,13 +15,14 @@ from typer import BadParameter
 
 from dspn.cli import console, sink, source
 from dspn.cli.options import Table, Training, check_extension, parse_kinds, parse_names
-from dspn.data import Schema, Sequences
 from dspn.data.cells import is_text, plain
 from dspn.data.chunks import Chunk, Described, chunks, describe_column
 from dspn.data.order import near_misses, uneven_steps, variable_names
-from dspn.data.schema import list_names
+from dspn.data.schema import Schema, list_names
+from dspn.data.sequences import Sequences
 from dspn.errors import DataError, StructureError, printable
-from dspn.learning import Auto, GrowthOptions
+from dspn.learning.auto.base import Auto
+from dspn.learning.growth import GrowthOptions
 from dspn.models import DSPN, Em, Model, Paper
 
 _MOST_CATEGORIES: Final = 1000

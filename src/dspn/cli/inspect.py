@@ -9,15 +9,15 @@ from typing import Any
 
 from dspn.cli import console, sink, source
 from dspn.cli.options import Reading
-from dspn.data import Schema
 from dspn.data.cells import code_cells
 from dspn.data.chunks import chunks, describe_column
 from dspn.data.layout import Column
 from dspn.data.order import variable_names
+from dspn.data.schema import Schema
 from dspn.errors import DataError, DspnError, printable
 from dspn.io.codec import LoadedClassifier, LoadedMixture
 from dspn.io.files import load_any
-from dspn.structure import DynamicNetwork
+from dspn.structure.network import DynamicNetwork
 
 
 def inspect(model: Path, *, as_json: bool) -> None:

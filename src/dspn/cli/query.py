@@ -13,12 +13,13 @@ from pyarrow import types
 
 from dspn.cli import console, sink, source
 from dspn.cli.options import Request, Target, parse_levels
-from dspn.data import Kind, Schema, Sequences, Variable
 from dspn.data.cells import convertible, decode_cells, is_text, plain, with_columns
 from dspn.data.chunks import Chunk, Source
 from dspn.data.order import next_values, order_goes_on
-from dspn.inference import Marginals
-from dspn.models import Model
+from dspn.data.schema import Kind, Schema, Variable
+from dspn.data.sequences import Sequences
+from dspn.inference.marginals import Marginals
+from dspn.models.model import Model
 
 _SAMPLED_ROWS: Final = 200_000
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.csv import WriteOptions, write_csv
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.cli.console import ReaderGoneError, counted, note, plainly
 from dspn.cli.options import Format, Target
 from dspn.cli.source import TYPED

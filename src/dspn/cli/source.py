@@ -19,12 +19,13 @@ from pyarrow import ipc
 
 from dspn.cli.console import CSV_COLUMN, note, plainly, show_progress
 from dspn.cli.options import Format, Reading, Unknown
-from dspn.data import Schema, Sequences
 from dspn.data.chunks import Chunk, Source, chunks
 from dspn.data.layout import MISSING, Unseen
 from dspn.data.order import Keys, require_columns, require_different
+from dspn.data.schema import Schema
+from dspn.data.sequences import Sequences
 from dspn.errors import DataError, ModelFileError
-from dspn.models import Model
+from dspn.models.model import Model
 
 STDIN: Final = "-"
 NOTHING: Final = "there is nothing on standard input;"

@@ -16,12 +16,12 @@ from dspn.cli.console import ReaderGoneError, note
 from dspn.cli.options import Watching, parse_levels
 from dspn.cli.query import free_name, predictions
 from dspn.cli.sink import csv_lines, plain_json
-from dspn.data import Schema, Variable
 from dspn.data.cells import code_cells
 from dspn.data.layout import Column, Unseen
 from dspn.data.order import require_different
+from dspn.data.schema import Schema, Variable
 from dspn.errors import DataError
-from dspn.inference import Filter
+from dspn.inference.filter import Filter
 
 Record = dict[str, Any]
 _LONGEST_LINE: Final = 16 * 2**20

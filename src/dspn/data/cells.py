@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from dspn._arrays import Bools, Floats
+from dspn._arguments import Bools, Floats
 from dspn.data.coding import BOOLEANS, Raw, Reading, encode, wrong_type
 from dspn.data.layout import Column, check_values, value_bounds
 from dspn.data.schema import Kind, Variable

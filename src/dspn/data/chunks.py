@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.data.cells import (
     code_cells,
     convertible,

@@ -23,7 +23,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.data.layout import Column, Ragged, codes_are_values, value_rule
 from dspn.data.schema import LARGEST_WHOLE, Category, Kind, Schema, Variable, describe_variable
 from dspn.errors import DataError

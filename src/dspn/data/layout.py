@@ -11,8 +11,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn._checks import float_array, require_type, whole_numbers
+from dspn._arguments import Bools, Floats, Ints, float_array, require_type, whole_numbers
 from dspn.data.schema import LARGEST_WHOLE, Kind, Schema, Variable, list_categories
 from dspn.errors import DataError
 

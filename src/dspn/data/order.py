@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from dspn._arrays import Bools, Ints
+from dspn._arguments import Bools, Ints
 from dspn.data.cells import convertible, is_missing, is_text, parse_numbers, plain, to_integers
 from dspn.data.layout import Column, offsets_of
 from dspn.data.schema import list_names

@@ -12,8 +12,7 @@ from typing import Any, final, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dspn._arrays import Floats, Ints
-from dspn._checks import require_type, whole_number
+from dspn._arguments import Floats, Ints, require_type, whole_number
 from dspn.data import coding, layout
 from dspn.data.layout import Column, Ids, Ragged, TableKeys, check_ids, check_values, offsets_of
 from dspn.data.schema import Schema, describe_variable, list_names

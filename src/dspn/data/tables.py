@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import types
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.data.cells import convertible, decode_cells, plain, read_cells
 from dspn.data.coding import Raw, Reading, read_items
 from dspn.data.layout import Column, Ragged, TableKeys, check_names

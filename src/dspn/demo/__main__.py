@@ -16,18 +16,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dspn._arrays import Bools, Floats
-from dspn.data import Kind, Sequences
+from dspn._arguments import Bools, Floats
+from dspn.data.schema import Kind
+from dspn.data.sequences import Sequences
 from dspn.demo._house import AHEAD, AROUND, SCHEMA, WARM, Fault, House, house, with_faults
 from dspn.errors import ModelFileError
-from dspn.inference import Marginals
-from dspn.learning import Auto
+from dspn.inference.marginals import Marginals
+from dspn.learning.auto.base import Auto
 from dspn.models import DSPN, HMM, Model
-from dspn.plotting import plot_forecast, plot_surprise, plot_template
 from dspn.plotting._graph import group_variables
 from dspn.plotting._style import figure_of, note
 from dspn.plotting._values import runs
-from dspn.report import write_report
+from dspn.plotting.network import plot_template
+from dspn.plotting.sequence import plot_forecast, plot_surprise
+from dspn.report.page import write_report
 
 _EFFORT: Final = 1.5
 _BAND: Final = (0.1, 0.9)

@@ -5,9 +5,10 @@ from typing import Final, final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
-from dspn.data import Kind, Schema, Sequences, Variable
-from dspn.models import Model
+from dspn._arguments import Floats, Ints
+from dspn.data.schema import Kind, Schema, Variable
+from dspn.data.sequences import Sequences
+from dspn.models.model import Model
 
 AHEAD: Final = 12
 """Hours at the end of every new recording that are held back."""

@@ -21,8 +21,8 @@ from typing import Any, Final, NamedTuple, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn.data import Sequences
+from dspn._arguments import Bools, Floats, Ints
+from dspn.data.sequences import Sequences
 from dspn.errors import DataError, EvidenceError
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork, Root

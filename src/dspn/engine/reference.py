@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from dspn._arrays import Floats, Ints
-from dspn.data import Sequences
+from dspn._arguments import Floats, Ints
+from dspn.data.sequences import Sequences
 from dspn.engine import base
 from dspn.engine.base import ExpectedFlows, Posteriors
 from dspn.errors import EvidenceError

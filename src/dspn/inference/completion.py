@@ -6,11 +6,11 @@ from typing import final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
-from dspn.data import Sequences
+from dspn._arguments import Floats, Ints
+from dspn.data.sequences import Sequences
 from dspn.engine.base import Program, bottom_rows
 from dspn.inference.likelihood import require_possible
-from dspn.leaves import Family
+from dspn.leaves.base import Family
 from dspn.structure.network import DynamicNetwork
 
 

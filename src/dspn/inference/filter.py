@@ -7,8 +7,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dspn._arrays import Floats
-from dspn._checks import float_array, require_type
+from dspn._arguments import Floats, float_array, require_type
 from dspn.data.sequences import SliceReader
 from dspn.engine.base import TERMS, Program, StreamArrays, difference, log_shares, plus, rounded
 from dspn.errors import EvidenceError

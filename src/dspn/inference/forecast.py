@@ -6,9 +6,8 @@ from typing import final
 
 import numpy as np
 
-from dspn._arrays import Bools
-from dspn._checks import whole_number
-from dspn.data import Sequences
+from dspn._arguments import Bools, whole_number
+from dspn.data.sequences import Sequences
 from dspn.engine.base import Program
 from dspn.errors import DataError
 from dspn.inference.marginals import Marginals, checked_levels, marginals_at

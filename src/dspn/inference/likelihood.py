@@ -5,8 +5,9 @@ from typing import Final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
-from dspn.data import Kind, Sequences
+from dspn._arguments import Floats, Ints
+from dspn.data.schema import Kind
+from dspn.data.sequences import Sequences
 from dspn.engine.base import Program, difference, log_shares, rounded
 from dspn.errors import EvidenceError, ImpossibleEvidenceWarning, warn
 

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple, final
 
 import numpy as np
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn._checks import float_array
-from dspn.data import Kind, Schema, Sequences, Variable
+from dspn._arguments import Bools, Floats, Ints, float_array
+from dspn.data.schema import Kind, Schema, Variable
+from dspn.data.sequences import Sequences
 from dspn.engine.base import Program, Want, bottom_rows, rounded
 from dspn.errors import EvidenceError
 from dspn.inference.likelihood import bounded_runs, require_possible
-from dspn.leaves import Family
+from dspn.leaves.base import Family
 
 # Weights of leaves that are held at a time: 128 MiB.
 _MOST_WEIGHTS: Final = 1 << 24

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
-from dspn._checks import checked_rng, whole_number, whole_numbers
-from dspn.data import Sequences
+from dspn._arguments import Floats, Ints, checked_rng, whole_number, whole_numbers
+from dspn.data.sequences import Sequences
 from dspn.engine.base import Program
 from dspn.errors import DataError, EvidenceError
 from dspn.inference.completion import fill_in

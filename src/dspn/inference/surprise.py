@@ -5,8 +5,8 @@ from typing import Final, final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
-from dspn.data import Sequences
+from dspn._arguments import Floats, Ints
+from dspn.data.sequences import Sequences
 from dspn.engine.base import (
     TERMS,
     NetworkProgram,

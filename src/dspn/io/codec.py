@@ -33,25 +33,17 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Floats
-from dspn.data import Schema, Variable
+from dspn._arguments import Floats
+from dspn.data.schema import Schema, Variable
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.io.container import Contents, Tensors
 from dspn.io.json_values import JSON, fields, items, plain, refuse_if, text, whole
 from dspn.leaves import Families, Family, family_from_json
-from dspn.structure import (
-    DynamicNetwork,
-    Input,
-    Leaf,
-    Mixture,
-    NetworkParameters,
-    Node,
-    Parameters,
-    Product,
-    Sum,
-    Template,
-    Top,
-)
+from dspn.structure.mixture import Mixture
+from dspn.structure.network import DynamicNetwork
+from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
+from dspn.structure.parameters import NetworkParameters, Parameters
+from dspn.structure.template import Template, Top
 
 _STRUCTURE: Final = ("kinds", "degrees", "references")
 _VARIABLE: Final = ("categories", "kind", "name")

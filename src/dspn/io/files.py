@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.errors import ModelFileError, printable
 from dspn.io import codec
 from dspn.io.atomic import path_text, write_atomically
@@ -17,7 +17,8 @@ from dspn.io.codec import Label, LoadedClassifier, LoadedMixture
 from dspn.io.container import Contents, pack, read
 from dspn.io.json_values import JSON, refuse_if
 from dspn.leaves import Families
-from dspn.structure import DynamicNetwork, Mixture
+from dspn.structure.mixture import Mixture
+from dspn.structure.network import DynamicNetwork
 
 T = TypeVar("T")
 Path = str | bytes | os.PathLike[str]

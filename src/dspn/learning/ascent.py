@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, final
 import numpy as np
 from scipy.special import log_softmax
 
-from dspn._arrays import Floats, Ints
-from dspn._checks import require_type
-from dspn.data import Sequences
-from dspn.data.sequences import sequences_of
+from dspn._arguments import Floats, Ints, require_type
+from dspn.data.sequences import Sequences, sequences_of
 from dspn.engine import Program, compile_program
 from dspn.engine.base import log_shares, plus
 from dspn.errors import DataError, StructureError
@@ -28,7 +26,7 @@ from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.scores import LIKELIHOOD, FitLog, FitRecord, Score, StopOptions, StopReason
 from dspn.leaves.base import FREE_LIMIT
 from dspn.options import number_field, whole_field
-from dspn.structure import DynamicNetwork
+from dspn.structure.network import DynamicNetwork
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult

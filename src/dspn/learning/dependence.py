@@ -42,9 +42,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, xlogy
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn._checks import float_array, indices, require_type, whole_number
-from dspn.data import Kind, Sequences, Variable
+from dspn._arguments import Bools, Floats, Ints, float_array, indices, require_type, whole_number
+from dspn.data.schema import Kind, Variable
+from dspn.data.sequences import Sequences
 from dspn.errors import DataError, StructureError
 
 DEFAULT_ALPHA: Final = 0.01

@@ -11,10 +11,8 @@ from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
-from dspn._checks import checked_rng, require_type, sequence_weights
-from dspn.data import Sequences
-from dspn.data.sequences import sequences_of
+from dspn._arguments import Floats, Ints, checked_rng, require_type, sequence_weights
+from dspn.data.sequences import Sequences, sequences_of
 from dspn.engine import (
     Expectation,
     ExpectedFlows,
@@ -29,9 +27,10 @@ from dspn.learning.priors import DEFAULT_PRIORS, Priors, checked_learnable, log_
 from dspn.learning.scores import LIKELIHOOD, FitLog, FitRecord, Score, StopOptions, StopReason
 from dspn.leaves.base import NO_WEIGHT
 from dspn.options import number_field, part_field, whole_field
-from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Template, Top
+from dspn.structure.network import DynamicNetwork
 from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of, reachable
-from dspn.structure.parameters import sum_starts
+from dspn.structure.parameters import NetworkParameters, Parameters, sum_starts
+from dspn.structure.template import Template, Top
 from dspn.structure.validity import bottom_nodes
 
 # Slices of a shard of an EM step that an executor works on.

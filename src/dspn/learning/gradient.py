@@ -14,17 +14,16 @@ from typing import NamedTuple, final
 import numpy as np
 from scipy.special import xlogy
 
-from dspn._arrays import Bools, Floats
-from dspn._checks import float_array, require_type
-from dspn.data import Sequences
-from dspn.data.sequences import sequences_of
+from dspn._arguments import Bools, Floats, float_array, require_type
+from dspn.data.sequences import Sequences, sequences_of
 from dspn.engine import ExpectedFlows, NetworkFlows, Program, compile_program
 from dspn.errors import StructureError
 from dspn.learning.em import Part
 from dspn.learning.priors import Priors, Section, checked_learnable, sections
 from dspn.learning.scores import LIKELIHOOD, ConditionalLikelihood, Likelihood, Score
 from dspn.leaves.base import FREE_LIMIT
-from dspn.structure import DynamicNetwork, NetworkParameters, Parameters
+from dspn.structure.network import DynamicNetwork
+from dspn.structure.parameters import NetworkParameters, Parameters
 
 
 class ScoreGradient(NamedTuple):

@@ -11,8 +11,8 @@ from typing import Final, final
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn.data import Sequences
+from dspn._arguments import Floats
+from dspn.data.sequences import Sequences
 from dspn.engine import compile_program
 from dspn.errors import StructureError
 from dspn.learning.em import EmFit, EmOptions, Task, best_of
@@ -20,7 +20,9 @@ from dspn.learning.starts.clusters import clustered_network, randomised
 from dspn.learning.starts.informed import informed_split
 from dspn.learning.starts.splits import interface_use, split_interfaces
 from dspn.options import Options, choice_field, number_field, part_field, whole_field
-from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Root, initial_network
+from dspn.structure.build import initial_network
+from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.parameters import NetworkParameters, Parameters
 
 
 class GrowthMode(StrEnum):

@@ -13,15 +13,13 @@ from typing import Final, NamedTuple, final
 
 import numpy as np
 
-from dspn._checks import require_type, whole_number
-from dspn.data import Sequences
-from dspn.data.sequences import drawn_part, joined
-from dspn.engine import TimeUpError
+from dspn._arguments import require_type, whole_number
+from dspn.data.sequences import Sequences, drawn_part, joined
+from dspn.engine.base import TimeUpError
 from dspn.errors import ModelFileError, StructureError
 from dspn.executors import Executor, executor_of
-from dspn.io import JSON
+from dspn.io.json_values import JSON, items, whole
 from dspn.io.json_values import fields as json_fields
-from dspn.io.json_values import items, whole
 from dspn.learning.em import EmOptions, Task
 from dspn.learning.growth import (
     DEFAULT_GROWTH,
@@ -49,8 +47,7 @@ from dspn.learning.run import (
 from dspn.learning.scores import LIKELIHOOD, ConditionalLikelihood, Score
 from dspn.learning.search import DEFAULT_SEARCH, SearchOptions, SearchState, SearchTask, next_round
 from dspn.options import Options, part_field
-from dspn.structure import DynamicNetwork, Root
-from dspn.structure.network import checked_root
+from dspn.structure.network import DynamicNetwork, Root, checked_root
 
 _STREAM: Final = 3  # of randomness, apart from those of growth and search
 # Slices of a first network where time is up before one of all data is there.

@@ -13,19 +13,19 @@ from typing import Final, NamedTuple, final
 
 import numpy as np
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn._checks import float_array, indices, require_type, whole_number
-from dspn.data import Sequences
+from dspn._arguments import Bools, Floats, Ints, float_array, indices, require_type, whole_number
+from dspn.data.sequences import Sequences
 from dspn.engine import ExpectedFlows, NetworkFlows, Program, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.inference.marginals import interface_posteriors
-from dspn.leaves import Categorical
+from dspn.leaves.categorical import Categorical
 from dspn.options import require_number
-from dspn.structure import DynamicNetwork, Input, Leaf, Product, Root, Sum, Template, Top
 from dspn.structure.chain import transition_sums
 from dspn.structure.edit import Entry, reduce_network, template_entries, top_entries
-from dspn.structure.nodes import children_of
+from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of
 from dspn.structure.parameters import sum_starts
+from dspn.structure.template import Template, Top
 from dspn.structure.validity import group_scopes
 
 Pair = tuple[int, int]

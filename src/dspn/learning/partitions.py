@@ -18,8 +18,7 @@ from typing import NamedTuple, TypeVar, final
 
 import numpy as np
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn._checks import checked_rng, indices, require_type, whole_number
+from dspn._arguments import Bools, Floats, Ints, checked_rng, indices, require_type, whole_number
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.learning.dependence import DEFAULT_ALPHA, Column, components, dependent_pairs
 from dspn.options import Options, number_field, whole_field

@@ -8,14 +8,13 @@ from typing import Any, Final, final
 import numpy as np
 from scipy.special import xlogy
 
-from dspn._arrays import Bools, Floats
-from dspn._checks import indices, require_type
+from dspn._arguments import Bools, Floats, indices, require_type
 from dspn.errors import StructureError
-from dspn.leaves import Family, Prior
+from dspn.leaves.base import Family, Prior
 from dspn.options import Options, number_field
-from dspn.structure import DynamicNetwork, NetworkParameters, Template, Top
-from dspn.structure.parameters import sum_starts
-from dspn.structure.template import Bank
+from dspn.structure.network import DynamicNetwork
+from dspn.structure.parameters import NetworkParameters, sum_starts
+from dspn.structure.template import Bank, Template, Top
 
 
 @final

@@ -22,17 +22,16 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from dspn._checks import is_number, require_type
+from dspn._arguments import is_number, require_type
 from dspn._version import __version__
-from dspn.data import Sequences
-from dspn.data.sequences import data_fingerprint
-from dspn.engine import TimeUpError, until
+from dspn.data.sequences import Sequences, data_fingerprint
+from dspn.engine.base import TimeUpError, until
 from dspn.errors import DataError, ModelFileError, StructureError, warn
-from dspn.io import JSON, load_network, save_network
 from dspn.io.atomic import exclusive, is_temporary, path_text, write_atomically
-from dspn.io.json_values import compact, parse, plain
+from dspn.io.files import load_network, save_network
+from dspn.io.json_values import JSON, compact, parse, plain
 from dspn.io.json_values import fields as json_fields
-from dspn.structure import DynamicNetwork
+from dspn.structure.network import DynamicNetwork
 
 State = TypeVar("State")
 Read = Callable[[DynamicNetwork, dict[str, JSON]], State]

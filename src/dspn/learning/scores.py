@@ -13,9 +13,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn.data import Kind, Schema, Sequences
-from dspn.engine import Program
+from dspn._arguments import Floats
+from dspn.data.schema import Kind, Schema
+from dspn.data.sequences import Sequences
+from dspn.engine.base import Program
 from dspn.errors import DataError
 from dspn.options import Options, number_field, whole_field
 

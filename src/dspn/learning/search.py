@@ -19,22 +19,19 @@ from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn._checks import checked_rng, require_type, whole_number
-from dspn.data import Sequences
+from dspn._arguments import Floats, checked_rng, require_type, whole_number
+from dspn.data.sequences import Sequences
 from dspn.engine import Program, Want, compile_program
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.executors import Executor, Serial, Shared
 from dspn.inference import interface_posteriors
-from dspn.io import JSON
-from dspn.io.json_values import fields, whole
+from dspn.io.json_values import JSON, fields, whole
 from dspn.learning.dependence import Column
 from dspn.learning.em import EmFit, EmOptions, Task, best_of
 from dspn.learning.partitions import Partition, PartitionOptions, Positions, next_partition
 from dspn.learning.run import Clock, limited
 from dspn.options import Options, choice_field, number_field, part_field, whole_field
-from dspn.structure import DynamicNetwork, Interface, Root, Template
-from dspn.structure.build import ScopeItem
+from dspn.structure.build import Interface, ScopeItem
 from dspn.structure.edit import (
     Entry,
     add_node,
@@ -43,7 +40,9 @@ from dspn.structure.edit import (
     template_entries,
     top_entries,
 )
+from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of, reachable
+from dspn.structure.template import Template
 from dspn.structure.validity import interface_groups, network_scopes
 
 # Where the slices go in a network.

@@ -12,15 +12,15 @@ from typing import Final, NamedTuple, final
 import numpy as np
 from scipy.special import softmax
 
-from dspn._arrays import Floats, Ints
-from dspn._checks import checked_rng, float_array, require_type
-from dspn.data import Sequences
+from dspn._arguments import Floats, Ints, checked_rng, float_array, require_type
+from dspn.data.sequences import Sequences
 from dspn.errors import DataError, StructureError
 from dspn.learning.dependence import Column, independent_subsets
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.leaves import Family
+from dspn.leaves.base import Family
 from dspn.options import Options, number_field, whole_field
-from dspn.structure import DynamicNetwork, NetworkBuilder, assemble, mixture_top
+from dspn.structure.build import NetworkBuilder, assemble, mixture_top
+from dspn.structure.network import DynamicNetwork
 
 # A slice of less weight says nothing about structure that others do not say.
 _LEAST_WEIGHT: Final = 1e-3

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from dspn._arrays import Floats
-from dspn.data import Kind, Variable
+from dspn._arguments import Floats
+from dspn.data.schema import Kind, Variable
 from dspn.errors import ModelFileError, StructureError
 from dspn.leaves.base import Family, Prior
 from dspn.leaves.categorical import Categorical, CategoricalPrior

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.errors import EvidenceError, StructureError
 from dspn.options import Checked
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax, xlogy
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.leaves.base import FREE_LIMIT, NO_WEIGHT, Family, Prior, chosen_prior
 from dspn.options import number_field, whole_field
 

@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.leaves import Family, Prior, family_from_json
 
 

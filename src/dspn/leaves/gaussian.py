@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.errors import StructureError
 from dspn.leaves.base import FREE_ROUNDING, NO_WEIGHT, Family, Prior, chosen_prior
 from dspn.options import number_field

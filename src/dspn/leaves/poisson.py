@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, pdtr, pdtrc, xlogy
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.data.schema import LARGEST_WHOLE
 from dspn.leaves.base import FREE_LIMIT, FREE_ROUNDING, NO_WEIGHT, Family, Prior, chosen_prior
 from dspn.options import number_field

@@ -11,10 +11,9 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from dspn._arrays import Floats, Ints
-from dspn._checks import require_type
-from dspn.data import Schema, Sequences
-from dspn.data.sequences import joined, sequences_of
+from dspn._arguments import Floats, Ints, require_type
+from dspn.data.schema import Schema
+from dspn.data.sequences import Sequences, joined, sequences_of
 from dspn.errors import (
     ConvergenceWarning,
     DataError,
@@ -22,7 +21,8 @@ from dspn.errors import (
     StructureError,
     warn,
 )
-from dspn.io import LoadedClassifier, Path, load_classifier, save_classifier
+from dspn.io.codec import LoadedClassifier
+from dspn.io.files import Path, load_classifier, save_classifier
 from dspn.learning import ascent as steps
 from dspn.learning.ascent import AscentOptions
 from dspn.learning.priors import DEFAULT_PRIORS

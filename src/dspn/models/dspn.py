@@ -7,10 +7,11 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from dspn._checks import require_type, whole_number
-from dspn.engine import TimeUpError
+from dspn._arguments import require_type, whole_number
+from dspn.engine.base import TimeUpError
 from dspn.errors import DataError, StructureError
-from dspn.learning.auto import Auto, AutoLearned, learn_auto
+from dspn.learning.auto.base import Auto
+from dspn.learning.auto.learner import AutoLearned, learn_auto
 from dspn.learning.em import EmOptions
 from dspn.learning.growth import DEFAULT_GROWTH, GrowthOptions
 from dspn.learning.learner import DEFAULT_PLAN, Learned, Plan, learn
@@ -27,8 +28,7 @@ from dspn.models.estimator import (
 )
 from dspn.models.hmm import DEFAULT_EM, fit_factored
 from dspn.options import Options, number_field, part_field, whole_field
-from dspn.structure import Root
-from dspn.structure.network import checked_root
+from dspn.structure.network import Root, checked_root
 
 # What is learned from where time is up before a single pass over all data, and the share of the
 # time limit that this may take.

@@ -14,12 +14,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn._checks import require_type, sequence_weights, whole_number
+from dspn._arguments import Bools, Floats, Ints, require_type, sequence_weights, whole_number
 from dspn._version import __version__
-from dspn.data import Schema, Sequences
-from dspn.data.sequences import data_fingerprint, drawn_places, joined, sequences_of
-from dspn.engine import Program, TimeUpError
+from dspn.data.schema import Schema
+from dspn.data.sequences import Sequences, data_fingerprint, drawn_places, joined, sequences_of
+from dspn.engine.base import Program, TimeUpError
 from dspn.errors import (
     ConvergenceWarning,
     DataError,
@@ -28,18 +27,22 @@ from dspn.errors import (
     StructureError,
     warn,
 )
-from dspn.io import JSON, LoadedMixture, Path, load_mixture, path_text, save_mixture
-from dspn.learning import Auto, ConditionalLikelihood, Ending, Likelihood
+from dspn.io.atomic import path_text
+from dspn.io.codec import LoadedMixture
+from dspn.io.files import Path, load_mixture, save_mixture
+from dspn.io.json_values import JSON
+from dspn.learning.auto.base import Auto
 from dspn.learning.em import DeadNode, EmFit, EmOptions, dead_nodes, fit_em
 from dspn.learning.learner import DEFAULT_PLAN
 from dspn.learning.priors import Priors
-from dspn.learning.run import Clock, describe_options, limited
-from dspn.learning.scores import StopReason
+from dspn.learning.run import Clock, Ending, describe_options, limited
+from dspn.learning.scores import ConditionalLikelihood, Likelihood, StopReason
 from dspn.learning.slice_spn import SliceSpnOptions
 from dspn.leaves import Families
 from dspn.models.model import FITTED, Model, Queries
 from dspn.options import Checked, Options, require_number
-from dspn.structure import DynamicNetwork, Mixture
+from dspn.structure.mixture import Mixture
+from dspn.structure.network import DynamicNetwork
 
 _LARGEST_SEED: Final = 2**32
 _MOST_NAMED: Final = 5

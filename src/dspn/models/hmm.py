@@ -6,20 +6,21 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn._checks import whole_number
+from dspn._arguments import Floats, whole_number
 from dspn.data.sequences import drawn_places
 from dspn.engine import compile_program
 from dspn.errors import DataError, StructureError
-from dspn.inference import interface_posteriors
+from dspn.inference.marginals import interface_posteriors
 from dspn.learning.em import EmFit, EmOptions, best_of, fit_em, restarts, scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.scores import LIKELIHOOD, Score
 from dspn.learning.slice_spn import DEFAULT_SLICE_SPN, SliceSpnOptions, spn_emissions
 from dspn.learning.starts.clusters import clustered_network, randomised
 from dspn.models.estimator import Outcome, SequenceEstimator, TrainingData, outcome_of_em
-from dspn.structure import DynamicNetwork, Root, Template, Top, initial_network
+from dspn.structure.build import initial_network
+from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import children_of
+from dspn.structure.template import Template, Top
 
 DEFAULT_EM: Final = EmOptions(max_steps=200)
 

@@ -9,26 +9,27 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dspn import inference
-from dspn._arrays import Floats, Ints
-from dspn._checks import require_type
-from dspn.data import Schema, Sequences
-from dspn.data.sequences import sequences_of
+from dspn._arguments import Floats, Ints, require_type
+from dspn.data.schema import Schema
+from dspn.data.sequences import Sequences, sequences_of
 from dspn.engine import Program, compile_program
 from dspn.errors import StructureError
-from dspn.inference import Completion, Filter, FilterState, Forecast, Marginals, Surprise
-from dspn.io import JSON, LoadedClassifier, Path, load_any, load_mixture, save_mixture
+from dspn.inference.completion import Completion, complete
+from dspn.inference.filter import Filter, FilterState
+from dspn.inference.forecast import Forecast, forecast, sample_futures
+from dspn.inference.likelihood import component_posteriors, log_likelihood, log_prob
+from dspn.inference.marginals import Marginals, impute, interface_posteriors, marginals
+from dspn.inference.sampling import sample, sample_given
+from dspn.inference.surprise import Surprise, surprise
+from dspn.io.codec import LoadedClassifier
+from dspn.io.files import Path, load_any, load_mixture, save_mixture
+from dspn.io.json_values import JSON
 from dspn.leaves import Families
-from dspn.structure import (
-    DbnStructure,
-    DbnTables,
-    DynamicNetwork,
-    Mixture,
-    Root,
-    from_dbn,
-    from_hmm,
-    marginal,
-)
+from dspn.structure.dbn import DbnStructure, DbnTables, from_dbn
+from dspn.structure.edit import marginal
+from dspn.structure.hmm import from_hmm
+from dspn.structure.mixture import Mixture
+from dspn.structure.network import DynamicNetwork, Root
 
 Data = Sequences | Iterable[ArrayLike]
 
@@ -56,7 +57,7 @@ class Queries(ABC):
 
     def log_likelihood(self, X: Any, *, lengths: Any = None) -> Floats:
         """Log P(observed entries) of each sequence; -inf, with a warning, where impossible."""
-        return inference.log_likelihood(self._compiled(), self._read(X, lengths))
+        return log_likelihood(self._compiled(), self._read(X, lengths))
 
     def score_samples(self, X: Any, *, lengths: Any = None) -> Floats:
         """`log_likelihood`, by scikit-learn's name."""
@@ -69,36 +70,36 @@ class Queries(ABC):
     def log_prob(self, query: Any, evidence: Any, *, lengths: Any = None) -> Floats:
         """Log Pr(query | evidence) of each sequence; NaN marks what a side does not mention."""
         program, asked = self._compiled(), self._read(query, lengths, "query")
-        return inference.log_prob(program, asked, self._read(evidence, lengths, "evidence"))
+        return log_prob(program, asked, self._read(evidence, lengths, "evidence"))
 
     def marginals(
         self, X: Any, *, lengths: Any = None, quantiles: Sequence[float] = ()
     ) -> Marginals:
         """P(entry | evidence) of every missing entry."""
-        return inference.marginals(self._compiled(), self._read(X, lengths), quantiles=quantiles)
+        return marginals(self._compiled(), self._read(X, lengths), quantiles=quantiles)
 
     def interface_posteriors(self, X: Any, *, lengths: Any = None) -> Floats:
         """P(component, interface node | evidence) for every slice, (slices, interfaces).
 
         Components come one after the other.
         """
-        return inference.interface_posteriors(self._compiled(), self._read(X, lengths))
+        return interface_posteriors(self._compiled(), self._read(X, lengths))
 
     def component_posteriors(self, X: Any, *, lengths: Any = None) -> Floats:
         """P(component | evidence) of each sequence, (sequences, components)."""
-        return inference.component_posteriors(self._compiled(), self._read(X, lengths))
+        return component_posteriors(self._compiled(), self._read(X, lengths))
 
     def impute(self, X: Any, *, lengths: Any = None) -> Sequences:
         """Missing entries replaced by the mode, median or mean of their marginals."""
-        return inference.impute(self._compiled(), self._read(X, lengths))
+        return impute(self._compiled(), self._read(X, lengths))
 
     def complete(self, X: Any, *, lengths: Any = None) -> Completion:
         """The most probable missing entries and latent choices, jointly."""
-        return inference.complete(self._compiled(), self._read(X, lengths))
+        return complete(self._compiled(), self._read(X, lengths))
 
     def surprise(self, X: Any, *, lengths: Any = None) -> Surprise:
         """How unexpected each slice is given its past, and each entry given all others."""
-        return inference.surprise(self._compiled(), self._read(X, lengths))
+        return surprise(self._compiled(), self._read(X, lengths))
 
     def forecast(
         self,
@@ -117,7 +118,7 @@ class Queries(ABC):
             quantiles: Levels at which quantiles of the numbers are given.
         """
         program, data = self._compiled(), self._read(X, lengths)
-        return inference.forecast(program, data, steps, quantiles=quantiles)
+        return forecast(program, data, steps, quantiles=quantiles)
 
     def filter(self, state: FilterState | None = None) -> Filter:
         """A stream of slices, from its beginning or from a saved state."""
@@ -226,17 +227,17 @@ class Model(Queries):
         rng: np.random.Generator,
     ) -> Sequences:
         """Draws of whole sequences; `length` is one number, or one for each sequence."""
-        return inference.sample(self.compiled, num_sequences, length, rng=rng)
+        return sample(self.compiled, num_sequences, length, rng=rng)
 
     def sample_given(self, X: Any, *, lengths: Any = None, rng: np.random.Generator) -> Sequences:
         """Missing entries drawn jointly, given the observed ones."""
-        return inference.sample_given(self.compiled, self._read(X, lengths), rng=rng)
+        return sample_given(self.compiled, self._read(X, lengths), rng=rng)
 
     def sample_futures(
         self, X: Any, steps: int, *, lengths: Any = None, rng: np.random.Generator
     ) -> Sequences:
         """One drawn continuation of each sequence."""
-        return inference.sample_futures(self.compiled, self._read(X, lengths), steps, rng=rng)
+        return sample_futures(self.compiled, self._read(X, lengths), steps, rng=rng)
 
     def over(self, variables: Iterable[str]) -> "Model":
         """P of some variables alone, exactly, as a smaller model; the others are summed out.

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn._checks import is_number, whole_number
-from dspn.data import Schema, Sequences
-from dspn.data.sequences import sequences_of
+from dspn._arguments import Floats, is_number, whole_number
+from dspn.data.schema import Schema
+from dspn.data.sequences import Sequences, sequences_of
 from dspn.errors import DataError, StructureError
-from dspn.models import Model
-from dspn.structure import DynamicNetwork, Mixture
+from dspn.models.model import Model
+from dspn.structure.mixture import Mixture
+from dspn.structure.network import DynamicNetwork
 
 AnyModel = DynamicNetwork | Mixture | Model
 """What can be drawn: a model, or the network or mixture in it."""

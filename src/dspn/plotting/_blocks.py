@@ -12,12 +12,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.plotting import _style
 from dspn.plotting._graph import group_variables, kind_of, nodes_below, reads_input, slice_number
 from dspn.plotting._style import Box, counted, new_axes, write
-from dspn.structure import DynamicNetwork, Input, Leaf, Product, Sum
-from dspn.structure.nodes import Node, children_of
+from dspn.structure.network import DynamicNetwork
+from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of
 from dspn.structure.validity import bottom_nodes
 
 _FINEST, _MAX_GROUPS, _MAX_LINES, _MAX_ROWS = 128, 4, 16, 5

@@ -15,9 +15,10 @@ from typing import NamedTuple, final
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from dspn._arrays import Floats
-from dspn.structure import DynamicNetwork, Input, Leaf, Node, Root, Sum, Template
-from dspn.structure.nodes import children_of, reachable
+from dspn._arguments import Floats
+from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.nodes import Input, Leaf, Node, Sum, children_of, reachable
+from dspn.structure.template import Template
 from dspn.structure.validity import bottom_nodes
 
 MAX_STACK = 16

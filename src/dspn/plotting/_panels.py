@@ -13,8 +13,8 @@ from matplotlib.ticker import FuncFormatter, Locator, MaxNLocator
 from matplotlib.transforms import ScaledTranslation, Transform
 from numpy.typing import NDArray
 
-from dspn._arrays import Floats
-from dspn.data import Sequences
+from dspn._arguments import Floats
+from dspn.data.sequences import Sequences
 from dspn.plotting import _style
 
 Groups = Sequence[Sequence[int]]

@@ -11,9 +11,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from dspn._arrays import Bools, Floats
-from dspn.data import Schema, Variable
-from dspn.inference import VariableMarginals
+from dspn._arguments import Bools, Floats
+from dspn.data.schema import Schema, Variable
+from dspn.inference.marginals import VariableMarginals
 from dspn.plotting import _style
 from dspn.plotting._panels import KEY_ROW, name_rows
 

@@ -9,15 +9,13 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from scipy.stats import binom
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn._checks import checked_rng, whole_number
-from dspn.data import Kind, Sequences, Variable
-from dspn.data.sequences import sequences_of
+from dspn._arguments import Bools, Floats, Ints, checked_rng, whole_number
+from dspn.data.schema import Kind, Variable
+from dspn.data.sequences import Sequences, sequences_of
 from dspn.errors import DataError
 from dspn.inference.likelihood import bounded_runs, require_possible
 from dspn.inference.marginals import leaf_mixtures
-from dspn.models import Model
-from dspn.models.model import Data
+from dspn.models.model import Data, Model
 from dspn.plotting import _arguments, _style
 from dspn.plotting._arguments import AnyModel, Variables
 from dspn.plotting._panels import dress, heading, new_figure

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from dspn._arrays import Floats, Ints
+from dspn._arguments import Floats, Ints
 from dspn.errors import DataError
 from dspn.learning.run import Report
 from dspn.plotting import _style

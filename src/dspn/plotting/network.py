@@ -14,13 +14,12 @@ from matplotlib.colors import to_rgba
 from matplotlib.lines import Line2D
 from matplotlib.path import Path
 
-from dspn._arrays import Floats
-from dspn._checks import whole_number
+from dspn._arguments import Floats, whole_number
 from dspn.errors import StructureError
 from dspn.plotting import _blocks, _graph, _style
 from dspn.plotting._arguments import AnyModel, heaviest_component
 from dspn.plotting._graph import Edge, Graph, Layout, Mark, layered, stacked_graph
-from dspn.structure import DynamicNetwork
+from dspn.structure.network import DynamicNetwork
 from dspn.structure.nodes import children_of
 
 MAX_NODES = 200

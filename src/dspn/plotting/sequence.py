@@ -9,11 +9,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from dspn._arrays import Bools, Floats
-from dspn._checks import require_type, whole_number
-from dspn.data import Kind, Schema, Sequences
+from dspn._arguments import Bools, Floats, require_type, whole_number
+from dspn.data.schema import Kind, Schema
+from dspn.data.sequences import Sequences
 from dspn.errors import DataError
-from dspn.inference import Surprise, interface_posteriors
+from dspn.inference.marginals import interface_posteriors
+from dspn.inference.surprise import Surprise
 from dspn.models.model import Data
 from dspn.plotting import _arguments, _panels, _style, _values
 from dspn.plotting._arguments import AnyModel, Variables

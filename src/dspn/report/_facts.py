@@ -5,17 +5,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn.data import Kind, Sequences, Variable
-from dspn.io import JSON
-from dspn.leaves import Family
-from dspn.models import Model
+from dspn._arguments import Floats
+from dspn.data.schema import Kind, Variable
+from dspn.data.sequences import Sequences
+from dspn.io.json_values import JSON
+from dspn.leaves.base import Family
+from dspn.models.model import Model
 from dspn.plotting import _graph
 from dspn.plotting._blocks import mix_picture, summarise
 from dspn.plotting._panels import order_texts
 from dspn.plotting.network import MAX_EDGES, MAX_NODES
 from dspn.report._records import LEVELS, MOST_CATEGORIES, MOST_GROUPS, Records, packed_array
-from dspn.structure import DynamicNetwork, Input, Leaf, Sum
+from dspn.structure.network import DynamicNetwork
+from dspn.structure.nodes import Input, Leaf, Sum
 from dspn.structure.validity import network_scopes
 
 _MOST_BLOCK_GROUPS: Final = 12

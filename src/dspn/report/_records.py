@@ -8,11 +8,12 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn.data import Sequences, Variable
-from dspn.inference import Marginals, interface_posteriors
+from dspn._arguments import Bools, Floats, Ints
+from dspn.data.schema import Variable
+from dspn.data.sequences import Sequences
 from dspn.inference.likelihood import bounded_runs
-from dspn.models import Model
+from dspn.inference.marginals import Marginals, interface_posteriors
+from dspn.models.model import Model
 
 LEVELS: Final = (0.1, 0.5, 0.9)
 """Ends and middle of the intervals, which hold 80 % as those of the plots do."""

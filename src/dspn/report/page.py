@@ -17,18 +17,16 @@ from typing import Final
 import numpy as np
 
 from dspn import __version__
-from dspn._arrays import Floats
-from dspn._checks import require_type, whole_number
-from dspn.data import Kind, Sequences, Variable
-from dspn.data.sequences import sequences_of
+from dspn._arguments import Floats, require_type, whole_number
+from dspn.data.schema import Kind, Variable
+from dspn.data.sequences import Sequences, sequences_of
 from dspn.errors import DataError, StructureError
-from dspn.io import write_atomically
-from dspn.io.atomic import path_text
-from dspn.models import Model
+from dspn.io.atomic import path_text, write_atomically
+from dspn.models.model import Model
 from dspn.plotting._style import counted
 from dspn.report._facts import json_text, page_facts
 from dspn.report._records import Records, make_records
-from dspn.structure import DynamicNetwork
+from dspn.structure.network import DynamicNetwork
 
 _TITLE: Final = "A model and its data"
 # In an order in which each module comes after those that it imports.

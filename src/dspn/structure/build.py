@@ -11,8 +11,8 @@ from typing import final
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn._checks import (
+from dspn._arguments import (
+    Floats,
     checked_rng,
     float_array,
     indices,
@@ -20,7 +20,7 @@ from dspn._checks import (
     whole_number,
     whole_numbers,
 )
-from dspn.data import Schema
+from dspn.data.schema import Schema
 from dspn.errors import StructureError
 from dspn.leaves import Family, family_for
 from dspn.structure.edit import Entry, add_node, checked_partition, pack_parameters

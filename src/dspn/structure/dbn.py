@@ -13,9 +13,8 @@ from typing import final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
-from dspn._checks import checked_rng, float_array, require_type, whole_number
-from dspn.data import Schema, Variable
+from dspn._arguments import Floats, Ints, checked_rng, float_array, require_type, whole_number
+from dspn.data.schema import Schema, Variable
 from dspn.errors import StructureError
 from dspn.structure.build import NetworkBuilder, assemble, mixture_top
 from dspn.structure.network import DynamicNetwork, Root

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn._checks import indices, require_type
-from dspn.data import Schema, Variable
+from dspn._arguments import Floats, indices, require_type
+from dspn.data.schema import Schema, Variable
 from dspn.errors import StructureError
-from dspn.leaves import Categorical
+from dspn.leaves.categorical import Categorical
 from dspn.structure.network import DynamicNetwork, Root, check_networks
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of, reachable
 from dspn.structure.parameters import NetworkParameters, Parameters, checked_shares

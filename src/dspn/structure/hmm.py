@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dspn._arrays import Floats
-from dspn._checks import float_array, require_type
-from dspn.data import Schema
+from dspn._arguments import Floats, float_array, require_type
+from dspn.data.schema import Schema
 from dspn.errors import StructureError
 from dspn.structure.build import NetworkBuilder, assemble, mixture_top
 from dspn.structure.network import DynamicNetwork, Root, checked_root

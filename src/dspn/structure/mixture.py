@@ -9,9 +9,8 @@ from typing import final
 
 import numpy as np
 
-from dspn._arrays import Floats, read_only
-from dspn._checks import require_type
-from dspn.data import Schema
+from dspn._arguments import Floats, read_only, require_type
+from dspn.data.schema import Schema
 from dspn.errors import StructureError
 from dspn.structure.network import DynamicNetwork, Root, check_networks
 from dspn.structure.parameters import checked_shares

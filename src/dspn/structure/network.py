@@ -7,8 +7,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, final
 
-from dspn._checks import require_type
-from dspn.data import Schema
+from dspn._arguments import require_type
+from dspn.data.schema import Schema
 from dspn.errors import StructureError
 from dspn.structure.nodes import Leaf, Node, Product, Sum
 from dspn.structure.parameters import Parameters, check_parameters

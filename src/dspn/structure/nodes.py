@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from dspn.errors import StructureError
-from dspn.leaves import Family
+from dspn.leaves.base import Family
 
 _MOST_NAMED: Final = 20
 

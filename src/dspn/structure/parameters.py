@@ -6,8 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints, read_only
-from dspn._checks import float_array, require_type
+from dspn._arguments import Floats, Ints, float_array, read_only, require_type
 from dspn.errors import StructureError
 from dspn.structure.nodes import children_of
 from dspn.structure.template import Template, Top

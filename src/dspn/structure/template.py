@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import ClassVar, final
 
-from dspn.data import Schema
+from dspn.data.schema import Schema
 from dspn.errors import StructureError
 from dspn.leaves import Family, family_for
 from dspn.structure.nodes import Input, Leaf, Node, Sum, check_children, topological_order

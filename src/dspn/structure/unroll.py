@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from dspn._arrays import Floats
-from dspn._checks import require_type, whole_number
+from dspn._arguments import Floats, require_type, whole_number
 from dspn.errors import StructureError
 from dspn.structure.edit import Entry, template_entries, top_entries
 from dspn.structure.network import DynamicNetwork, Root

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.data import Schema, Sequences, Variable
 from dspn.engine import Program, compile_program
 from dspn.engine.base import total_of

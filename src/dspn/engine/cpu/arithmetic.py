@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
+from dspn._arguments import Floats, Ints
 from dspn.engine.base import TERMS, plus
 from dspn.engine.cpu.kernels import general, logarithmic, slices
 from dspn.engine.cpu.program import CpuProgram, TemplateWeights

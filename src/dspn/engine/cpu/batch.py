@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple, TypeVar, final
 
 import numpy as np
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn.data import Sequences
+from dspn._arguments import Bools, Floats, Ints
+from dspn.data.sequences import Sequences
 from dspn.engine.base import check_time, is_one_thread, time_limit, until
 from dspn.engine.cpu import kernel_cache
 from dspn.engine.cpu.arithmetic import Arithmetic

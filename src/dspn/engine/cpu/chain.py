@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, cast, final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
+from dspn._arguments import Floats, Ints
 from dspn.engine.base import TERMS, check_time
 from dspn.engine.cpu.arithmetic import LINEAR, Arithmetic, TopValues, underflows
 from dspn.engine.cpu.batch import Given, Job, LaneBlock

@@ -10,8 +10,8 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
-from dspn.data import Sequences
+from dspn._arguments import Floats, Ints
+from dspn.data.sequences import Sequences
 from dspn.engine.base import ExpectedFlows, NetworkFlows, difference, plus, total_of
 from dspn.engine.cpu.arithmetic import LINEAR, LOGARITHMIC, NO_EDGES, Arithmetic
 from dspn.engine.cpu.batch import Job, LaneBlock, in_threads

@@ -16,7 +16,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dspn._arrays import Bools, Floats, Ints
+from dspn._arguments import Bools, Floats, Ints
 from dspn.engine.cpu.records import PRODUCT, SUM, Operations
 from dspn.structure.chain import is_chain, reads_inputs, transition_sums
 from dspn.structure.network import DynamicNetwork

@@ -27,8 +27,8 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn.data import Sequences
+from dspn._arguments import Bools, Floats, Ints
+from dspn.data.sequences import Sequences
 from dspn.engine.base import TERMS, Choices, Posteriors, Want, rounded
 from dspn.engine.cpu.arithmetic import (
     BEST,

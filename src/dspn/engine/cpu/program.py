@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn.data import Sequences
+from dspn._arguments import Bools, Floats, Ints
+from dspn.data.sequences import Sequences
 from dspn.engine import base
 from dspn.engine.base import Choices, ExpectedFlows, Posteriors, Prefixes, StreamArrays, Want
 from dspn.engine.cpu.layout import Part, Paths, TemplateLayout, TopLayout, lay_out

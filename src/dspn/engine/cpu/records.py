@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Floats, Ints
+from dspn._arguments import Floats, Ints
 
 Codes = NDArray[np.int32]
 

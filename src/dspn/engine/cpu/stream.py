@@ -15,8 +15,8 @@ from typing import Final, NamedTuple, TypeVar, final
 
 import numpy as np
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn.data import Sequences
+from dspn._arguments import Bools, Floats, Ints
+from dspn.data.sequences import Sequences
 from dspn.engine import base
 from dspn.engine.base import TERMS, Posteriors, StreamArrays, difference, plus, rounded
 from dspn.engine.cpu.arithmetic import (

@@ -9,8 +9,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn.data import Kind, Sequences
+from dspn._arguments import Bools, Floats, Ints
+from dspn.data.schema import Kind
+from dspn.data.sequences import Sequences
 from dspn.engine.base import two_sum
 from dspn.engine.cpu.arithmetic import Arithmetic
 from dspn.engine.cpu.kernels.coding import (
@@ -22,7 +23,8 @@ from dspn.engine.cpu.kernels.coding import (
 )
 from dspn.engine.cpu.program import CpuProgram
 from dspn.engine.cpu.records import Codes, LeafTables
-from dspn.leaves import Categorical, Family
+from dspn.leaves.base import Family
+from dspn.leaves.categorical import Categorical
 
 _MOST_COUNTS: Final = 4096  # more distinct counts than this are evaluated slice by slice
 _LARGEST_KEY: Final = 2**62

@@ -6,11 +6,13 @@ from typing import Final
 
 import numpy as np
 
-from dspn.data import Schema, Sequences, Variable
+from dspn.data.schema import Schema, Variable
+from dspn.data.sequences import Sequences
 from dspn.engine.base import Want
 from dspn.engine.cpu import CpuEngine, Paths
-from dspn.structure import DynamicNetwork, Root, from_hmm, grouped_network
-from dspn.structure.build import NetworkBuilder, assemble, mixture_top
+from dspn.structure.build import NetworkBuilder, assemble, grouped_network, mixture_top
+from dspn.structure.hmm import from_hmm
+from dspn.structure.network import DynamicNetwork, Root
 
 _RING: Final = 32
 

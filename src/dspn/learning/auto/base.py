@@ -8,10 +8,9 @@ from typing import ClassVar, Final, NamedTuple, final
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn._checks import require_type
-from dspn.data import Schema, Sequences
-from dspn.data.sequences import drawn_part, drawn_places, joined
+from dspn._arguments import Floats, require_type
+from dspn.data.schema import Schema
+from dspn.data.sequences import Sequences, drawn_part, drawn_places, joined
 from dspn.engine import ExpectedFlows, compile_program
 from dspn.errors import StructureError
 from dspn.executors import Executor, Serial, Shared
@@ -19,7 +18,8 @@ from dspn.learning.em import EmOptions
 from dspn.learning.priors import Priors
 from dspn.learning.run import Clock
 from dspn.options import Options, number_field, part_field, whole_field
-from dspn.structure import DynamicNetwork, Leaf, Product, Root, Sum
+from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.nodes import Leaf, Product, Sum
 
 Block = tuple[int, ...]
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, final
 import numpy as np
 from scipy.special import logsumexp
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.learning.auto.base import Auto, Block, Candidate
 from dspn.learning.dependence import Layout
 

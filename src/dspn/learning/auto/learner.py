@@ -9,9 +9,9 @@ from typing import Final, final
 
 import numpy as np
 
-from dspn._checks import require_type, whole_number
-from dspn.data import Sequences
-from dspn.engine import TimeUpError
+from dspn._arguments import require_type, whole_number
+from dspn.data.sequences import Sequences
+from dspn.engine.base import TimeUpError
 from dspn.errors import StructureError
 from dspn.executors import Executor, Shared, executor_of
 from dspn.learning.auto.base import DEFAULT_AUTO, Auto, AutoTask, Block, Candidate
@@ -22,8 +22,9 @@ from dspn.learning.auto.training import Journal
 from dspn.learning.em import fit_em
 from dspn.learning.priors import Priors
 from dspn.learning.run import Clock, Ending, Report, Reporter, check_sets, follow, limited
-from dspn.structure import DynamicNetwork, Mixture, Root, side_by_side, united
-from dspn.structure.network import checked_root
+from dspn.structure.edit import side_by_side, united
+from dspn.structure.mixture import Mixture
+from dspn.structure.network import DynamicNetwork, Root, checked_root
 
 # Of the time limit: what training on all data may take after it.
 _GRACE: Final = 0.2

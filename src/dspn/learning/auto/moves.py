@@ -2,11 +2,13 @@
 
 from typing import Final, final
 
-from dspn.data import Kind
+from dspn.data.schema import Kind
 from dspn.learning.auto.base import AutoTask, Block, BlockRecord, Move, Recipe, Trial
 from dspn.learning.moves import merged_interfaces, regrown, similar_interfaces
-from dspn.learning.starts import clustered_network, hidden_tree, informed_split, shared_mixture
-from dspn.structure import DynamicNetwork
+from dspn.learning.starts.clusters import clustered_network
+from dspn.learning.starts.hidden_trees import hidden_tree, shared_mixture
+from dspn.learning.starts.informed import informed_split
+from dspn.structure.network import DynamicNetwork
 
 USUAL: Final = 0.3
 _OTHER_CONCENTRATIONS: Final = (3.0, 0.03)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, final
 
 import numpy as np
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.learning.auto.base import AutoTask, Block, BlockRecord, Candidate, Move, Recipe
 from dspn.learning.auto.choice import Choice, Pool
 from dspn.learning.auto.moves import DEFAULT_MOVES, REGROUP, first_recipe

@@ -6,7 +6,7 @@ from functools import partial
 from math import inf
 from typing import Final, final
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.executors import Shared
 from dspn.learning.auto.base import FEW_SLICES, AutoTask, Block, Candidate, Move, Recipe, Try
 from dspn.learning.auto.choice import Chooser, Pool

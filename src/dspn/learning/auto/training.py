@@ -13,13 +13,12 @@ from typing import Final, final
 
 from dspn.engine import TimeUpError, compile_program, until
 from dspn.errors import ModelFileError
-from dspn.io import JSON
-from dspn.io.json_values import fields, whole
+from dspn.io.json_values import JSON, fields, whole
 from dspn.learning.auto.base import FEW_SLICES, AutoTask, Candidate, Trial, Try, work_of
 from dspn.learning.em import EmFit, EmOptions, fit_em
 from dspn.learning.moves import pruned
 from dspn.learning.run import Clock, RunDirectory, describe_options, describe_run, limited
-from dspn.structure import DynamicNetwork
+from dspn.structure.network import DynamicNetwork
 
 # From this many interface nodes on, transitions that are hardly used are pruned.
 _MANY: Final = 64

@@ -13,26 +13,21 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Floats, Ints
-from dspn._checks import checked_rng, indices, require_type, whole_number
-from dspn.data import Kind, Sequences
+from dspn._arguments import Floats, Ints, checked_rng, indices, require_type, whole_number
+from dspn.data.schema import Kind
+from dspn.data.sequences import Sequences
 from dspn.engine import ExpectedFlows, check_time, compile_program
 from dspn.errors import DataError, StructureError
 from dspn.learning.em import scaled_families
 from dspn.learning.moves import adjacent_rows
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.leaves import Family, Gaussian, Prior
-from dspn.structure import (
-    DynamicNetwork,
-    NetworkParameters,
-    Parameters,
-    Root,
-    Template,
-    Top,
-    grouped_network,
-)
+from dspn.leaves.base import Family, Prior
+from dspn.leaves.gaussian import Gaussian
+from dspn.structure.build import grouped_network
 from dspn.structure.edit import with_labels
-from dspn.structure.parameters import sum_starts
+from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.parameters import NetworkParameters, Parameters, sum_starts
+from dspn.structure.template import Template, Top
 
 Singles = NDArray[np.float32]
 

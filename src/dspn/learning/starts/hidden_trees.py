@@ -11,10 +11,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
-from dspn._checks import checked_rng, require_type
-from dspn.data import Sequences
-from dspn.data.sequences import sequences_of
+from dspn._arguments import Floats, Ints, checked_rng, require_type
+from dspn.data.sequences import Sequences, sequences_of
 from dspn.errors import StructureError
 from dspn.learning.dependence import pairwise_information
 from dspn.learning.em import scaled_families
@@ -26,8 +24,7 @@ from dspn.learning.starts.clusters import (
     slice_clusters,
     smoothed_shares,
 )
-from dspn.leaves import Family
-from dspn.structure import DynamicNetwork, Leaf, Product, Sum
+from dspn.leaves.base import Family
 from dspn.structure.build import sizes_of_groups
 from dspn.structure.edit import (
     Entry,
@@ -37,7 +34,8 @@ from dspn.structure.edit import (
     template_entries,
     top_entries,
 )
-from dspn.structure.nodes import children_of, reachable
+from dspn.structure.network import DynamicNetwork
+from dspn.structure.nodes import Leaf, Product, Sum, children_of, reachable
 from dspn.structure.validity import network_scopes
 
 # States begin as clusters of slices, each seen with this many slices on either side.

@@ -13,9 +13,8 @@ from typing import Final, NamedTuple, final
 import numpy as np
 from scipy.special import expit
 
-from dspn._arrays import Bools, Floats, Ints
-from dspn._checks import checked_rng, require_type, whole_number
-from dspn.data import Sequences
+from dspn._arguments import Bools, Floats, Ints, checked_rng, require_type, whole_number
+from dspn.data.sequences import Sequences
 from dspn.engine import compile_program
 from dspn.errors import DataError, StructureError
 from dspn.inference.marginals import interface_posteriors
@@ -23,7 +22,8 @@ from dspn.learning.em import maximise
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.starts.clusters import category_block, labelled_flows, shifted_rows
 from dspn.learning.starts.splits import split_interfaces
-from dspn.structure import DynamicNetwork, NetworkParameters, Parameters, Root
+from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.parameters import NetworkParameters, Parameters
 
 # Visits are looked at in sequences of about this many slices in all.
 _MOST_SLICES: Final = 50_000

@@ -11,16 +11,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from dspn._arrays import Floats
-from dspn._checks import checked_rng, indices, require_type
-from dspn.data import Sequences
-from dspn.engine import Program
+from dspn._arguments import Floats, checked_rng, indices, require_type
+from dspn.data.sequences import Sequences
+from dspn.engine.base import Program
 from dspn.errors import StructureError
 from dspn.learning.moves import input_visits, posterior_runs
-from dspn.leaves import Family
-from dspn.structure import DynamicNetwork, Input, Leaf, Node, Product, Sum, Template, Top
+from dspn.leaves.base import Family
 from dspn.structure.edit import Entry, build_network, template_entries, top_entries
-from dspn.structure.nodes import reachable
+from dspn.structure.network import DynamicNetwork
+from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, reachable
+from dspn.structure.template import Template, Top
 
 _MOST_DRAWS: Final = 10_000
 

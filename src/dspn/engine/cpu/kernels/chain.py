@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
+from dspn._arguments import Floats, Ints
 from dspn.engine.cpu.kernels import kernel
 from dspn.engine.cpu.kernels.rows import (
     active_lanes,

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
+from dspn._arguments import Floats, Ints
 from dspn.engine.cpu.kernels import kernel, reducing
 from dspn.engine.cpu.kernels.chain import advance, advance_dense, rescale
 from dspn.engine.cpu.kernels.rows import active_lanes, number_slices, numbers_in_vector

@@ -7,7 +7,7 @@ for every joint code once.
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Bools, Floats, Ints
+from dspn._arguments import Bools, Floats, Ints
 from dspn.engine.cpu.kernels import kernel
 from dspn.engine.cpu.kernels.rows import largest_entry, numbers_in_vector, rounded_off, split_scale
 from dspn.engine.cpu.kernels.tiles import product_of_four, sum_of_four

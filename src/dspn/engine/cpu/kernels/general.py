@@ -6,7 +6,7 @@ apart, which is exact.
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
+from dspn._arguments import Floats, Ints
 from dspn.engine.cpu.kernels import kernel, reducing
 from dspn.engine.cpu.kernels.rows import (
     active_lanes,

@@ -10,7 +10,7 @@ them: the max pass.
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
+from dspn._arguments import Floats, Ints
 from dspn.engine.cpu.kernels import kernel
 from dspn.engine.cpu.kernels.general import store_state
 from dspn.engine.cpu.kernels.rows import (

@@ -7,7 +7,7 @@ takes part at positions 0 .. lengths[l] - 1, so the lanes that take part form a 
 
 import numpy as np
 
-from dspn._arrays import Floats, Ints
+from dspn._arguments import Floats, Ints
 from dspn.engine.cpu.kernels import kernel, maximising, reducing
 from dspn.engine.cpu.records import LARGE_SCALE, LONG_SEQUENCE, Batch, Operations
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arrays import Floats, Ints
+from dspn._arguments import Floats, Ints
 from dspn.engine.cpu.kernels import kernel, reducing
 from dspn.engine.cpu.kernels.rows import (
     compute,

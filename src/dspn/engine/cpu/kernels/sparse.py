@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from llvmlite import ir
 
-from dspn._arrays import Floats
+from dspn._arguments import Floats
 from dspn.engine.cpu.kernels import kernel
 from dspn.engine.cpu.kernels.rows import numbers_in_vector
 from dspn.engine.cpu.kernels.tiles import (

@@ -1,4 +1,4 @@
-"""Rules that arguments of many functions share; every error names the argument that breaks one."""
+"""Types of arguments, and rules that many share; every error names the argument that breaks one."""
 
 import operator
 import reprlib
@@ -7,9 +7,13 @@ from numbers import Real
 from typing import Any, Final, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dspn._arrays import Bools, Floats, Ints
 from dspn.errors import DspnError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 # How messages call types whose own name does not say enough.
 _WORDS: Final[dict[type, str]] = {
@@ -125,3 +129,10 @@ def sequence_weights(
             f"`{argument}` must not be zero for all sequences, but is; give at least one a weight."
         )
     return weights
+
+
+def read_only(array: Floats) -> Floats:
+    """A C-contiguous float64 copy that nobody can write to."""
+    copy = np.array(array, dtype=np.float64, order="C", copy=True)
+    copy.flags.writeable = False
+    return copy
