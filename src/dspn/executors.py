@@ -209,21 +209,32 @@ class _Pool:
                     remote[number].add_done_callback(feed)
 
         is_fed = False
-        while True:
-            if not is_fed and self.ready.done():
-                is_fed = True
-                for _ in range(self._num_workers):
-                    feed()
+        try:
+            while True:
+                if not is_fed and self.ready.done():
+                    is_fed = True
+                    for _ in range(self._num_workers):
+                        feed()
+                with lock:
+                    if not waiting:
+                        break
+                    number, item = waiting.popleft()
+                with one_thread_each():
+                    results[number] = function(item)
+            for number, future in remote.items():
+                results[number], noted = future.result()
+                for message, category in noted:
+                    warn(message, category)
+        except BaseException:
             with lock:
-                if not waiting:
-                    break
-                number, item = waiting.popleft()
-            with one_thread_each():
-                results[number] = function(item)
-        for number, future in remote.items():
-            results[number], noted = future.result()
-            for message, category in noted:
-                warn(message, category)
+                waiting.clear()
+            # loky fails where it is ended between taking an item and passing it on to a worker.
+            until = time.monotonic() + 1.0
+            while time.monotonic() < until and not all(
+                own.running() or own.done() for own in remote.values()
+            ):
+                time.sleep(0.005)
+            raise
         return [results[number] for number in range(len(items))]
 
     def end(self) -> None:

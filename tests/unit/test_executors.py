@@ -99,6 +99,7 @@ def test_work_is_done_in_this_process_and_in_another_that_stays() -> None:
 
 
 def test_a_worker_takes_the_next_item_when_it_has_done_its_own() -> None:
+    _start_pool(1).ready.result()
     # The first item goes to the worker, and the second keeps this process busy.
     home, away = os.getpid(), Processes(2).map(pause, [0.0, 1.0, 0.0, 0.0, 0.0])
     assert [own == home for own in away] == [False, True, False, False, False]
