@@ -152,7 +152,7 @@ class Chain:
             (own, layout.load_member[row[own]]) for own, row in zip(outputs, loads, strict=True)
         ]
 
-    def _dense_places(self, *, transposed: bool) -> tuple[Ints, Ints]:
+    def _find_dense_places(self, transposed: bool) -> tuple[Ints, Ints]:
         """The edges of dense matrices and their places; rows are inputs or, transposed, outputs."""
         own, shape = self.transitions, self.shape
         group = np.repeat(np.arange(own.is_sparse.size), np.diff(own.group_start))
@@ -165,7 +165,7 @@ class Chain:
         places: Ints = shape.start[group] + (row - first) * size + column - first
         return edges, places
 
-    def _sparse_places(self, *, transposed: bool) -> tuple[Ints, Ints, Ints]:
+    def _find_sparse_places(self, transposed: bool) -> tuple[Ints, Ints, Ints]:
         """Where the row of each column begins and ends, and the place of each edge.
 
         Rows are padded to full tiles; edges are in the order of `Transitions`.
@@ -182,6 +182,14 @@ class Chain:
         within = np.arange(row.size) - np.repeat(first, np.diff(np.append(first, row.size)))
         return start, start[:-1] + counts, start[row] + within
 
+    def _places(self, transposed: bool) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints, Ints]]:
+        """The places of dense and of sparse edges; they follow from the structure."""
+
+        def make() -> tuple[tuple[Ints, Ints], tuple[Ints, Ints, Ints]]:
+            return self._find_dense_places(transposed), self._find_sparse_places(transposed)
+
+        return self.program.places((Chain, transposed), make)
+
     def matrix(
         self, arithmetic: Arithmetic, bottom: bool, *, transposed: bool, dtype: Real
     ) -> ChainMatrix:
@@ -194,17 +202,16 @@ class Chain:
             own = self.transitions
             weights = arithmetic.weights(self.program, bottom).mix_part
             by_edge = np.concatenate([weights.op, weights.mix])[own.place]
-            edges, places = self._dense_places(transposed=transposed)
+            (edges, places), (start, end, sparse) = self._places(transposed)
             padding = 0.0 if arithmetic.is_linear else -np.inf
             dense = np.full(int(self.shape.start[-1]), padding, dtype)
             dense[places] = by_edge[edges]
             edges = own.sparse_edges_by_input if transposed else own.sparse_edges
             read = self.columns[(own.target if transposed else own.source)[edges]]
-            start, end, places = self._sparse_places(transposed=transposed)
             source, weight = np.zeros(int(start[-1]), np.int32), np.zeros(int(start[-1]), dtype)
             group = np.searchsorted(self.shape.column, read, side="right") - 1
-            source[places] = read - self.shape.column[group]
-            weight[places] = by_edge[edges]
+            source[sparse] = read - self.shape.column[group]
+            weight[sparse] = by_edge[edges]
             return ChainMatrix(dense, start, end, source, weight)
 
         return self.program.matrices((arithmetic.is_linear, bottom, transposed, dtype), make)
@@ -214,8 +221,7 @@ class Chain:
 
         `dense` is in the order of the transposed matrix's squares and `edge` in that of its edges.
         """
-        edges, places = self._dense_places(transposed=True)
-        sparse = self._sparse_places(transposed=True)[2]
+        (edges, places), (_, _, sparse) = self._places(True)
         found = np.concatenate([dense[places].astype(np.float64), edge[sparse]])
         every = np.concatenate([edges, self.transitions.sparse_edges_by_input])
         return self.transitions.place[every], found

@@ -85,7 +85,8 @@ class CpuProgram(base.NetworkProgram):
     """What every query runs: a network and the layouts of its template and top.
 
     With `single` the passes over chains compute in single precision where its range suffices, and
-    in double precision where it does not. The memos hold what follows from the network alone. The
+    in double precision where it does not. The memos hold what follows from the network alone,
+    and `places`, which programs of other parameters share, what follows from its structure. The
     modules that run a program know its class, so that its methods import them when they are called.
     """
 
@@ -105,6 +106,7 @@ class CpuProgram(base.NetworkProgram):
         self.leaf_tables = Memo()
         self.chunk_tables = Memo()
         self.matrices = Memo()
+        self.places = Memo()
         self.smaller = Memo()
 
     @classmethod
@@ -116,7 +118,9 @@ class CpuProgram(base.NetworkProgram):
         """The same layouts with another network of the same structure, as learning makes them."""
         assert network.template is self.network.template
         assert network.top is self.network.top
-        return CpuProgram(network, self.layouts, self.paths, self.single)
+        found = CpuProgram(network, self.layouts, self.paths, self.single)
+        found.places = self.places
+        return found
 
     @cached_property
     def double(self) -> "CpuProgram":
