@@ -3,7 +3,7 @@
 `Executor.map(function, items)` is all that learning asks for. It is used at three places: shards of
 a step of expectation maximisation, neighbours of a search, and tries of the automatic learner. What
 is mapped takes values that pickle, and what all items have in common is handed over as `Shared`, so
-that it reaches a worker once. Results are in the order of the items, and the same to the last bit
+that a worker decodes it once. Results are in the order of the items, and the same to the last bit
 with every executor and with any number of workers. An executor for a cluster is a subclass of
 `Executor` with the same `map`.
 """
@@ -12,12 +12,10 @@ import atexit
 import os
 import pickle
 import signal
-import tempfile
 import threading
 import time
 import uuid
 import warnings
-import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,7 +23,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache, partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, final
 
 from dspn._arguments import whole_number
@@ -48,35 +45,31 @@ _received: "dict[str, Shared[Any]]" = {}  # in a worker process: handles by thei
 class Shared(Generic[Value]):
     """A handle of a value that many items need, such as a data set.
 
-    Where the handle goes to another process, the value is written to a temporary file once, and
-    each worker reads it once.
+    Where the handle goes to other processes, the value is encoded once, and each of them decodes it
+    once. Nothing of it is written to a file.
     """
 
     def __init__(self, value: Value) -> None:
         self.value = value
         self._key = uuid.uuid4().hex
-        self._path: str | None = None
+        self._encoded: bytes | None = None
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Imported when it is used. It also pickles classes of the user's script.
-        from joblib.externals.loky.backend.reduction import dump
+        # Imported when it is used. It also encodes classes of the user's script.
+        from joblib.externals.loky.backend.reduction import dumps
 
         with self._lock:
-            if self._path is None:
-                number, self._path = tempfile.mkstemp(prefix="dspn-", suffix=".pickle")
-                weakref.finalize(self, Path(self._path).unlink, missing_ok=True)
-                with os.fdopen(number, "wb") as file:
-                    dump(self.value, file)
-        return _receive, (self._key, self._path)
+            if self._encoded is None:
+                self._encoded = bytes(dumps(self.value))
+        return _receive, (self._key, self._encoded)
 
 
-def _receive(key: str, path: str) -> Shared[Any]:
+def _receive(key: str, encoded: bytes) -> Shared[Any]:
     if key not in _received:
         while len(_received) >= _MOST_SHARED:
             del _received[next(iter(_received))]
-        with open(path, "rb") as file:
-            _received[key] = Shared(pickle.load(file))
+        _received[key] = Shared(pickle.loads(encoded))
     return _received[key]
 
 

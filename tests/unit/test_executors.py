@@ -2,7 +2,7 @@
 
 import operator
 import os
-import pickle
+import tempfile
 import threading
 import time
 import warnings
@@ -112,20 +112,24 @@ def test_nothing_waits_for_workers_that_are_still_starting() -> None:
     _start_pool.cache_clear()
 
 
-def test_a_shared_value_is_written_once_and_its_file_goes_with_it() -> None:
+def address(shared: Shared[object]) -> tuple[int, int]:
+    return os.getpid(), id(shared.value)
+
+
+def test_a_shared_value_is_decoded_once_by_a_worker_and_written_to_no_file() -> None:
+    _start_pool(1).ready.result()
+    before = set(Path(tempfile.gettempdir()).glob("dspn-*.pickle"))
     shared = Shared(list(range(5)))
-    copies = Processes(2).map(operator.attrgetter("value"), [shared] * 4)
-    assert copies == [[0, 1, 2, 3, 4]] * 4
-    path = Path(shared._path or "")
-    assert pickle.loads(path.read_bytes()) == shared.value
-    del shared
-    assert not path.exists()
+    assert Processes(2).map(operator.attrgetter("value"), [shared] * 4) == [[0, 1, 2, 3, 4]] * 4
+    found = Processes(2).map(address, [shared] * 8)
+    assert len(set(found)) == len({process for process, _ in found})
+    assert set(Path(tempfile.gettempdir()).glob("dspn-*.pickle")) == before
 
 
 def test_a_shared_value_stays_itself_in_this_process() -> None:
     shared = Threads(2).share(DATA)
     assert Threads(2).map(operator.attrgetter("value"), [shared, shared]) == [DATA, DATA]
-    assert shared._path is None
+    assert shared._encoded is None
 
 
 @pytest.mark.parametrize(
