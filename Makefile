@@ -19,7 +19,7 @@ help:
 	@echo 'make lock    renew $(LOCK): the newest versions that pyproject.toml allows'
 	@echo 'make demo    learn from recordings with gaps, ask, and look: text here, a page and pictures in out/demo'
 	@echo 'make tables  the tables of the paper, in out/experiments: hours, or minutes with TABLES=--quick'
-	@echo 'make check   the tests of the library that take a second each at most, in a minute'
+	@echo 'make check   contracts and unit tests of the core, in a minute and a half'
 	@echo 'make test    everything that must hold: lint, pytest, documentation'
 	@echo 'make lint    ruff, mypy, import-linter'
 	@echo 'make docs    documentation in docs/_build/html, warnings are errors'

@@ -5,10 +5,12 @@ import threading
 import time
 
 import numpy as np
+import pytest
 
 import dspn
 from dspn.engine import compile_program
 from dspn.engine.cpu import CpuEngine, Paths
+from dspn.engine.cpu.chain import ChainRun
 from dspn.engine.cpu.program import Memo
 from dspn.structure import initial_network
 
@@ -21,12 +23,25 @@ def _data() -> dspn.Sequences:
     return dspn.Sequences.from_arrays(arrays, schema=SCHEMA)
 
 
-def test_threads_that_fall_back_together_share_one_finished_run() -> None:
+def test_threads_that_fall_back_together_share_one_finished_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     data = _data()
     network = initial_network(SCHEMA, 6, rng=np.random.default_rng(1))
-    expected = compile_program(network).log_likelihood(data)
-    doubtful = compile_program(network, engine=CpuEngine(Paths(threads=4, doubt=True)))
-    np.testing.assert_allclose(doubtful.log_likelihood(data), expected, rtol=1e-12)
+
+    def doubted(threads: int) -> np.ndarray:
+        engine = CpuEngine(Paths(threads=threads, doubt=True))
+        return compile_program(network, engine=engine).log_likelihood(data)
+
+    alone, prepare = doubted(1), ChainRun._prepare
+
+    def prepare_slowly(self: ChainRun, *way: bool) -> None:
+        time.sleep(0.05)  # long enough for every other thread to come by
+        prepare(self, *way)
+
+    monkeypatch.setattr(ChainRun, "_prepare", prepare_slowly)
+    np.testing.assert_array_equal(doubted(4), alone)
+    np.testing.assert_allclose(alone, compile_program(network).log_likelihood(data), rtol=1e-12)
 
 
 def test_a_memo_makes_each_value_once_whatever_the_threads() -> None:
