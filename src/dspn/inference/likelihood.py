@@ -60,11 +60,6 @@ def log_likelihood(program: Program, data: Sequences) -> Floats:
     return found
 
 
-def possible_likelihood(program: Program, data: Sequences) -> Floats:
-    """Log P(observed entries); raises where it is zero, as nothing can be conditioned on that."""
-    return require_possible(program, data, program.log_likelihood(data))
-
-
 def require_possible(program: Program, data: Sequences, found: Floats) -> Floats:
     """The log-likelihoods `found`; raises where one is zero and names the slice."""
     impossible = np.flatnonzero(found == -np.inf)
