@@ -1,7 +1,12 @@
 """The exceptions and warnings of the library, and how their texts are shown."""
 
+import re
 import sys
 import warnings
+from typing import Final
+
+CSV_COLUMN: Final = re.compile(r"^In CSV column #(\d+): ")
+_CSV_ROW: Final = re.compile(r"Row #(\d+): ")
 
 
 class DspnError(Exception):
@@ -62,3 +67,13 @@ def printable(text: str, most: int = 2000) -> str:
         sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
         for sign in cut
     )
+
+
+def plainly(error: Exception) -> str:
+    """The message of Arrow or of the system, with rows counted from the first below the header."""
+    words = str(getattr(error, "strerror", None) or error).strip().rstrip(".")
+    words = re.sub(r"CSV (parse|conversion) error: ?", "", CSV_COLUMN.sub("", words))
+    words = _CSV_ROW.sub(lambda match: f"row {int(match[1]) - 1}: ", words)
+    if "straddling" in words:
+        return "one of its rows is too long, or a quotation mark is not closed"
+    return words[:1].lower() + words[1:]

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, Final, final
 
+from dspn.errors import plainly as plainly
 from dspn.errors import printable
 
 _LINE_EVERY_S: Final = 10.0
 _SHOWN_AFTER_S: Final = 1.0
 # Data are read in chunks; the number of a sequence within its chunk means nothing to the reader.
 _NUMBERED: Final = re.compile(r"sequence \d+ \(id (.+?)\)(?= at|,|;|\.| and| in)")
-_ROW: Final = re.compile(r"Row #(\d+): ")
-CSV_COLUMN: Final = re.compile(r"^In CSV column #(\d+): ")
 
 
 @final
@@ -33,16 +32,6 @@ def sentence(error: BaseException | str) -> str:
     """The message in one line that a terminal can show; sequences are named by their ids alone."""
     text = str(error).strip() or type(error).__name__
     return _NUMBERED.sub(r"sequence \1", printable(re.sub(r"\s+", " ", text), 5000))
-
-
-def plainly(error: Exception) -> str:
-    """The message of Arrow or of the system, with rows counted from the first below the header."""
-    words = str(getattr(error, "strerror", None) or error).strip().rstrip(".")
-    words = re.sub(r"CSV (parse|conversion) error: ?", "", CSV_COLUMN.sub("", words))
-    words = _ROW.sub(lambda match: f"row {int(match[1]) - 1}: ", words)
-    if "straddling" in words:
-        return "one of its rows is too long, or a quotation mark is not closed"
-    return words[:1].lower() + words[1:]
 
 
 def counted(count: int, noun: str) -> str:
