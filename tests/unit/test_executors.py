@@ -129,7 +129,7 @@ def test_a_shared_value_is_decoded_once_by_a_worker_and_written_to_no_file() -> 
 def test_a_shared_value_stays_itself_in_this_process() -> None:
     shared = Threads(2).share(DATA)
     assert Threads(2).map(operator.attrgetter("value"), [shared, shared]) == [DATA, DATA]
-    assert shared._encoded is None
+    assert shared._sent is None
 
 
 @pytest.mark.parametrize(

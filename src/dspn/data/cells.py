@@ -15,6 +15,10 @@ from dspn.data.layout import Column, check_values, value_bounds
 from dspn.data.schema import Kind, Variable
 from dspn.errors import DataError, DspnError
 
+# From this many cells of text on, only the distinct ones are looked at, where each occurs so often.
+_MANY = 1_000
+_REPEATED = 8
+
 
 def is_text(kind: Any) -> bool:
     """Whether the type of a column is text."""
@@ -135,6 +139,14 @@ def read_cells(
     if types.is_dictionary(cells.type) and cells.type.ordered and not column.is_file:
         declared = tuple(cells.dictionary.to_pylist())
     cells = plain(cells)
+    if is_text(cells.type) and column.is_file and len(cells) > _MANY:
+        with suppress(DataError):  # found again below, where the row is known
+            encoded = cells.dictionary_encode()
+            if len(encoded.dictionary) <= len(cells) // _REPEATED:
+                distinct = encoded.dictionary
+                values, reading = read_cells(distinct, column, variable, is_number, remedy)
+                index = encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
+                return np.append(values, np.nan)[index], reading
     if is_text(cells.type) and column.is_file:
         kept = () if variable is None else variable.categories
         words = [word for word in ("", *column.missing) if word not in kept]

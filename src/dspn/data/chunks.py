@@ -18,7 +18,7 @@ from dspn.data.cells import (
     read_cells,
     reads_as_number,
 )
-from dspn.data.coding import Raw, infer_variable
+from dspn.data.coding import Raw, Reading, infer_variable
 from dspn.data.layout import MISSING, Column, Unseen
 from dspn.data.order import (
     Grouping,
@@ -262,6 +262,14 @@ def _read_categories(cells: Any, column: Column, *, is_binary: bool) -> tuple[Ra
     values, reading = read_cells(cells, column, is_number=False)
     if reading.labels and all(map(reads_as_number, reading.labels)):
         values, reading = read_cells(cells, column, is_number=True)
+    variable = categorical_variable(column.name, values, reading, is_binary=is_binary)
+    return (values, reading), variable
+
+
+def categorical_variable(
+    name: str, values: Floats, reading: Reading, *, is_binary: bool
+) -> Variable:
+    """The variable of a raw column that is said to be categorical, or binary."""
     categories: Any = reading.declared or reading.labels
     if not categories:
         distinct = np.unique(values[~np.isnan(values)]).tolist()
@@ -269,10 +277,10 @@ def _read_categories(cells: Any, column: Column, *, is_binary: bool) -> tuple[Ra
         if is_binary and set(categories) <= {0, 1}:
             categories = (0, 1)
     if not categories:
-        raise DataError(f"column {column.name!r} has no value, so that it has no categories.")
+        raise DataError(f"column {name!r} has no value, so that it has no categories.")
     if is_binary and len(categories) != 2:
         raise DataError(
-            f"column {column.name!r} must have two categories, as --kind says binary, but has "
+            f"column {name!r} must have two categories, as --kind says binary, but has "
             f"{len(categories)}: {list_categories(categories)}; say categorical."
         )
-    return (values, reading), Variable.categorical(column.name, categories)
+    return Variable.categorical(name, categories)

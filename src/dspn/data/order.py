@@ -188,7 +188,7 @@ def group_rows(
         ids: Cells of the column that names the sequences; None for a single sequence.
         order: Cells of the order column; None where the rows are in order.
         keys: Names of both columns, for messages, and the type of an order column of text.
-        first_row: Number of the first row, for messages.
+        first_row: Number of the first row, for messages; negative where rows have none.
         sort: Whether the rows of a sequence may lie anywhere, or each run of rows is a sequence.
     """
     codes, named = np.zeros(count, dtype=np.int64), [0]
@@ -222,10 +222,10 @@ def _sort_rows(order: Cells, codes: Ints, named: list[Any], keys: Keys, first_ro
         whose = "" if keys.sequence is None else f"{keys.sequence} = {named[codes[one]]!r} with "
         value = order[one] if isinstance(order, list) else order[one].as_py()
         shown = repr(value) if isinstance(value, str) else str(value)
+        places = f"is in row {first_row + one} and in row {first_row + other}"
         raise DataError(
             f"the rows of a sequence must differ in {keys.order!r}, but {whose}{keys.order} = "
-            f"{shown} is in row {first_row + one} and in row {first_row + other}; leave one of "
-            "them out."
+            f"{shown} {places if first_row >= 0 else 'occurs twice'}; leave one of them out."
         )
     return rows
 

@@ -65,6 +65,14 @@ class Sequences:
         return batch
 
     @classmethod
+    def trusted(cls, values: Floats, offsets: Ints, schema: Schema, **more: Any) -> Sequences:
+        """Batch of arrays that are known to be right: they are neither checked nor copied."""
+        batch = object.__new__(cls)
+        fields = {"values": values, "offsets": offsets, "schema": schema}
+        batch.__setstate__({"ids": None, "inference_notes": (), "table_keys": None} | fields | more)
+        return batch
+
+    @classmethod
     def _from_coded(
         cls,
         coded: tuple[Floats, Schema, tuple[str, ...]],
@@ -73,10 +81,8 @@ class Sequences:
     ) -> Sequences:
         values, schema, notes = coded
         _check(values, schema, ragged)
-        batch = object.__new__(cls)
-        fields = {"values": values, "offsets": ragged.offsets, "schema": schema, "ids": ragged.ids}
-        batch.__setstate__(fields | {"inference_notes": notes, "table_keys": keys})
-        return batch
+        more = {"ids": ragged.ids, "inference_notes": notes, "table_keys": keys}
+        return cls.trusted(values, ragged.offsets, schema, **more)
 
     # Reading
 

@@ -209,6 +209,12 @@ class Expectation:
     counts: Floats
     log_likelihood: Floats
 
+    def __add__(self, other: "Expectation") -> "Expectation":
+        """Flows of two shards together, and the log-likelihoods of one after those of the other."""
+        pairs = zip(self.components, other.components, strict=True)
+        values = np.concatenate([self.log_likelihood, other.log_likelihood])
+        return Expectation(tuple(a + b for a, b in pairs), self.counts + other.counts, values)
+
     @property
     def flows(self) -> ExpectedFlows:
         """The flows of the only component."""

@@ -3,13 +3,14 @@
 `maximise` is one M-step, `fit_em` repeats both steps until a stopping rule is met.
 """
 
-import operator
-from collections.abc import Callable, Collection, Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
+from scipy.special import xlogy
 
 from dspn._arguments import Floats, Ints, checked_rng, require_type, sequence_weights
 from dspn.data.sequences import Sequences, sequences_of
@@ -27,6 +28,7 @@ from dspn.learning.priors import DEFAULT_PRIORS, Priors, checked_learnable, log_
 from dspn.learning.scores import LIKELIHOOD, FitLog, FitRecord, Score, StopOptions, StopReason
 from dspn.leaves.base import NO_WEIGHT
 from dspn.options import number_field, part_field, whole_field
+from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of, reachable
 from dspn.structure.parameters import NetworkParameters, Parameters, sum_starts
@@ -209,12 +211,42 @@ def em_step(
     return EmStep(maximise(network, found.flows, priors, learnable), found.log_likelihood)
 
 
-# Sequences with weights, and their flows.
+# What is learned from, and its flows.
+
+
+class Members(ABC):
+    """What is learned from: members that have weights, be it sequences or shards of them."""
+
+    weights: Floats
+
+    @abstractmethod
+    def flows(self, program: Program) -> Expectation:
+        """Expected flows, with the log-likelihood of each member."""
+
+    @abstractmethod
+    def log_likelihood(self, program: Program) -> Floats:
+        """The log-likelihood of each member."""
+
+    @abstractmethod
+    def score(self, score: Score, program: Program) -> float:
+        """The mean of another score over all sequences."""
+
+    @abstractmethod
+    def batches(self, batch_size: int, rng: np.random.Generator) -> "list[tuple[Members, float]]":
+        """The members, dealt at random into batches of about so many sequences.
+
+        Each batch comes with the number that its flows are multiplied by to stand for all.
+        """
+
+    @final
+    def mean(self, values: Floats) -> float:
+        """Weighted mean of a number for each member."""
+        return float(np.average(values, weights=self.weights))
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Part:
+class Part(Members):
     """Sequences with their weights, all positive, and their places in the training set.
 
     With an `executor` the flows are computed by shards, whose number depends on the data alone.
@@ -224,7 +256,7 @@ class Part:
     weights: Floats
     places: Ints
     executor: Executor | None = None
-    _compiled: list[Shared[Program]] = field(default_factory=list, repr=False)
+    _sent: list[Shared[Program]] = field(default_factory=list, repr=False)
 
     @classmethod
     def of(
@@ -241,16 +273,26 @@ class Part:
         weights, places = self.weights[members], self.places[members]
         return replace(self, data=self.data[members], weights=weights, places=places)
 
-    def mean(self, values: Floats) -> float:
-        """Weighted mean of a number for each sequence."""
-        return float(np.average(values, weights=self.weights))
+    def log_likelihood(self, program: Program) -> Floats:
+        """The log-likelihood of each sequence."""
+        return program.log_likelihood(self.data)
+
+    def score(self, score: Score, program: Program) -> float:
+        """The mean of another score over the sequences."""
+        return score.mean(program, self.data, self.weights)
+
+    def batches(self, batch_size: int, rng: np.random.Generator) -> list[tuple[Members, float]]:
+        """The sequences, dealt at random into batches of about one size."""
+        size = len(self.data)
+        members = np.array_split(rng.permutation(size), -(-size // batch_size))
+        return [(self.pick(np.sort(own)), size / own.size) for own in members]
 
     def flows(self, program: Program) -> Expectation:
         """Expected flows; a sequence of probability zero is named by its place and id."""
         try:
             if self.executor is None or len(self._shards) == 1:
                 return program.expected_flows(self.data, self.weights)
-            return self._flows_by_shard(program, self.executor)
+            return sum_by_shard(_flows_of, program, self._shards, self.executor, self._sent)
         except EvidenceError:
             impossible = np.flatnonzero(program.log_likelihood(self.data) == -np.inf)
             if not impossible.size:
@@ -265,7 +307,7 @@ class Part:
         )
 
     @cached_property
-    def _shards(self) -> "list[Shared[tuple[Sequences, Floats]]]":
+    def _shards(self) -> list[Shared[tuple[Sequences, Floats]]]:
         """Neighbouring sequences of about as many slices together in each shard."""
         assert self.executor is not None
         total = self.data.total_slices
@@ -274,24 +316,47 @@ class Part:
         parts = [own for own in np.split(np.arange(len(self.data)), cuts) if own.size]
         return [self.executor.share((self.data[own], self.weights[own])) for own in parts]
 
-    def _flows_by_shard(self, program: Program, executor: Executor) -> Expectation:
-        """The flows of all shards, added in their order."""
-        network, compiled = program.network, self._compiled
-        if not compiled or compiled[0].value.network.template is not network.template:
-            compiled[:] = [executor.share(program)]
-        work = partial(_shard_flows, compiled[0], network.parameters)
-        found = executor.map(work, self._shards)
-        total = reduce(operator.add, (own.flows for own in found))
-        values = np.concatenate([own.log_likelihood for own in found])
-        return Expectation((total,), self.weights.sum(keepdims=True), values)
+
+def _flows_of(program: Program, shard: Shared[tuple[Sequences, Floats]]) -> Expectation:
+    return program.expected_flows(*shard.value)
 
 
-def _shard_flows(
-    compiled: Shared[Program], parameters: Parameters, shard: Shared[tuple[Sequences, Floats]]
-) -> Expectation:
-    program = compiled.value
-    network = program.network.with_parameters(parameters)
-    return program.rebind(network).expected_flows(*shard.value)
+def sum_by_shard(
+    work: Callable[[Program, Any], Any],
+    program: Program,
+    shards: Sequence[Any],
+    executor: Executor,
+    sent: list[Shared[Program]],
+) -> Any:
+    """What a function of a program and a shard adds up to, in one order with every executor.
+
+    The structure goes to the workers once, the parameters once for each call.
+
+    Args:
+        work: A function of a module.
+        program: The compiled model.
+        shards: What it is called with.
+        executor: Does the work.
+        sent: Holds the program that the workers have; is updated.
+    """
+    mixture = program.mixture
+    templates = [network.template for network in mixture]
+    if not sent or [own.template for own in sent[0].value.mixture] != templates:
+        sent[:] = [executor.share(program)]
+    now = executor.share((mixture.weights, tuple(own.parameters for own in mixture)))
+    return executor.reduce(partial(_work_on_shard, work, sent[0], now), shards)
+
+
+def _work_on_shard(
+    work: Callable[[Program, Any], Any],
+    sent: Shared[Program],
+    now: Shared[tuple[Floats, tuple[Parameters, ...]]],
+    shard: Any,
+) -> Any:
+    weights, parameters = now.value
+    pairs = zip(sent.value.mixture, parameters, strict=True)
+    networks = tuple(network.with_parameters(own) for network, own in pairs)
+    return work(sent.value.rebind(Mixture(networks, weights)), shard)
 
 
 # Many steps.
@@ -330,44 +395,72 @@ DEFAULT_EM: Final = EmOptions()
 @final
 @dataclass(frozen=True, eq=False)
 class EmFit:
-    """The network that was kept: the best on the validation set, or the last one without a set.
+    """The model that was kept: the best on the validation set, or the last one without a set.
 
     `score` is its score on the validation set, or on the training set without one. `dead` names the
     nodes that nothing flowed through in the statistics its parameters were made from.
     """
 
-    network: DynamicNetwork
+    mixture: Mixture
     history: tuple[FitRecord, ...]
     score: float
     stopped: StopReason
     dead: tuple[DeadNode, ...]
 
+    @property
+    def network(self) -> DynamicNetwork:
+        """The only network; raises where a mixture of several was fitted."""
+        return self.mixture.only
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EmState:
+    """Where a fit stands, so that it can go on from there.
+
+    Attributes:
+        mixture: The model after the last step.
+        best: The best model so far.
+        history: The records of all steps.
+        statistics: The moving average, where there are batches.
+        num_batches: Batches that were seen.
+        rng_state: The state of the randomness, where there are batches.
+    """
+
+    mixture: Mixture
+    best: Mixture
+    history: tuple[FitRecord, ...]
+    statistics: Expectation | None = None
+    num_batches: int = 0
+    rng_state: Any = None
+
 
 class _Stage(NamedTuple):
-    """A network on the way, the statistics it was made from, and its mean log-likelihood.
+    """A model on the way, the statistics it was made from, and its mean log-likelihood.
 
-    At the start the statistics are those of the network itself.
+    At the start the statistics are those of the model itself; they may be None after a resumption.
     """
 
     program: Program
-    statistics: ExpectedFlows
+    statistics: Expectation | None
     train: float
+    num_batches: int = 0
 
 
-Maximiser = Callable[[Program, ExpectedFlows], Program]
+Maximiser = Callable[[Program, Expectation], Program]
 
 
 def _full_batch(
-    program: Program, train: Part, maximiser: Maximiser, max_steps: int
+    program: Program, train: Members, maximiser: Maximiser, steps: range
 ) -> Iterator[_Stage]:
-    """Every step from the flows of all sequences, which come with the likelihood before it."""
+    """Every step from the flows of all members, which come with the likelihood before it."""
     found = train.flows(program)
-    yield _Stage(program, found.flows, train.mean(found.log_likelihood))
-    for step in range(1, max_steps + 1):
-        statistics = found.flows
+    yield _Stage(program, found, train.mean(found.log_likelihood))
+    for step in steps:
+        statistics = found
         program = maximiser(program, statistics)
-        if step == max_steps:
-            values = program.log_likelihood(train.data)
+        if step == steps[-1]:
+            values = train.log_likelihood(program)
         else:
             found = train.flows(program)
             values = found.log_likelihood
@@ -376,11 +469,12 @@ def _full_batch(
 
 def _mini_batch(
     program: Program,
-    train: Part,
+    train: Members,
     maximiser: Maximiser,
     options: EmOptions,
     rng: np.random.Generator,
     is_due: Callable[[], bool],
+    state: EmState | None,
 ) -> Iterator[_Stage]:
     """Stepwise EM (Cappé and Moulines): the statistics are a moving average over batches.
 
@@ -388,46 +482,73 @@ def _mini_batch(
     not seen. Batches are drawn once and come in a new order at every pass, which is one step. Where
     time is up within a pass, the pass ends with the current batch.
     """
-    found = train.flows(program)
-    statistics = found.flows
-    yield _Stage(program, statistics, train.mean(found.log_likelihood))
-    size = len(train.data)
     assert options.batch_size is not None
-    parts = np.array_split(rng.permutation(size), -(-size // options.batch_size))
-    batches = [train.pick(np.sort(members)) for members in parts]
-    number = 0
-    for step in range(options.max_steps):
+    done = number = 0
+    if state is None or state.statistics is None:
+        statistics = train.flows(program)
+        yield _Stage(program, statistics, train.mean(statistics.log_likelihood))
+        batches = train.batches(options.batch_size, rng)
+    else:
+        statistics, number, done = state.statistics, state.num_batches, len(state.history) - 1
+        batches = train.batches(options.batch_size, rng)
+        rng.bit_generator.state = state.rng_state
+    for step in range(done, options.max_steps):
         if step == 0:
             program = maximiser(program, statistics)
         total = weight = 0.0
         for index in rng.permutation(len(batches)).tolist():
-            batch = batches[index]
+            batch, factor = batches[index]
             found = batch.flows(program)
             total += float(found.log_likelihood @ batch.weights)
             weight += float(batch.weights.sum())
             number += 1
             share = float((number + options.step_delay) ** -options.step_power)
-            new = _scale(found.flows, share * size / len(batch.data))
-            statistics = _scale(statistics, 1.0 - share) + new
+            statistics = _scale(statistics, 1.0 - share) + _scale(found, share * factor)
             program = maximiser(program, statistics)
             if is_due():
                 break
-        yield _Stage(program, statistics, total / weight)
+        yield _Stage(program, statistics, total / weight, number)
 
 
-def _scale(flows: ExpectedFlows, factor: float) -> ExpectedFlows:
-    """The flows times a number."""
+def _scale(found: Expectation, factor: float) -> Expectation:
+    """The flows times a number; log-likelihoods have no place in an average."""
 
     def scale(own: NetworkFlows) -> NetworkFlows:
         return NetworkFlows(factor * own.weights, tuple(factor * rows for rows in own.leaves))
 
-    bottom = None if flows.bottom is None else scale(flows.bottom)
-    return ExpectedFlows(scale(flows.template), scale(flows.top), bottom)
+    components = tuple(
+        ExpectedFlows(
+            scale(flows.template),
+            scale(flows.top),
+            None if flows.bottom is None else scale(flows.bottom),
+        )
+        for flows in found.components
+    )
+    return Expectation(components, factor * found.counts, np.empty(0))
+
+
+def _maximise_all(
+    mixture: Mixture, found: Expectation, priors: Priors, learnable: frozenset[int] | None
+) -> Mixture:
+    """An M-step of every component, and of the weights of the root sum."""
+    pairs = zip(mixture, found.components, strict=True)
+    networks = tuple(maximise(network, flows, priors, learnable) for network, flows in pairs)
+    if len(networks) == 1 or learnable is not None:
+        return Mixture(networks, mixture.weights)
+    counts = found.counts + priors.sum_pseudo_count
+    return Mixture(networks, counts / counts.sum())
+
+
+def _log_prior_of(mixture: Mixture, priors: Priors, learnable: frozenset[int] | None) -> float:
+    total = sum(log_prior(network, priors, learnable) for network in mixture)
+    if len(mixture) > 1 and learnable is None:
+        total += float(np.sum(xlogy(priors.sum_pseudo_count, mixture.weights)))
+    return total
 
 
 def fit_em(
-    network: DynamicNetwork,
-    train: Sequences,
+    network: DynamicNetwork | Mixture,
+    train: Sequences | Members,
     *,
     validation: Sequences | None = None,
     score: Score = LIKELIHOOD,
@@ -440,6 +561,8 @@ def fit_em(
     deadline: Callable[[], bool] | None = None,
     program: Program | None = None,
     executor: Executor | None = None,
+    state: EmState | None = None,
+    on_state: Callable[[EmState], None] | None = None,
 ) -> EmFit:
     """Steps to a maximum of log-likelihood plus log prior, from the network's own parameters.
 
@@ -447,8 +570,8 @@ def fit_em(
     `scaled_families`.
 
     Args:
-        network: The network to start from.
-        train: The training sequences.
+        network: The network or mixture to start from.
+        train: The training sequences, or a `Members` of data that are larger than memory.
         validation: Sequences whose score chooses among the networks on the way, that before the
             first step included.
         score: The score on the validation set.
@@ -457,41 +580,59 @@ def fit_em(
         sample_weights: How often each training sequence counts; zero leaves it out.
         rng: Draws the batches; needed with a `batch_size` only.
         learnable: Nodes of the template whose parameters may change, see `maximise`; everything by
-            default.
+            default, and always for a mixture.
         on_step: Called with every record as soon as it is known.
         deadline: Asked after every step and every batch; the fit ends when it returns true.
         program: The network compiled, where it is at hand.
         executor: Computes the flows of large data by shards, whose results are added in one order
             with every executor. By default the engine computes them in threads of this process.
+        state: Where to go on from; what follows is the same as without an interruption.
+        on_state: Called with the state after every step.
     """
-    require_type(network, DynamicNetwork, "network", StructureError)
+    require_type(network, DynamicNetwork | Mixture, "network", StructureError)
     require_type(priors, Priors, "priors", StructureError)
-    score.check(network.schema)
-    part = Part.of(sequences_of(train, network.schema, "train"), sample_weights, executor)
-    held = None if validation is None else sequences_of(validation, network.schema, "validation")
-    chosen = checked_learnable(network.template, learnable)
+    mixture = network if isinstance(network, Mixture) else Mixture.of(network)
+    score.check(mixture.schema)
+    part = train
+    if not isinstance(part, Members):
+        data = sequences_of(part, mixture.schema, "train")
+        part = Part.of(data, sample_weights, executor)
+    held = None if validation is None else sequences_of(validation, mixture.schema, "validation")
+    chosen = None
+    if learnable is not None:
+        chosen = checked_learnable(mixture.only.template, learnable)
     if program is None:
-        program = compile_program(network, precision=options.precision)
+        program = compile_program(mixture, precision=options.precision)
 
-    def maximiser(own: Program, statistics: ExpectedFlows) -> Program:
-        return own.rebind(maximise(own.network, statistics, priors, chosen))
+    def maximiser(own: Program, statistics: Expectation) -> Program:
+        return own.rebind(_maximise_all(own.mixture, statistics, priors, chosen))
 
     log: FitLog[_Stage] = FitLog(options, on_step, deadline)
-    first = program.rebind(network)
+    first = program.rebind(mixture if state is None else state.mixture)
+    rng_of_batches = None
     if options.batch_size is None:
-        stages = _full_batch(first, part, maximiser, options.max_steps)
+        done = 0 if state is None else len(state.history) - 1
+        stages = _full_batch(first, part, maximiser, range(done + 1, options.max_steps + 1))
     else:
-        own_rng = checked_rng(rng, StructureError)
-        stages = _mini_batch(first, part, maximiser, options, own_rng, log.is_due)
+        rng_of_batches = checked_rng(rng, StructureError)
+        stages = _mini_batch(first, part, maximiser, options, rng_of_batches, log.is_due, state)
     stopped = None
+    if state is not None:
+        # The last record of full batches is computed again with the flows that the next step needs.
+        known = state.history if rng_of_batches is not None else state.history[:-1]
+        stopped = log.replay(known, _Stage(program.rebind(state.best), None, 0.0))
     total = float(part.weights.sum())
     try:
         while stopped is None:
             stage = next(stages)
             held_score = None if held is None else score.mean(stage.program, held)
-            penalised = stage.train + log_prior(stage.program.network, priors, chosen) / total
-            record = FitRecord(len(log.history), stage.train, penalised, held_score)
+            prior = _log_prior_of(stage.program.mixture, priors, chosen)
+            record = FitRecord(
+                len(log.history), stage.train, stage.train + prior / total, held_score
+            )
             stopped = log.add(stage, record)
+            if on_state is not None and log.best is not None:
+                on_state(_state_of(stage, log.best[0], log.history, rng_of_batches))
     except TimeUpError:
         if log.best is None:
             raise
@@ -501,9 +642,21 @@ def fit_em(
     final_score = record.validation
     if final_score is None:
         is_known = score == LIKELIHOOD and options.batch_size is None
-        final_score = best.train if is_known else score.mean(best.program, part.data, part.weights)
-    kept = best.program.network
-    return EmFit(kept, tuple(log.history), final_score, stopped, dead_nodes(kept, best.statistics))
+        final_score = best.train if is_known else part.score(score, best.program)
+    statistics = best.statistics or part.flows(best.program)
+    pairs = zip(best.program.mixture, statistics.components, strict=True)
+    dead = tuple(node for network, flows in pairs for node in dead_nodes(network, flows))
+    return EmFit(best.program.mixture, tuple(log.history), final_score, stopped, dead)
+
+
+def _state_of(
+    stage: _Stage, best: _Stage, history: list[FitRecord], rng: np.random.Generator | None
+) -> EmState:
+    mixtures = stage.program.mixture, best.program.mixture
+    if rng is None:
+        return EmState(*mixtures, tuple(history))
+    own = stage.statistics, stage.num_batches, rng.bit_generator.state
+    return EmState(*mixtures, tuple(history), *own)
 
 
 @dataclass(frozen=True, eq=False)

@@ -208,9 +208,23 @@ class FitLog(Generic[Point]):
 
     def add(self, point: Point, record: FitRecord) -> StopReason | None:
         """Takes note of a step; returns which rule, if any, ends the fit."""
-        self.history.append(record)
+        stopped = self._note(point, record)
         if self.on_step is not None:
             self.on_step(record)
+        return stopped or (StopReason.DEADLINE if self.is_due() else None)
+
+    def replay(self, history: Iterable[FitRecord], best: Point) -> StopReason | None:
+        """Takes note of steps before an interruption; returns which rule, if any, had ended them.
+
+        `best` is the best point of the steps.
+        """
+        stopped = None
+        for record in history:
+            stopped = self._note(best, record)
+        return stopped
+
+    def _note(self, point: Point, record: FitRecord) -> StopReason | None:
+        self.history.append(record)
         if self.best is None or record.replaces(self.best[1]):
             self.best = (point, record)
         limits = self.options
@@ -220,6 +234,4 @@ class FitLog(Generic[Point]):
                 return StopReason.CONVERGED
             if record.step - self.best[1].step >= limits.patience:
                 return StopReason.PATIENCE
-        if record.step >= limits.max_steps:
-            return StopReason.MAX_STEPS
-        return StopReason.DEADLINE if self.is_due() else None
+        return StopReason.MAX_STEPS if record.step >= limits.max_steps else None
