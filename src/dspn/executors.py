@@ -367,7 +367,7 @@ class Ray(Executor):
         put = self._connect().put
         return Shared(value, lambda own: partial(_fetch, [put(own)]))
 
-    def _task(self, function: Work) -> Any:
+    def _task(self, function: Callable[..., Any]) -> Any:
         task = self._connect().remote(function)
         return task.options(max_retries=self.num_retries, **self.resources)
 

@@ -13,7 +13,17 @@ import typer
 
 from dspn._version import __version__
 from dspn.cli import console, options
-from dspn.cli.options import Drawing, Reading, Request, Table, Target, Training, Unknown, Watching
+from dspn.cli.options import (
+    Drawing,
+    Parallel,
+    Reading,
+    Request,
+    Table,
+    Target,
+    Training,
+    Unknown,
+    Watching,
+)
 from dspn.errors import DspnError
 
 _DEBUG: Final = "--debug"
@@ -112,6 +122,31 @@ def fit(
         dspn fit days.csv -s day --variables sky,celsius --kind sky=categorical -o weather.dspn
         dspn fit days.parquet -s day --effort 20 --validation new.parquet -o weather.dspn
         dspn fit days.csv -s day --checkpoint run --time-limit 600 -o weather.dspn
+    """
+
+
+@_command("shards.prepare")
+def prepare(
+    tables: list[str],
+    output: Path,
+    read: Reading,
+    variables: str | None = None,
+    kind: list[str] | None = None,
+    shard_slices: int | None = None,
+    quiet: bool = False,
+    *,
+    parallel: Parallel,
+) -> None:
+    """Turn tables larger than memory into a data set of shards, for fit, score, impute, surprise.
+
+    The files have the same columns. The rows of a sequence may lie anywhere, also in several files.
+    A run that was interrupted goes on when the same command is given again.
+
+    Examples:
+        dspn prepare logs/ -s machine -t time -o shards/
+        dspn prepare 'logs/2024-*.parquet' 'logs/2025-*.csv' -s machine -t time -j 4 -o shards/
+        dspn fit shards/ -o machines.dspn
+        dspn surprise machines.dspn shards/ -j 4 -o surprise/
     """
 
 

@@ -21,6 +21,8 @@ _DESCRIPTIONS: Final = {
     "DATA": "A long table, one row for each slice: .csv, .tsv, .parquet, .arrow, .feather "
     "(.csv.gz too); - for standard input.",
     "FILE": "A model file, or a table.",
+    "TABLES": "Long tables, one row for each slice: files, directories of files, or quoted "
+    "patterns such as 'logs/*.parquet'.",
     "plot: KIND": "Of the model: template, unrolled. Of a sequence: filtered, interface, surprise, "
     "imputed, forecast. Of a whole table: calibration.",
     "--sequence -s COLUMN": "Column that names the sequence of a row. Without it: the one that the "
@@ -38,6 +40,10 @@ _DESCRIPTIONS: Final = {
     "--unknown": "Whether a category that the model does not know is an error or a missing value.",
     "--digits 1..17": "Significant digits of computed numbers; all of them by default.",
     "--output -o FILE": "Where the table goes; - is standard output.",
+    "prepare: --output -o DIRECTORY": "The directory of the data set, new or empty.",
+    "--shard-slices 1..": "Number of slices from which on a shard is cut; by default one that "
+    "takes some tens of megabytes.",
+    "--ray ADDRESS": "Ray cluster that works on shards: its address, or auto.",
     "fit: --output -o MODEL": "The model file to write, *.dspn.",
     "classify fit: --output -o FILE": "The classifier file to write, *.dspn.",
     "plot: --output -o FILE": "The picture to write: .png, .svg or .pdf.",
@@ -61,7 +67,7 @@ _DESCRIPTIONS: Final = {
     "--time-limit 0..": "Seconds after which the best model so far is taken.",
     "--validation": "Fraction of the sequences that is held out, or another table.",
     "--checkpoint": "A directory; the same command continues from what it holds.",
-    "--jobs -j": "Number of models trained at the same time; -1 for all cores.",
+    "--jobs -j": "Number of processes that train models, or work on shards; -1 for all cores.",
     "--label COLUMN": "Column with the class of the sequence.",
     "--mode": "Discriminative models separate the classes more sharply.",
     "--states 1..": "Number of states of each HMM.",
@@ -105,14 +111,24 @@ class Target:
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class Parallel:
+    """Who works on shards: so many processes of this machine, or a Ray cluster."""
+
+    jobs: int = 1
+    ray: str | None = None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class Request:
-    """A query: a model, a table, how to read it, and where the answer goes."""
+    """A query: a model, a table or a data set, how to read it, and where the answer goes."""
 
     model: Path
     data: str = "-"
     read: Reading
     unknown: Unknown = "error"
     target: Target
+    parallel: Parallel
 
 
 @final

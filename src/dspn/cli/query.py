@@ -15,6 +15,7 @@ from dspn.cli import console, sink, source
 from dspn.cli.options import Request, Target, parse_levels
 from dspn.data.cells import convertible, decode_cells, is_text, plain, with_columns
 from dspn.data.chunks import Chunk, Source
+from dspn.data.dataset import is_dataset
 from dspn.data.order import next_values, order_goes_on
 from dspn.data.schema import Kind, Schema, Variable
 from dspn.data.sequences import Sequences
@@ -45,6 +46,11 @@ def ask(name: str, request: Request, **options: Any) -> None:
     query, model = QUERIES[name], source.load_model(request.model)
     if query.keeps_columns:
         options["digits"] = request.target.digits
+    if is_dataset(request.data):
+        from dspn.cli import shards
+
+        shards.ask(name, request, model, options)
+        return
 
     def answer(chunk: Chunk, data: Sequences) -> Any:
         return query.answer(model, chunk, data, **options)

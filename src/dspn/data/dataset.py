@@ -172,9 +172,8 @@ def code_type(variable: Variable) -> Any:
 
 def code_array(codes: Floats, variable: Variable) -> Any:
     """Codes as Arrow cells, null where missing."""
-    missing = np.isnan(codes)
-    if not missing.any():
-        missing = None
+    is_nan = np.isnan(codes)
+    missing = is_nan if is_nan.any() else None
     if variable.kind is Kind.CONTINUOUS:
         return pa.array(codes, mask=missing)
     kind = code_type(variable)

@@ -1,13 +1,16 @@
 """Files that hold tables: CSV and other text, Parquet and Arrow, read in record batches."""
 
 import csv
+import glob
 import gzip
 import io
 import os
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, final
 
 import pyarrow as pa
@@ -20,7 +23,7 @@ from dspn.errors import CSV_COLUMN, DataError, plainly
 
 STDIN: Final = "-"
 NOTHING: Final = "there is nothing on standard input;"
-TYPED: Final = {
+TYPED: Final[dict[str, Any]] = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
 }
@@ -317,3 +320,84 @@ def header_cells(start: bytes, name: str, delimiter: str | None, usual: str = ",
 
 def _empty(name: str) -> DataError:
     return DataError(f"{quoted(name)} is empty; a table has at least a header and a row.")
+
+
+# Several tables that are one.
+
+
+@final
+@dataclass(frozen=True)
+class TableFile:
+    """A file with a table."""
+
+    name: str
+    delimiter: str | None
+
+    @contextmanager
+    def open(self) -> Iterator[Source]:
+        """The open table."""
+        with open_table(self.name, self.delimiter) as source:
+            yield source
+
+    def identity(self) -> list[Any]:
+        """What changes when the table does."""
+        found = os.stat(self.name)
+        return [os.path.abspath(self.name), found.st_size, found.st_mtime_ns]
+
+
+@final
+@dataclass(frozen=True)
+class RayTable:
+    """A Ray Dataset, read as one table."""
+
+    data: Any
+    name: str = "the Ray Dataset"
+
+    @contextmanager
+    def open(self) -> Iterator[Source]:
+        """The open table."""
+        schema = self.data.schema().base_schema
+
+        def batches(wanted: list[str]) -> Iterator[Any]:
+            chosen = self.data.select_columns(wanted)
+            for table in chosen.iter_batches(batch_format="pyarrow", batch_size=65_536):
+                yield from table.select(wanted).to_batches()
+
+        yield Source(self.name, schema, False, batches, lambda: None)
+
+    def identity(self) -> list[Any]:
+        """What changes when the data do."""
+        return [str(self.data.schema()), self.data.count()]
+
+
+Table = TableFile | RayTable
+
+
+def find_tables(source: Any, delimiter: str | None) -> list[Table]:
+    """The tables that files, directories, patterns or a Ray Dataset stand for."""
+    if hasattr(source, "iter_batches"):
+        return [RayTable(source)]
+    is_list = isinstance(source, list | tuple)
+    names: list[str] = []
+    for item in source if is_list else [source]:
+        name = os.fspath(item)
+        if os.path.isdir(name):
+            found = [os.path.join(name, own) for own in os.listdir(name)]
+            found = [own for own in found if _has_table(own)]
+        else:
+            found = [name] if os.path.exists(name) else glob.glob(name, recursive=True)
+        if not found:
+            raise DataError(
+                f"{name!r} must be a table, a directory of tables or a pattern of their names "
+                f"({', '.join(EXTENSIONS)}), but there is no such file."
+            )
+        names += sorted(found)
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise DataError(f"every file must be named once, but {name!r} is named {count} times.")
+    return [TableFile(name, delimiter) for name in names]
+
+
+def _has_table(name: str) -> bool:
+    base = os.path.basename(name).lower().removesuffix(".gz")
+    return os.path.isfile(name) and os.path.splitext(base)[1] in EXTENSIONS

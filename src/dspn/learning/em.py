@@ -292,7 +292,10 @@ class Part(Members):
         try:
             if self.executor is None or len(self._shards) == 1:
                 return program.expected_flows(self.data, self.weights)
-            return sum_by_shard(_flows_of, program, self._shards, self.executor, self._sent)
+            found: Expectation = sum_by_shard(
+                _flows_of, program, self._shards, self.executor, self._sent
+            )
+            return found
         except EvidenceError:
             impossible = np.flatnonzero(program.log_likelihood(self.data) == -np.inf)
             if not impossible.size:
@@ -589,9 +592,8 @@ def fit_em(
         state: Where to go on from; what follows is the same as without an interruption.
         on_state: Called with the state after every step.
     """
-    require_type(network, DynamicNetwork | Mixture, "network", StructureError)
     require_type(priors, Priors, "priors", StructureError)
-    mixture = network if isinstance(network, Mixture) else Mixture.of(network)
+    mixture = network if isinstance(network, Mixture) else Mixture.of(network)  # checks its type
     score.check(mixture.schema)
     part = train
     if not isinstance(part, Members):
@@ -655,8 +657,8 @@ def _state_of(
     mixtures = stage.program.mixture, best.program.mixture
     if rng is None:
         return EmState(*mixtures, tuple(history))
-    own = stage.statistics, stage.num_batches, rng.bit_generator.state
-    return EmState(*mixtures, tuple(history), *own)
+    counted, rng_state = stage.num_batches, rng.bit_generator.state
+    return EmState(*mixtures, tuple(history), stage.statistics, counted, rng_state)
 
 
 @dataclass(frozen=True, eq=False)

@@ -235,11 +235,13 @@ class StateFile:
             statistics = None
             now, best = _with_arrays(own, arrays)
             if told["has_statistics"]:
-                parts = _with_arrays((blank.components, blank.counts), arrays)
-                statistics = Expectation(*parts, np.empty(0))
+                components, counts = _with_arrays((blank.components, blank.counts), arrays)
+                statistics = Expectation(components, counts, np.empty(0))
             records = tuple(FitRecord(*item) for item in json.loads(told["history"]))
             mixtures = (self._mixture_of(now), self._mixture_of(best))
-            return EmState(*mixtures, records, statistics, told["num_batches"], json.loads(told["rng"]))
+            return EmState(
+                *mixtures, records, statistics, told["num_batches"], json.loads(told["rng"])
+            )
         except (OSError, KeyError, TypeError, ValueError, StopIteration) as error:
             raise ModelFileError(
                 f"cannot go on from {str(self.path)!r}: {str(error).rstrip('.')}. Give what it was "

@@ -1,0 +1,334 @@
+"""What tables hold, found in one pass: kinds of columns, and whether sequences lie together."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dspn._arguments import Floats
+from dspn.data.cells import convertible, is_plain, read_cells, reads_as_number
+from dspn.data.chunks import categorical_variable
+from dspn.data.coding import BOOLEANS, MOST_CATEGORIES, Reading, infer_variable
+from dspn.data.files import Table
+from dspn.data.layout import Column
+from dspn.data.order import (
+    NUMBERS,
+    TIMES,
+    ZONED_TIMES,
+    Keys,
+    find_starts,
+    number_sequences,
+    require_columns,
+    require_different,
+    with_order_type,
+)
+from dspn.data.schema import Kind, Schema, Variable, describe_variable
+from dspn.errors import DataError
+
+TEXT_TYPES: Final = {"numbers": NUMBERS, "times": TIMES, "zoned times": ZONED_TIMES}
+_MOST_CATEGORIES: Final = 100_000
+
+OnRows = Callable[[str, int], None]
+on_rows: ContextVar[OnRows | None] = ContextVar("on_rows", default=None)
+
+
+def tell(stage: str, rows: int) -> None:
+    """Says that further rows have been worked on, where somebody listens in this process."""
+    listener = on_rows.get()
+    if listener is not None:
+        listener(stage, rows)
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    """What a scan looks at."""
+
+    work: str
+    keys: Keys
+    names: tuple[str, ...]
+    missing: tuple[str, ...]
+    infers: bool
+    kinds: tuple[tuple[str, str], ...]
+
+
+@final
+class _ColumnScan:
+    """What the cells of a column hold so far; two scans can be put together."""
+
+    def __init__(self, name: str, kind: str | None) -> None:
+        self.name, self.kind = name, kind
+        self.rows = self.missing = 0
+        self.type: str | None = None
+        self.labels: set[str] = set()
+        self.numbers: set[float] = set()
+        self.declared: list[Any] | None = None
+        self._most = _MOST_CATEGORIES if kind in ("categorical", "binary") else MOST_CATEGORIES + 4
+
+    def add(self, cells: Any, column: Column) -> None:
+        """Takes in more cells of a file."""
+        is_number = {"categorical": False, "binary": False}.get(self.kind or "")
+        if self.kind in ("continuous", "count"):
+            is_number = True
+        remedy = f"the kind says {self.kind}" if is_number else ""
+        values, reading = read_cells(cells, column, is_number=is_number, remedy=remedy)
+        present = values[~np.isnan(values)]
+        self.rows, self.missing = self.rows + len(values), self.missing + len(values) - present.size
+        if not present.size:
+            return
+        if reading.labels:
+            self._take("words", set(reading.labels), set(), None)
+        else:
+            declared = None if reading.declared is None else list(reading.declared)
+            self._take("numbers", set(), set(_telling(present, self._most)), declared)
+
+    def _take(
+        self, kind: str, labels: set[str], numbers: set[float], declared: list[Any] | None
+    ) -> None:
+        if self.type not in (None, kind):
+            raise DataError(
+                f"column {self.name!r} must hold numbers or words, but holds numbers in some rows "
+                "or files and words in others; correct it, add the words to --missing, or say "
+                f"--kind {self.name}=categorical."
+            )
+        self.type = kind
+        self.labels |= labels
+        self.declared = declared or self.declared
+        self.numbers |= numbers
+        if len(self.numbers) > self._most + 8:
+            self.numbers = set(_telling(np.fromiter(self.numbers, np.float64), self._most))
+        if len(self.labels) > _MOST_CATEGORIES:
+            raise DataError(
+                f"column {self.name!r} has more than {_MOST_CATEGORIES:,} different words; leave "
+                "it out with --variables."
+            )
+
+    def merge(self, other: Mapping[str, Any]) -> None:
+        """Takes in the scan of another file."""
+        self.rows, self.missing = self.rows + other["rows"], self.missing + other["missing"]
+        if other["type"] is not None:
+            numbers = set(other["numbers"])
+            self._take(other["type"], set(other["labels"]), numbers, other["declared"])
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "missing": self.missing,
+            "type": self.type,
+            "labels": sorted(self.labels),
+            "numbers": sorted(self.numbers),
+            "declared": self.declared,
+        }
+
+    def variable(self) -> tuple[Variable, str]:
+        """The variable that the cells suggest, or that the kind says, and the reason."""
+        values = np.array(sorted(self.numbers), dtype=np.float64)
+        declared = None if self.declared is None else tuple(self.declared)
+        declared = BOOLEANS if declared == BOOLEANS else declared
+        reading = Reading(tuple(sorted(self.labels)) or None, declared)
+        if self.kind is None:
+            return infer_variable(self.name, values, reading)
+        if self.kind in ("categorical", "binary"):
+            labels = reading.labels or ()
+            if labels and all(map(reads_as_number, labels)):
+                values, reading = np.array([float(label) for label in labels]), Reading()
+            is_binary = self.kind == "binary"
+            variable = categorical_variable(self.name, values, reading, is_binary=is_binary)
+            return variable, "the kind that was given"
+        return Variable(self.name, Kind(self.kind)), "the kind that was given"
+
+
+def _telling(present: Floats, most: int) -> list[float]:
+    """All distinct values, or as many as tell the kind: the extremes, fractions, and some more."""
+    distinct = np.unique(present)
+    if distinct.size <= most:
+        return [float(value) for value in distinct]
+    fractions = distinct[np.floor(distinct) < distinct][:1]
+    chosen = np.concatenate([distinct[: most - 3], fractions, distinct[-1:]])
+    return [float(value) for value in np.unique(chosen)]
+
+
+def scan_table(job: Job, item: tuple[int, Table]) -> dict[str, Any]:
+    """What one table holds, for `make_schema` and `lie_together`."""
+    number, table = item
+    kinds, keys = dict(job.kinds), job.keys
+    columns = {name: _ColumnScan(name, kinds.get(name)) for name in job.names if job.infers}
+    marks = _Marks()
+    order_text, rows = None, 0
+    with table.open() as source:
+        require_different(source.title, source.columns)
+        require_columns(source.title, source.columns, [*keys.names, *job.names])
+        names = [name for name in source.columns if name in {*keys.names, *job.names}]
+        kinds_of = {name: str(source.schema.field(name).type) for name in names}
+        for name in names:
+            if not is_plain(source.schema.field(name).type):
+                raise DataError(
+                    f"column {name!r} of {source.title} must hold numbers, text, truths or times, "
+                    f"but is of type {kinds_of[name]}; convert it, or leave it out."
+                )
+        # A scan of the keys alone is enough where the variables are known.
+        asked = names if job.infers else keys.names
+        with naming(source.title):
+            for batch in source.batches(asked or names[:1]):
+                if rows == 0 and keys.order is not None:
+                    text = with_order_type(keys, batch.column(keys.order)).text
+                    order_text = next((w for w, own in TEXT_TYPES.items() if own == text), None)
+                if keys.sequence is not None:
+                    marks.add(batch.column(keys.sequence), keys.sequence, rows + 1)
+                for name, own in columns.items():
+                    column = Column(name, rows + 1, job.missing)
+                    with convertible(name, batch.column(name)):
+                        own.add(batch.column(name), column)
+                rows += batch.num_rows
+                tell("scan", batch.num_rows)
+    marks.save(Path(job.work) / f"marks-{number:06d}.npy")
+    return {
+        "rows": rows,
+        "columns": {name: own.to_json() for name, own in columns.items()},
+        "types": kinds_of,
+        "all": source.columns,
+        "together": marks.lie_together(),
+        "order_text": order_text,
+    }
+
+
+@contextmanager
+def naming(title: str) -> Iterator[None]:
+    """Errors of cells say which file they are in."""
+    try:
+        yield
+    except DataError as error:
+        if title in str(error):
+            raise
+        raise DataError(f"in {title}, {error}") from None
+
+
+@final
+class _Marks:
+    """Hashes of the ids at which runs of rows begin; two equal ones mean that rows lie apart."""
+
+    def __init__(self) -> None:
+        self._parts: list[NDArray[np.uint64]] = []
+        self._last: Any = None
+        self._count = self._checked = 0
+        self._apart = False
+
+    def add(self, cells: Any, name: str, first_row: int) -> None:
+        """Takes in the ids of more rows."""
+        codes, ids = number_sequences(cells, name, first_row)
+        starts = find_starts(codes)
+        if starts.size and self._last is not None and ids[int(codes[0])] == self._last:
+            starts = starts[1:]
+        if codes.size:
+            self._last = ids[int(codes[-1])]
+        if self._apart:
+            return
+        self._parts.append(hash_ids(ids)[codes[starts]])
+        self._count += starts.size
+        if self._count > 2 * self._checked + 100_000:
+            self.lie_together()
+
+    def lie_together(self) -> bool:
+        """Whether no id has begun twice."""
+        if not self._apart and self._parts:
+            self._checked = self._count
+            every = np.concatenate(self._parts)
+            self._parts = [every]
+            self._apart = np.unique(every).size < every.size
+        if self._apart:
+            self._parts = []
+        return not self._apart
+
+    def save(self, path: Path) -> None:
+        """Writes the hashes, to compare them with those of other files."""
+        np.save(path, np.concatenate([np.empty(0, np.uint64), *self._parts]))
+
+
+def hash_ids(ids: Sequence[Any]) -> NDArray[np.uint64]:
+    """64 bits of each id, the same in every process."""
+    if ids and all(type(item) is int and abs(item) < 2**63 for item in ids):
+        mixed = np.array(ids, dtype=np.int64).view(np.uint64)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        return np.asarray(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64)
+    digests = (hashlib.blake2b(repr(item).encode(), digest_size=8).digest() for item in ids)
+    return np.frombuffer(b"".join(digests), dtype=np.uint64)
+
+
+def check_same_columns(
+    tables: Sequence[Table], scans: Sequence[Mapping[str, Any]], keys: Keys, all_count: bool
+) -> None:
+    """Raises where a file has other columns, or columns of another type, than the first."""
+    first, scan = tables[0].name, scans[0]
+    for table, other in zip(tables, scans, strict=True):
+        more = [name for name in other["all"] if name not in scan["all"]]
+        if all_count and more:
+            raise DataError(
+                f"all files must have the same columns, but {table.name!r} has {more[0]!r}, which "
+                f"{first!r} has not; name the variables, or leave the file out."
+            )
+        for name, kind in other["types"].items():
+            one, two = _family(scan["types"][name]), _family(kind)
+            is_key = name in keys.names
+            if one != two and (is_key or {one, two} - {"number", "nothing"}):
+                raise DataError(
+                    f"column {name!r} must have one type in all files, but is {kind} in "
+                    f"{table.name!r} and {scan['types'][name]} in {first!r}; convert one of them."
+                )
+
+
+def _family(kind: str) -> str:
+    for family, words in (
+        ("text", ("string", "large_string", "dictionary", "string_view")),
+        ("number", ("int", "uint", "float", "double", "halffloat", "decimal")),
+        ("truth", ("bool",)),
+        ("nothing", ("null",)),
+    ):
+        if kind.startswith(words):
+            return family
+    return "time"
+
+
+def make_schema(
+    names: Sequence[str], scans: Sequence[Mapping[str, Any]], kinds: Mapping[str, str]
+) -> tuple[Schema, tuple[str, ...], tuple[dict[str, Any], ...]]:
+    """The variables, how each was read, and what its values are like."""
+    variables, notes, statistics = [], [], []
+    for name in names:
+        whole = _ColumnScan(name, kinds.get(name))
+        for scan in scans:
+            whole.merge(scan["columns"][name])
+        variable, reason = whole.variable()
+        variables.append(variable)
+        share = whole.missing / max(whole.rows, 1)
+        extremes = [min(whole.numbers), max(whole.numbers)] if whole.numbers else None
+        statistics.append({"missing": share, "range": extremes})
+        between = (
+            ""
+            if variable.categories or extremes is None
+            else (f", from {extremes[0]:.6g} to {extremes[1]:.6g}")
+        )
+        notes.append(
+            f"{name}: {describe_variable(variable)}, inferred from {reason}{between}; "
+            f"{share:.1%} missing"
+        )
+    return Schema(tuple(variables)), tuple(notes), tuple(statistics)
+
+
+def lie_together(work: Path, scans: Sequence[Mapping[str, Any]], keys: Keys) -> bool:
+    """Whether the rows of every sequence lie together in one file."""
+    if keys.sequence is None:
+        return True
+    if not all(scan["together"] for scan in scans):
+        return False
+    marks = [np.load(work / f"marks-{number:06d}.npy") for number in range(len(scans))]
+    every = np.concatenate(marks)
+    return bool(np.unique(every).size == every.size)
