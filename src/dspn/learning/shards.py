@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 
 from dspn._arguments import Floats, Ints
 from dspn.data.dataset import Dataset, Shard
-from dspn.data.sequences import Sequences, joined, sequences_of
-from dspn.engine.base import Expectation, Program
+from dspn.data.sequences import Sequences, data_fingerprint, joined, sequences_of
+from dspn.engine.base import Expectation, ExpectedFlows, Program, TimeUpError, until
 from dspn.errors import DataError, EvidenceError, ModelFileError
 from dspn.executors import Executor, Serial, Shared
 from dspn.io.atomic import write_atomically
 from dspn.io.container import Contents, pack, unpack
-from dspn.learning.em import EmState, Members, sum_by_shard
-from dspn.learning.run import describe_options
-from dspn.learning.scores import FitRecord, Score
+from dspn.learning.em import DeadNode, EmOptions, EmState, Members, fit_em, sum_by_shard
+from dspn.learning.priors import Priors
+from dspn.learning.run import Clock, Ending, describe_options
+from dspn.learning.scores import FitRecord, Score, StopReason
 from dspn.structure.mixture import Mixture
 
 # Slices of the validation set, which stays in memory.
@@ -149,6 +150,95 @@ def _load_held(shard: Shard) -> Sequences | None:
     return shard.load_held()
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class ShardedFit:
+    """The best model, the records of all steps, its score, and why the fit ended."""
+
+    mixture: Mixture
+    history: tuple[FitRecord, ...]
+    score: float
+    ending: StopReason | Ending
+    dead: tuple[DeadNode, ...] = ()
+
+
+def fit_shards(
+    mixture: Mixture,
+    data: Dataset,
+    validation: Sequences | None,
+    *,
+    options: EmOptions,
+    priors: Priors,
+    seed: int,
+    executor: Executor | None = None,
+    clock: Clock | None = None,
+    checkpoint: str | None = None,
+    resume: bool = False,
+    on_step: Callable[[FitRecord], None] | None = None,
+) -> ShardedFit:
+    """Expectation maximisation of a model on all sequences of a data set that are not held out.
+
+    Ctrl-C ends it with the best model so far.
+
+    Args:
+        mixture: The model to start from.
+        data: The data set.
+        validation: Sequences whose score chooses among the models on the way.
+        options: When to stop, and whether a step sees all shards or some.
+        priors: The pseudo-observations.
+        seed: Draws the batches.
+        executor: Works on the shards.
+        clock: Ends the fit when it is due.
+        checkpoint: File that keeps the state after every step.
+        resume: Whether to go on from that file where there is one.
+        on_step: Called with every record.
+    """
+    part = ShardedPart.of(data, executor)
+    clock = clock or Clock()
+    file = state = None
+    latest: list[EmState] = []
+    if checkpoint is not None:
+        counted = None if validation is None else data_fingerprint(validation).hex()
+        run = {"data": data.origin, "validation": counted, "options": options, "priors": priors}
+        file = StateFile(checkpoint, mixture, seed=seed, **run)
+        if not resume and file.path.exists():
+            raise ModelFileError(
+                f"there is a checkpoint at {checkpoint!r} already; go on from it with "
+                "`resume=True`, or remove it."
+            )
+        state = file.load()
+
+    def keep(now: EmState) -> None:
+        latest[:] = [now]
+        if file is not None:
+            file.save(now)
+
+    try:
+        with until(clock.is_due):
+            fit = fit_em(
+                mixture,
+                part,
+                validation=validation,
+                options=options,
+                priors=priors,
+                rng=np.random.default_rng([seed, 19]),
+                deadline=clock.is_due,
+                state=state,
+                on_state=keep,
+                on_step=on_step,
+            )
+    except (KeyboardInterrupt, TimeUpError) as error:
+        if not latest:
+            raise
+        is_time = isinstance(error, TimeUpError)
+        records = latest[0].history
+        scores = [own.validation for own in records if own.validation is not None]
+        score = max(scores, default=records[-1].train)
+        ending = StopReason.DEADLINE if is_time else Ending.INTERRUPTED
+        return ShardedFit(latest[0].best, records, score, ending)
+    return ShardedFit(fit.mixture, fit.history, fit.score, fit.stopped, fit.dead)
+
+
 # The state of a fit in a file.
 
 
@@ -217,12 +307,8 @@ class StateFile:
         }
         write_atomically(self.path, pack(Contents(tensors, metadata)))
 
-    def load(self, blank: Expectation) -> EmState | None:
-        """The state that was saved; None where there is no file.
-
-        Args:
-            blank: Statistics of the model, whose shapes those of the file must have.
-        """
+    def load(self) -> EmState | None:
+        """The state that was saved; None where there is no file."""
         if not self.path.exists():
             return None
         try:
@@ -235,7 +321,8 @@ class StateFile:
             statistics = None
             now, best = _with_arrays(own, arrays)
             if told["has_statistics"]:
-                components, counts = _with_arrays((blank.components, blank.counts), arrays)
+                flows = tuple(ExpectedFlows.nothing(network) for network in self._mixture)
+                components, counts = _with_arrays((flows, self._mixture.weights), arrays)
                 statistics = Expectation(components, counts, np.empty(0))
             records = tuple(FitRecord(*item) for item in json.loads(told["history"]))
             mixtures = (self._mixture_of(now), self._mixture_of(best))

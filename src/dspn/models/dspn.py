@@ -95,7 +95,10 @@ class DSPN(SequenceEstimator):
         time_limit: Seconds, from the beginning of `fit`, after which the best model so far is
             taken, with a warning where it could have become much better. Large data that leave no
             time for a model of all are learned from in part.
-        n_jobs: Models that are trained side by side; -1 for as many as there are cores.
+        n_jobs: Models that are trained, or shards that are worked on side by side; -1 for as many
+            as there are cores.
+        executor: Who does that work, in place of `n_jobs` processes: one of `dspn.executors`, such
+            as `Ray(address)` for a cluster. The model is the same with every executor.
         checkpoint: Where the state of learning is saved, to go on after an interruption: a file
             for the paper's learner, a directory for the automatic one.
         resume: Whether to go on from the checkpoint where there is one.
@@ -149,6 +152,10 @@ class DSPN(SequenceEstimator):
             return os.cpu_count() or 1
         return whole_number(self.n_jobs, "n_jobs", StructureError)
 
+    def _em_options(self) -> EmOptions:
+        options = self._options()
+        return options.em if isinstance(options, Em) else EmOptions(max_steps=30)
+
     def _check(self, data: TrainingData) -> None:
         options = self._options()
         name = type(options).__name__
@@ -194,6 +201,7 @@ class DSPN(SequenceEstimator):
             shared: dict[str, Any] = {
                 "seed": data.seed,
                 "num_jobs": self._num_jobs(),
+                "executor": self._executor(),
                 "clock": data.clock,
                 "checkpoint": self.checkpoint,
                 "resume": self.resume,

@@ -1,6 +1,7 @@
 """What all estimators of sequences have in common: how they read data, and what they remember."""
 
 import math
+import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dspn._arguments import Bools, Floats, Ints, require_type, sequence_weights, whole_number
 from dspn._version import __version__
+from dspn.data.dataset import Dataset
 from dspn.data.schema import Schema
 from dspn.data.sequences import Sequences, data_fingerprint, drawn_places, joined, sequences_of
 from dspn.engine.base import Program, TimeUpError
@@ -27,6 +29,7 @@ from dspn.errors import (
     StructureError,
     warn,
 )
+from dspn.executors import Executor, executor_of
 from dspn.io.atomic import path_text
 from dspn.io.codec import LoadedMixture
 from dspn.io.files import Path, load_mixture, save_mixture
@@ -34,9 +37,10 @@ from dspn.io.json_values import JSON
 from dspn.learning.auto.base import Auto
 from dspn.learning.em import DeadNode, EmFit, EmOptions, dead_nodes, fit_em
 from dspn.learning.learner import DEFAULT_PLAN
-from dspn.learning.priors import Priors
+from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.run import Clock, Ending, describe_options, limited
-from dspn.learning.scores import ConditionalLikelihood, Likelihood, StopReason
+from dspn.learning.scores import ConditionalLikelihood, FitRecord, Likelihood, StopReason
+from dspn.learning.shards import fit_shards, hold_out
 from dspn.learning.slice_spn import SliceSpnOptions
 from dspn.leaves import Families
 from dspn.models.model import FITTED, Model, Queries
@@ -48,7 +52,17 @@ _LARGEST_SEED: Final = 2**32
 _MOST_NAMED: Final = 5
 _GRACE: Final = 0.1  # of a time limit: what a last pass over the data may take after it
 # What a model file holds elsewhere, or what belongs to the machine.
-_NOT_RECORDED: Final = {"schema", "random_state", "checkpoint", "resume", "n_jobs", "verbose"}
+_NOT_RECORDED: Final = {
+    "schema",
+    "random_state",
+    "checkpoint",
+    "resume",
+    "n_jobs",
+    "verbose",
+    "executor",
+}
+# Slices of a data set in shards that structure and starting parameters are learned from.
+_SAMPLED_SLICES: Final = 200_000
 # What some parameters have to be, where they are given.
 _PARTS: Final = {"em": EmOptions, "emission": SliceSpnOptions, "priors": Priors}
 # How an option that a file describes fails to be one.
@@ -358,6 +372,7 @@ class SequenceEstimator(Queries, SequenceReader):
     validation_fraction: float = 0.1
     refit: bool = True
     random_state: Any = None
+    executor: Executor | str | None = None
 
     # Attributes of a kind of estimator that its file keeps.
     _KEPT: ClassVar[tuple[str, ...]] = ()
@@ -446,8 +461,12 @@ class SequenceEstimator(Queries, SequenceReader):
     ) -> Self:
         """Learns a model of the sequences.
 
+        Of a `Dataset` in shards, structure and a first model are learned from a sample of some
+        200,000 slices that fits into memory, then all parameters from all sequences, shard by
+        shard; `provenance` says so. What is held out, at most 200,000 slices, is not learned from.
+
         Args:
-            X: The sequences.
+            X: The sequences, or a `Dataset`.
             y: Not used; there for scikit-learn.
             lengths: Slices of each sequence where X is one array of rows.
             sample_weight: How often each sequence counts; zero leaves it out.
@@ -457,6 +476,10 @@ class SequenceEstimator(Queries, SequenceReader):
                 `refit` is off.
         """
         clock = Clock(getattr(self, "time_limit", None))
+        if isinstance(X, Dataset):
+            if lengths is not None or sample_weight is not None:
+                raise DataError("`lengths` and `sample_weight` must be left out with a Dataset.")
+            return self._fit_dataset(X, validation, clock)
         data, weights = self._read_for_fit(X, lengths, self.schema, sample_weight)
         held = None
         if validation is not None:
@@ -473,6 +496,17 @@ class SequenceEstimator(Queries, SequenceReader):
         seed, fraction = seed_of(self.random_state), self.validation_fraction
         parts = TrainingData.split(data, weights, held, fraction, seed)
         return self._fit_parts(replace(parts, clock=clock))
+
+    def _executor(self) -> Executor:
+        """Who works on shards, and on models that are trained side by side."""
+        return executor_of(self.executor or "processes", self._num_jobs())
+
+    def _num_jobs(self) -> int:
+        return 1
+
+    def _em_options(self) -> EmOptions:
+        """When expectation maximisation on shards stops."""
+        return getattr(self, "em", None) or EmOptions()
 
     @final
     def _fit_parts(self, parts: TrainingData) -> Self:
@@ -508,6 +542,61 @@ class SequenceEstimator(Queries, SequenceReader):
         self.ending_: StrEnum | None = outcome.ending
         self.model_ = Model(outcome.network, provenance=provenance)
         self.dead_ = dead_nodes_of(self.model_, parts)
+        return self
+
+    @final
+    def _fit_dataset(self, data: Dataset, validation: Any, clock: Clock) -> Self:
+        """Learns from a sample of the data set, and then from all of it."""
+        seed, executor, fraction = seed_of(self.random_state), self._executor(), 0.0
+        rest, held = data, None
+        if validation is None:
+            fraction = self.validation_fraction
+            rest, held = hold_out(data, fraction, seed, executor)
+        sample = rest.sample(_SAMPLED_SLICES, seed)
+        if self.schema is not None:
+            sample = sequences_of(sample, self.schema, "X")
+        if validation is not None:
+            held = self._read_for_query(validation, None, sample.schema, "validation")
+        self._remember_columns(sample.schema)
+        _warn_of_idle_variables(sample)
+        parts = TrainingData.split(sample, None, None, self.validation_fraction, seed)
+        self._fit_parts(replace(parts, clock=clock))
+        checkpoint = getattr(self, "checkpoint", None)
+        if self.ending_ == Ending.INTERRUPTED or clock.is_due():
+            warn(
+                f"learning ended before the {len(data.shards):,} shards of the data set were "
+                "learned from; the model is that of a sample.",
+                ConvergenceWarning,
+            )
+            return self
+        fit = fit_shards(
+            self.mixture_,
+            rest,
+            held,
+            options=self._em_options(),
+            priors=self.priors or DEFAULT_PRIORS,
+            seed=seed,
+            executor=executor,
+            clock=clock,
+            checkpoint=None if checkpoint is None else f"{path_text(checkpoint)}.em",
+            resume=bool(getattr(self, "resume", False)),
+            on_step=_tell_step if getattr(self, "verbose", 0) else None,
+        )
+        is_judged = held is not None and math.isfinite(fit.score)
+        provenance: dict[str, JSON] = {
+            **self.model_.provenance,
+            "data": {"dataset": data.origin, "sequences": len(data), "slices": data.total_slices},
+            "sample": {
+                "sequences": len(sample),
+                "slices": sample.total_slices,
+                "held_out": 0 if held is None else len(held),
+            },
+            "validation_score": fit.score if is_judged else None,
+            "ending": str(fit.ending),
+        }
+        self.validation_score_ = fit.score if held is not None else None
+        self.history_, self.ending_, self.dead_ = fit.history, fit.ending, fit.dead
+        self.model_ = Model(fit.mixture, provenance=provenance)
         return self
 
     @final
@@ -584,6 +673,13 @@ class SequenceEstimator(Queries, SequenceReader):
         tags = super().__sklearn_tags__()
         tags.estimator_type = "density_estimator"
         return tags
+
+
+def _tell_step(record: FitRecord) -> None:
+    held = "" if record.validation is None else f", {record.validation:.6g} held out"
+    text = f"step {record.step} on all shards: {record.train:.6g} nats per sequence{held}"
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def dead_nodes_of(model: Model, data: TrainingData) -> tuple[DeadNode, ...]:
