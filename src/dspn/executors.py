@@ -12,6 +12,7 @@ import os
 import pickle
 import platform
 import signal
+import socket
 import threading
 import time
 import uuid
@@ -35,6 +36,8 @@ OnError = Callable[[], None] | None
 
 # Seconds after which an idle worker process ends.
 _IDLE_S: Final = 120
+# Seconds within which a cluster has to answer.
+_ANSWER_S: Final = 10
 # Values that a worker process keeps at a time.
 _MOST_SHARED: Final = 16
 # Results that are added in a row, and results that are held at a time: a power of the first.
@@ -420,8 +423,12 @@ def _connected_ray(address: str) -> Any:
         ) from None
     try:
         if not ray.is_initialized():
+            # Ray ends the process where a machine does not answer.
+            host, _, port = address.removeprefix("ray://").rpartition(":")
+            if host and port.isdigit():
+                socket.create_connection((host, int(port)), _ANSWER_S).close()
             ray.init(address, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise DspnError(
             f"the Ray cluster at {address!r} cannot be used: {str(error).strip().rstrip('.')}; "
             "start one with `ray start --head`, or correct the address."
