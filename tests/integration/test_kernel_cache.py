@@ -41,7 +41,7 @@ class Installation:
         self.root = root
         self.kernels = root / "tree/dspn/engine/cpu/kernels"
         source = Path(dspn.__file__).parent
-        shutil.copytree(source, root / "tree/dspn", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(source, root / "tree/dspn", ignore=shutil.ignore_patterns("*.nb?"))
         (root / "home").mkdir()
         (root / "temporary").mkdir()
 
