@@ -77,9 +77,9 @@ def _ask(link: socket.socket, request: dict[str, Any], files: list[int] | None =
 
 
 class Forks:
-    """The program that forks; `environment` is that of all its processes."""
+    """The program that forks; `environment` is that of all its processes, `settings` of Popen."""
 
-    def __init__(self, program: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, program: str, environment: Mapping[str, str], **settings: Any) -> None:
         self._link, there = socket.socketpair()
         self._link.settimeout(120)
         paths = os.pathsep.join([str(TESTS), *filter(None, [environment.get("PYTHONPATH")])])
@@ -88,6 +88,7 @@ class Forks:
                 [sys.executable, program, str(there.fileno())],
                 env={**environment, "PYTHONPATH": paths},
                 pass_fds=[there.fileno()],
+                **settings,
             )
 
     def start(self, task: str, *words: object, cwd: Path = TESTS, **streams: str | None) -> Fork:
@@ -110,7 +111,7 @@ class Forks:
                 if kind == "gone":
                     os.close(own)
                 else:
-                    pipes[name] = open(own, "w" if name == "stdin" else "r", encoding="utf-8")
+                    pipes[name] = os.fdopen(own, "w" if name == "stdin" else "r", encoding="utf-8")
             elif kind is not None:
                 files[name] = os.open(kind, os.O_RDWR)
         request = {"task": task, "words": [str(word) for word in words], "cwd": str(cwd)}
@@ -151,7 +152,7 @@ def serve(tasks: Mapping[str, Callable[..., object]]) -> None:
             os.dup2(given[name], number)
             os.close(given[name])
             mode, buffering = ("r" if number == 0 else "w"), (1 if name == "stderr" else -1)
-            stream = open(number, mode, buffering, encoding="utf-8", closefd=False)
+            stream = os.fdopen(number, mode, buffering, encoding="utf-8", closefd=False)
         else:
             os.close(number)
         setattr(sys, name, stream)
