@@ -161,9 +161,9 @@ def _with_hidden(
             places = enumerate(zip(*tree, strict=True))
             plan = [((own,), above, (own, *tree.neighbours(at))) for at, (own, above) in places]
         latents.append([])
-        for own, above, seen in plan:
-            states = clusters.slice_clusters(known, size, width=_WIDTH, variables=seen, rng=rng)
-            latents[-1].append(_Latent(own, above, states))
+        for members, above, near in plan:
+            states = clusters.slice_clusters(known, size, width=_WIDTH, variables=near, rng=rng)
+            latents[-1].append(_Latent(members, above, states))
     visits = expected_labels(scaled, known, [own[0].states for own in latents])
     factors = _input_factors(scaled)
     nodes = scaled.template.nodes
