@@ -1,14 +1,12 @@
 """Learning that is stopped at any moment, in any way, and goes on as if it had never been.
 
-Run as a program, this file is the process that a test interrupts or kills.
+Run as a program, this file starts the processes that a test interrupts or kills.
 """
 
 import json
 import os
 import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -30,6 +28,7 @@ from dspn.learning.growth import GrowthOptions
 from dspn.learning.learner import Learned, Plan, learn
 from dspn.learning.run import Ending, Report
 from dspn.learning.search import SearchOptions
+from integration.forks import Forks, serve
 
 SCHEMA = Schema((Variable.binary("x"), Variable.continuous("y")))
 EM = EmOptions(max_steps=2)
@@ -254,29 +253,25 @@ def test_checkpoint_that_was_cut_short_is_refused(tmp_path: Path) -> None:
 POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs the signals and forks of POSIX")
 
 
-def started(*arguments: object) -> "subprocess.Popen[str]":
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
     """This file as a program, on one thread."""
-    environment = {**os.environ, "DSPN_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, __file__, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**environment, "OPENBLAS_NUM_THREADS": "1"},
-    )
+    threads = dict.fromkeys(("DSPN_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    program = Forks(__file__, {**os.environ, **threads})
+    yield program
+    program.end()
 
 
 @POSIX
 @pytest.mark.parametrize("way", ["interrupted", "interrupted-workers"])
-def test_ctrl_c_ends_a_process_cleanly_with_a_model(way: str, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_process_cleanly_with_a_model(way: str, forks: Forks, tmp_path: Path) -> None:
     path = tmp_path / "state.dspn"
-    process = started(way, path)
-    assert process.stdout is not None
-    for _ in range(9):
-        assert process.stdout.readline().startswith("state")
-    process.send_signal(signal.SIGINT)
-    said, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
+    with forks.start(way, path) as process:
+        for _ in range(9):
+            assert process.stdout.readline().startswith("state")
+        process.send_signal(signal.SIGINT)
+        said, errors = process.communicate()
+        assert process.wait() == 0, errors
     assert errors == ""
     last = json.loads(said.splitlines()[-1])
     assert last["ending"] == "interrupted" and last["states"] >= 9
@@ -288,19 +283,19 @@ def test_ctrl_c_ends_a_process_cleanly_with_a_model(way: str, tmp_path: Path) ->
 
 @POSIX
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_no_worker_outlives_the_process_that_started_it(number: int, tmp_path: Path) -> None:
-    process = started("interrupted-workers", tmp_path / "state.dspn")
-    assert process.stdout is not None
-    for _ in range(9):
-        assert process.stdout.readline().startswith("state")
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    if not children.exists():
-        process.kill()
-        pytest.skip("needs the process table of Linux")
-    workers = [Path(f"/proc/{own}") for own in children.read_text().split()]
-    assert len(workers) >= 2
-    process.send_signal(number)
-    process.communicate(timeout=60)
+def test_no_worker_outlives_the_process_that_started_it(
+    number: int, forks: Forks, tmp_path: Path
+) -> None:
+    with forks.start("interrupted-workers", tmp_path / "state.dspn") as process:
+        for _ in range(9):
+            assert process.stdout.readline().startswith("state")
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        if not children.exists():
+            pytest.skip("needs the process table of Linux")
+        workers = [Path(f"/proc/{own}") for own in children.read_text().split()]
+        assert len(workers) >= 2
+        process.send_signal(number)
+        process.communicate()
     deadline = time.monotonic() + 30
     while any(worker.exists() for worker in workers):
         assert time.monotonic() < deadline
@@ -309,10 +304,12 @@ def test_no_worker_outlives_the_process_that_started_it(number: int, tmp_path: P
 
 @POSIX
 @pytest.mark.parametrize("way", ["killed", "interrupted-at-random"])
-def test_process_stopped_at_random_moments_loses_nothing(way: str, tmp_path: Path) -> None:
-    process = started(way, tmp_path)
-    said, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
+def test_process_stopped_at_random_moments_loses_nothing(
+    way: str, forks: Forks, tmp_path: Path
+) -> None:
+    with forks.start(way, tmp_path) as process:
+        said, errors = process.communicate()
+        assert process.wait() == 0, errors
     last = json.loads(said.splitlines()[-1])
     assert last["stopped"] >= 3
     assert last["with_file"] >= 2
@@ -322,10 +319,8 @@ def say_state(report: Report) -> None:
     print("state", report, flush=True)
 
 
-def run_until_interrupted(path: Path, executor: str = "threads") -> None:
+def run_until_interrupted(path: str, executor: str = "threads") -> None:
     """Learns until Ctrl-C, and says what came of it."""
-    # A process started in the background may have been told to ignore it.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     found = learned(ENDLESS, num_jobs=2, executor=executor, checkpoint=path, report=say_state)
     said = {
         "ending": found.ending,
@@ -349,7 +344,7 @@ def child(work: Callable[[], object]) -> int:
         os._exit(status)
 
 
-def run_killed(directory: Path) -> None:
+def run_killed(directory: str) -> None:
     """Kills runs at random moments, three times each, and lets them finish."""
     expected = outcome(learned())
     begin = time.monotonic()
@@ -358,7 +353,7 @@ def run_killed(directory: Path) -> None:
     rng = np.random.default_rng(0)
     stopped = with_file = 0
     for number in range(2):
-        path = directory / f"{number}.dspn"
+        path = Path(directory, f"{number}.dspn")
         settings = {"checkpoint": path, "checkpoint_every": 0, "resume": True}
         for _ in range(3):
             process = child(lambda settings=settings: learned(**settings))  # type: ignore[misc]
@@ -378,14 +373,12 @@ def first_line(pipe: int) -> None:
     os.read(pipe, 1)
 
 
-def run_interrupted(directory: Path) -> None:
+def run_interrupted(directory: str) -> None:
     """Interrupts runs of two jobs at random moments; each has to end by itself, with a model."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    learned()
     rng = np.random.default_rng(1)
     stopped = with_file = 0
     for number in range(3):
-        path = directory / f"{number}.dspn"
+        path = Path(directory, f"{number}.dspn")
         here, there = os.pipe()
 
         def work(path: Path = path, there: int = there) -> None:
@@ -445,10 +438,12 @@ def test_planted_hidden_markov_model_is_found() -> None:
 
 
 if __name__ == "__main__":
-    way, place = sys.argv[1], Path(sys.argv[2])
-    {
-        "interrupted": run_until_interrupted,
-        "interrupted-workers": partial(run_until_interrupted, executor="processes"),
-        "killed": run_killed,
-        "interrupted-at-random": run_interrupted,
-    }[way](place)
+    learned()  # kernels are loaded
+    serve(
+        {
+            "interrupted": run_until_interrupted,
+            "interrupted-workers": partial(run_until_interrupted, executor="processes"),
+            "killed": run_killed,
+            "interrupted-at-random": run_interrupted,
+        }
+    )

@@ -1,8 +1,7 @@
-"""The command in a process of its own: signals, pipes, and what it imports."""
+"""The command in a process of its own: pipes, and what it imports."""
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +12,6 @@ import pytest
 import dspn
 
 COMMAND = [sys.executable, "-m", "dspn"]
-# A process that was started in the background may have been told to ignore Ctrl-C.
-HEEDING = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from dspn.cli.app import main
-main()
-"""
 ENVIRONMENT = {**os.environ, "PYTHONIOENCODING": "utf-8"}
 
 
@@ -40,33 +32,6 @@ def table(path: Path, count: int, length: int) -> None:
     values = rng.standard_normal((count, length)) + 4 * (rng.random((count, 1)) < 0.5)
     rows = [f"s{one},{x:.3f},{x * x:.3f}" for one, own in enumerate(values) for x in own]
     path.write_text("id,x,y\n" + "\n".join(rows) + "\n")
-
-
-def test_an_interrupted_fit_keeps_the_best_so_far(tmp_path: Path) -> None:
-    table(tmp_path / "data.csv", 30, 5)
-    with subprocess.Popen(
-        [
-            *(sys.executable, "-c", HEEDING, "fit", "data.csv", "-s", "id"),
-            *("--effort", "1000", "-o", "best.dspn"),
-        ],
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stderr is not None
-            for line in process.stderr:
-                if "best score" in line:
-                    break
-            process.send_signal(signal.SIGINT)
-            last = process.stderr.read().splitlines()
-            assert process.wait(timeout=60) == 130
-        finally:
-            process.kill()
-    assert last[-1] == "interrupted; the best model so far is in 'best.dspn'."
-    assert not any("Traceback" in line for line in last)
-    assert dspn.load(tmp_path / "best.dspn").provenance["ending"] == "interrupted"
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, model: Path) -> None:

@@ -1,6 +1,6 @@
 """Runs in processes of their own: two in one checkpoint, signals, a full disk, a closed output.
 
-Run as a program, this file is the process that a test looks at.
+Run as a program, this file starts the processes that a test looks at.
 """
 
 import os
@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pytest
 
 import dspn
 from dspn import EmOptions, Model, Schema, Sequences, Variable
+from dspn.__main__ import main
 from dspn.errors import ModelFileError
 from dspn.io import write_atomically
 from dspn.io.atomic import replacing
@@ -24,6 +27,7 @@ from dspn.learning.auto import Auto, learn_auto
 from dspn.learning.growth import GrowthOptions
 from dspn.learning.learner import Plan, learn
 from dspn.learning.search import SearchOptions
+from integration.forks import Forks, serve
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
 ENVIRONMENT = {**os.environ, "PYTHONIOENCODING": "utf-8", "DSPN_NUM_THREADS": "1"}
@@ -97,39 +101,26 @@ def test_two_runs_that_begin_in_one_place_do_not_mix(learner: str, tmp_path: Pat
         assert learned(learner, seed=kept[0], checkpoint=place, resume=True) == expected[kept[0]]
 
 
-def started(*words: object) -> "subprocess.Popen[str]":
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
     """This file as a program."""
-    return subprocess.Popen(
-        [sys.executable, __file__, *map(str, words)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-    )
-
-
-def until(process: "subprocess.Popen[str]", word: str) -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if word in line:
-            return
-    raise AssertionError(process.stderr.read() if process.stderr is not None else "")
+    program = Forks(__file__, ENVIRONMENT)
+    yield program
+    program.end()
 
 
 @POSIX
 @pytest.mark.parametrize("learner", ["auto", "paper"])
-def test_a_checkpoint_is_of_one_process_until_that_ends(learner: str, tmp_path: Path) -> None:
+def test_a_checkpoint_is_of_one_process_until_that_ends(
+    learner: str, forks: Forks, tmp_path: Path
+) -> None:
     place = tmp_path / "run"
     settings = {**PATIENT[learner], "checkpoint": place, "resume": True}
-    with started("endless", learner, place) as process:
-        try:
-            until(process, "state")
-            said = rf"'{place}' is in use by run [0-9a-f]{{12}} in process {process.pid};"
-            with pytest.raises(ModelFileError, match=said):
-                learned(learner, **settings, time_limit=5.0)
-        finally:
-            process.kill()
+    with forks.start("endless", learner, place) as process:
+        process.until("state")
+        said = rf"'{place}' is in use by run [0-9a-f]{{12}} in process {process.pid};"
+        with pytest.raises(ModelFileError, match=said):
+            learned(learner, **settings, time_limit=5.0)
     left = place / "run.lock" if learner == "auto" else tmp_path / "run.lock"
     assert left.exists()  # as nothing is tidied up by a process that was killed
     learned(learner, **settings, time_limit=1e-3)
@@ -159,43 +150,29 @@ FIT = ("fit", "data.csv", "-s", "id", "-o", "best.dspn")
 
 @POSIX
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_a_signal_ends_a_fit_with_the_best_model_so_far(name: str, tmp_path: Path) -> None:
+def test_a_signal_ends_a_fit_with_the_best_model_so_far(
+    name: str, forks: Forks, tmp_path: Path
+) -> None:
     table(tmp_path / "data.csv")
-    # The tests themselves may have been told to ignore the signal, as under nohup.
-    usual = f"import signal\nsignal.signal(signal.SIGHUP, signal.SIG_DFL)\n{HEEDING}"
-    words = [sys.executable, "-c", usual, *FIT, "--effort", "1000"]
-    with subprocess.Popen(
-        words, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stderr is not None
-            next(line for line in process.stderr if "best score" in line)
-            process.send_signal(getattr(signal, name))
-            last = process.stderr.read()
-            assert process.wait(timeout=60) == 128 + getattr(signal, name)
-        finally:
-            process.kill()
+    number = getattr(signal, name)
+    with forks.start("command", *FIT, "--effort", "1000", cwd=tmp_path) as process:
+        process.until("best score", "stderr")
+        process.send_signal(number)
+        last = process.stderr.read()
+        assert process.wait() == 128 + number
     assert last.splitlines()[-1] == "interrupted; the best model so far is in 'best.dspn'."
     assert "Traceback" not in last
     assert dspn.load(tmp_path / "best.dspn").provenance["ending"] == "interrupted"
 
 
 @POSIX
-def test_a_signal_that_is_to_be_ignored_is_ignored(tmp_path: Path) -> None:
+def test_a_signal_that_is_to_be_ignored_is_ignored(forks: Forks, tmp_path: Path) -> None:
     table(tmp_path / "data.csv")
-    nohup = f"import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n{HEEDING}"
-    words = [sys.executable, "-c", nohup, *FIT, "--effort", "0.5"]
-    with subprocess.Popen(
-        words, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stderr is not None
-            next(line for line in process.stderr if "best score" in line)
-            process.send_signal(signal.SIGHUP)
-            process.stderr.read()
-            assert process.wait(timeout=120) == 0
-        finally:
-            process.kill()
+    with forks.start("nohup", *FIT, "--effort", "0.1", cwd=tmp_path) as process:
+        process.until("best score", "stderr")
+        process.send_signal(signal.SIGHUP)
+        process.stderr.read()
+        assert process.wait() == 0
 
 
 @POSIX
@@ -218,50 +195,55 @@ def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(module: str, tmp_
     assert not (tmp_path / "best.dspn").exists()
 
 
+CLOSED_OR_FULL = pytest.mark.parametrize("output", [None, "/dev/full"], ids=["closed", "full"])
+
+
+def check_refusal(status: int, errors: str) -> None:
+    assert status == 1, errors
+    assert "Traceback" not in errors and "Exception" not in errors
+    assert ("bad file descriptor" in errors) or ("no space left" in errors)
+
+
 @POSIX
-@pytest.mark.parametrize(
-    ("words", "status"),
-    [
-        (("--help",), 1),
-        (("--version",), 1),
-        ((*FIT, "--learner", "em", "--interfaces", "2", "--json"), 1),
-        ((*FIT, "--learner", "em", "--interfaces", "2"), 0),
-    ],
-)
-@pytest.mark.parametrize("way", ["closed", "full"])
+@pytest.mark.parametrize("word", ["--help", "--version"])
+@CLOSED_OR_FULL
 def test_an_output_that_cannot_be_written_to_is_said_in_a_sentence(
-    words: tuple[str, ...], status: int, way: str, tmp_path: Path
+    word: str, output: str | None
+) -> None:
+    script = f'"$@" {">&-" if output is None else f">{output}"}'
+    words = ["sh", "-c", script, "sh", sys.executable, "-m", "dspn", word]
+    found = subprocess.run(words, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    check_refusal(found.returncode, found.stderr)
+
+
+@POSIX
+@CLOSED_OR_FULL
+def test_a_fit_whose_output_cannot_be_written_to_keeps_its_model(
+    output: str | None, forks: Forks, tmp_path: Path
 ) -> None:
     table(tmp_path / "data.csv")
-    to = {"closed": ">&-", "full": ">/dev/full"}[way]
-    found = subprocess.run(
-        ["sh", "-c", f'"$@" {to}', "sh", sys.executable, "-m", "dspn", *words],
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert found.returncode == status, found.stderr
-    assert "Traceback" not in found.stderr and "Exception" not in found.stderr
-    if status:
-        assert ("bad file descriptor" in found.stderr) or ("no space left" in found.stderr)
-    if words[0] == "fit":
+    fit = ("command", *FIT, "--learner", "em", "--interfaces", "2")
+    for words in ((), ("--json",)):
+        with forks.start(*fit, *words, cwd=tmp_path, stdout=output) as process:
+            _, errors = process.communicate()
+            if words:
+                check_refusal(process.wait(), errors)
+            else:
+                assert process.wait() == 0 and "Traceback" not in errors
+                assert "Exception" not in errors
         dspn.load(tmp_path / "best.dspn")
+        (tmp_path / "best.dspn").unlink()
 
 
 @POSIX
-def test_messages_that_nobody_reads_do_not_end_a_fit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("streams", [{"stderr": None}, {"stdout": "gone", "stderr": "gone"}])
+def test_messages_that_nobody_reads_do_not_end_a_fit(
+    streams: dict[str, str | None], forks: Forks, tmp_path: Path
+) -> None:
     table(tmp_path / "data.csv")
-    for place, to in enumerate(("2>&-", "2>&1 | true")):
-        words = [*FIT[:-1], f"{place}.dspn", "--effort", "0.1"]
-        script = f'"$@" {to}'
-        subprocess.run(
-            ["sh", "-c", script, "sh", sys.executable, "-m", "dspn", *words],
-            cwd=tmp_path,
-            env=ENVIRONMENT,
-            check=True,
-        )
-        dspn.load(tmp_path / f"{place}.dspn")
+    with forks.start("command", *FIT, "--effort", "0.001", cwd=tmp_path, **streams) as process:
+        assert process.wait() == 0
+    dspn.load(tmp_path / "best.dspn")
 
 
 # Files of processes that are gone, and of those that are not.
@@ -269,18 +251,17 @@ def test_messages_that_nobody_reads_do_not_end_a_fit(tmp_path: Path) -> None:
 
 @POSIX
 def test_temporary_files_of_a_killed_process_are_swept_and_those_of_others_are_not(
-    tmp_path: Path,
+    forks: Forks, tmp_path: Path
 ) -> None:
-    with started("writing", tmp_path / "live.dspn") as live:
-        until(live, "open")
-        with started("writing", tmp_path / "killed.dspn") as killed:
-            until(killed, "open")
-            killed.kill()
+    with forks.start("writing", tmp_path / "live.dspn") as live:
+        live.until("open")
+        with forks.start("writing", tmp_path / "killed.dspn") as killed:
+            killed.until("open")
         assert len(list(tmp_path.glob(".dspn-*.tmp"))) == 2
         write_atomically(tmp_path / "new.dspn", b"new")
         assert len(list(tmp_path.glob(".dspn-*.tmp"))) == 1
-        _, errors = live.communicate("go on\n", timeout=60)
-        assert live.returncode == 0, errors
+        _, errors = live.communicate("go on\n")
+        assert live.wait() == 0, errors
     assert {path.name for path in tmp_path.iterdir()} == {"live.dspn", "new.dspn"}
     assert (tmp_path / "live.dspn").read_bytes() == b"whole"
 
@@ -291,16 +272,17 @@ def test_temporary_files_of_a_killed_process_are_swept_and_those_of_others_are_n
 @POSIX
 @pytest.mark.parametrize("learner", ["auto", "paper"])
 def test_a_disk_that_is_full_at_a_checkpoint_does_not_end_learning(
-    learner: str, tmp_path: Path
+    learner: str, forks: Forks, tmp_path: Path
 ) -> None:
     """No file of the process may be larger than a few kilobytes, as on a disk with no more."""
-    with started("full", learner, tmp_path / "run") as process:
-        said, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    assert said.splitlines()[-1] == learned(learner).hex()
+    with forks.start("full", learner, tmp_path / "run") as process:
+        said, errors = process.communicate()
+        assert process.wait() == 0, errors
+    expected = learned(learner)
+    assert said.splitlines()[-1] == expected.hex()
     assert "cannot write" in errors and "learning goes on" in errors
     assert not list(tmp_path.rglob("*.tmp"))
-    assert learned(learner, checkpoint=tmp_path / "run", resume=True) == learned(learner)
+    assert learned(learner, checkpoint=tmp_path / "run", resume=True) == expected
 
 
 # As a program.
@@ -326,6 +308,22 @@ def run_full(learner: str, place: str) -> None:
     print(learned(learner, checkpoint=place).hex(), flush=True)
 
 
+def run_command(*words: str) -> None:
+    sys.argv[1:] = words
+    main()
+
+
+def run_nohup(*words: str) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    run_command(*words)
+
+
 if __name__ == "__main__":
-    _, task, *rest = sys.argv
-    {"endless": run_endless, "writing": run_writing, "full": run_full}[task](*rest)
+    # What the tasks import and compile is there before the first of them.
+    for module in ("dspn.cli.app", "dspn.cli.fit", "dspn.data.tables", "pyarrow.csv"):
+        import_module(module)
+    learned("auto")
+    numbers = np.random.default_rng(0).standard_normal((20, 5, 2))
+    dspn.DSPN(Auto(effort=1e-3), random_state=0).fit(numbers)
+    tasks = {"endless": run_endless, "writing": run_writing, "full": run_full}
+    serve({**tasks, "command": run_command, "nohup": run_nohup})

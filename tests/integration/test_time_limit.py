@@ -58,10 +58,11 @@ def test_time_that_is_up_ends_expectation_maximisation_with_a_word() -> None:
 
 def test_the_part_of_a_candidate_that_was_trained_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time is up within the steps of the first model of all data."""
-    from dspn.learning.auto import run, training
+    from dspn.learning import em
+    from dspn.learning.auto import run
 
     data = drawn(4_000, 5, "binary")
-    fit_whole = training.fit_em
+    fit_whole = em.fit_em
 
     def fitted(network: Any, train: Sequences, **settings: Any) -> Any:
         if train.total_slices > 10_000:
@@ -79,7 +80,7 @@ def test_the_part_of_a_candidate_that_was_trained_is_kept(monkeypatch: pytest.Mo
         clocks.append(task.clock)
         return attempt(own, task)
 
-    monkeypatch.setattr(training, "fit_em", fitted)
+    monkeypatch.setattr(em, "fit_em", fitted)
     monkeypatch.setattr(run, "attempted", attempted)
     with pytest.warns(ConvergenceWarning, match="64 nodes after 3 steps"):
         found = DSPN(time_limit=1e3, refit=False, random_state=0).fit(data)

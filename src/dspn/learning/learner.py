@@ -20,6 +20,7 @@ from dspn.errors import ModelFileError, StructureError
 from dspn.executors import Executor, executor_of
 from dspn.io.json_values import JSON, items, whole
 from dspn.io.json_values import fields as json_fields
+from dspn.learning import run as runs
 from dspn.learning.em import EmOptions, Task
 from dspn.learning.growth import (
     DEFAULT_GROWTH,
@@ -31,19 +32,6 @@ from dspn.learning.growth import (
     next_growth,
 )
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.learning.run import (
-    CheckpointFile,
-    Clock,
-    Ending,
-    Report,
-    Reporter,
-    check_sets,
-    describe_options,
-    describe_run,
-    follow,
-    is_large,
-    limited,
-)
 from dspn.learning.scores import LIKELIHOOD, ConditionalLikelihood, Score
 from dspn.learning.search import DEFAULT_SEARCH, SearchOptions, SearchState, SearchTask, next_round
 from dspn.options import Options, part_field
@@ -79,7 +67,7 @@ class Plan(Options):
 
     def to_json(self) -> dict[str, JSON]:
         """All options by name, to be kept with a model and compared with another plan."""
-        return {item.name: describe_options(getattr(self, item.name)) for item in fields(self)}
+        return {item.name: runs.describe_options(getattr(self, item.name)) for item in fields(self)}
 
 
 DEFAULT_PLAN: Final = Plan()
@@ -97,11 +85,11 @@ class Learned:
 
     network: DynamicNetwork
     score: float
-    ending: Ending
+    ending: runs.Ending
     growth: tuple[GrowthStep, ...]
     tried: int
     accepted: int
-    history: tuple[Report, ...]
+    history: tuple[runs.Report, ...]
 
 
 class _State(NamedTuple):
@@ -115,21 +103,14 @@ class _State(NamedTuple):
         """The state that has the best network so far and its score."""
         return self.growth if self.search is None else self.search
 
-    def report(self, clock: Clock) -> Report:
+    def report(self, clock: runs.Clock) -> runs.Report:
         """The state as people see it."""
-        template, search = self.best.network.template, self.search
-        added = [step.accepted for step in self.growth.trail[1:]]
-        return Report(
-            "growth" if search is None else "search",
-            self.best.score,
-            len(added) if search is None else search.tried,
-            sum(added) if search is None else search.accepted,
-            template.num_interfaces,
-            len(template.nodes),
-            template.num_edges,
-            clock.seconds,
-            clock.limit,
-        )
+        own, added = self.best.network.template, [step.accepted for step in self.growth.trail[1:]]
+        stage, tried, accepted = "growth", len(added), sum(added)
+        if self.search is not None:
+            stage, tried, accepted = "search", self.search.tried, self.search.accepted
+        counts = (tried, accepted, own.num_interfaces, len(own.nodes), own.num_edges)
+        return runs.Report(stage, self.best.score, *counts, clock.seconds, clock.limit)
 
     def can_be_saved(self, plan: Plan) -> bool:
         """Whether the best network is the one to go on from.
@@ -184,7 +165,7 @@ class _Run(NamedTuple):
     plan: Plan
     seed: int
     executor: Executor
-    clock: Clock
+    clock: runs.Clock
 
     def read_state(self, network: DynamicNetwork, details: dict[str, JSON]) -> _State:
         """The state that `to_json` described."""
@@ -211,12 +192,12 @@ class _Run(NamedTuple):
     def first(self) -> _State:
         """The state of a run that begins."""
         task = GrowthTask(*self._common, self.plan.growth)
-        if is_large(self.train):
+        if runs.is_large(self.train):
             task = replace(task, is_due=self.clock.is_due)
         root = Root(self.plan.root)
         begin = partial(first_growth, seed=self.seed, root=root, tied=self.plan.tied)
         try:
-            with limited(self.clock, self.train):
+            with runs.limited(self.clock, self.train):
                 return _State(begin(task))
         except TimeUpError:
             rng = np.random.default_rng([self.seed, _STREAM])
@@ -261,13 +242,13 @@ class _Run(NamedTuple):
         clock = self.clock.grace(_GRACE, everything)
         rng = np.random.default_rng([self.seed, _STREAM])
         task = Task(everything, everything, LIKELIHOOD, plan.priors)
-        with suppress(TimeUpError), limited(clock, everything):
+        with suppress(TimeUpError), runs.limited(clock, everything):
             settings = {"validation": None, "rng": rng, "deadline": clock.is_due}
             return task.fit(network, plan.refit, **settings).network
         return network
 
     def follow(
-        self, first: _State, file: CheckpointFile | None, report: Reporter | None
+        self, first: _State, file: runs.CheckpointFile | None, report: runs.Reporter | None
     ) -> Learned:
         """Goes from state to state until the last one, or until it is time to stop."""
         state = kept = first
@@ -280,24 +261,24 @@ class _Run(NamedTuple):
             if file is not None:
                 file.save(kept.best.network, kept.to_json(), now=False)
 
-        with limited(self.clock, self.train):
-            ending, history = follow(
+        with runs.limited(self.clock, self.train):
+            ending, history = runs.follow(
                 chain([first], self.states(first)),
                 self.clock,
                 describe=lambda own: own.report(self.clock),
                 on_state=take,
                 report=report,
             )
-        if ending is Ending.TIME_LIMIT and state.is_over(self.plan):
-            ending = Ending.FINISHED
+        if ending is runs.Ending.TIME_LIMIT and state.is_over(self.plan):
+            ending = runs.Ending.FINISHED
         if file is not None:
             file.save(kept.best.network, kept.to_json())
         network, score = state.best.network, state.best.score
         try:
-            if ending is not Ending.INTERRUPTED:
+            if ending is not runs.Ending.INTERRUPTED:
                 network = self.refit(state)
         except KeyboardInterrupt:
-            ending = Ending.INTERRUPTED
+            ending = runs.Ending.INTERRUPTED
         search = state.search or SearchState(network, score, self.seed)
         counts = search.tried, search.accepted
         return Learned(network, score, ending, state.growth.trail, *counts, history)
@@ -315,8 +296,8 @@ def learn(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
     resume: bool = False,
-    report: Reporter | None = None,
-    clock: Clock | None = None,
+    report: runs.Reporter | None = None,
+    clock: runs.Clock | None = None,
 ) -> Learned:
     """The best template found by growth and search, scored on the validation set.
 
@@ -341,7 +322,7 @@ def learn(
         clock: The clock of a limit that counts from earlier on, in place of `time_limit`.
     """
     require_type(plan, Plan, "plan", StructureError)
-    check_sets(train, validation)
+    runs.check_sets(train, validation)
     plan.score.check(train.schema)
     run = _Run(
         train,
@@ -349,14 +330,14 @@ def learn(
         plan,
         whole_number(seed, "seed", StructureError, least=0),
         executor_of(executor, num_jobs),
-        Clock(time_limit) if clock is None else clock,
+        runs.Clock(time_limit) if clock is None else clock,
     )
     if checkpoint is None:
         if resume:
             raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
         return run.follow(run.first(), None, report)
-    description = describe_run(train, validation, run.seed, plan=plan.to_json())
-    file = CheckpointFile(checkpoint, description, checkpoint_every, train.schema.families)
+    description = runs.describe_run(train, validation, run.seed, plan=plan.to_json())
+    file = runs.CheckpointFile(checkpoint, description, checkpoint_every, train.schema.families)
     with file.hold():
         if not resume:
             file.require_absent()

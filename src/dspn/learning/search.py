@@ -31,15 +31,8 @@ from dspn.learning.em import EmFit, EmOptions, Task, best_of
 from dspn.learning.partitions import Partition, PartitionOptions, Positions, next_partition
 from dspn.learning.run import Clock, limited
 from dspn.options import Options, choice_field, number_field, part_field, whole_field
+from dspn.structure import edit
 from dspn.structure.build import Interface, ScopeItem
-from dspn.structure.edit import (
-    Entry,
-    add_node,
-    build_network,
-    keep_entries,
-    template_entries,
-    top_entries,
-)
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of, reachable
 from dspn.structure.template import Template
@@ -225,35 +218,39 @@ def replace_product(
             f"`values` must have a column for each of the {len(families)} variables, but has shape "
             f"{values.shape}; give the `values` of a Sequences."
         )
-    entries = template_entries(network)
+    entries = edit.template_entries(network)
     first = len(entries)
     leaves: dict[int, list[int]] = {}
 
     def add_sum(children: Sequence[int]) -> int:
-        return add_node(entries, Sum(tuple(children)), rng.dirichlet(np.ones(len(children))))
+        return edit.add_node(entries, Sum(tuple(children)), rng.dirichlet(np.ones(len(children))))
 
     def add_univariate(item: ScopeItem) -> int:
         if isinstance(item, Interface):
             return add_sum(item.inputs)
-        leaves.setdefault(item, []).append(add_node(entries, Leaf(item, families[item])))
+        leaves.setdefault(item, []).append(edit.add_node(entries, Leaf(item, families[item])))
         return leaves[item][-1]
 
     def add_block(items: Sequence[ScopeItem]) -> int:
         if len(items) == 1:
             return add_univariate(items[0])
         products = (Product(tuple(map(add_univariate, items))) for _ in range(classes))
-        return add_sum([add_node(entries, product) for product in products])
+        return add_sum([edit.add_node(entries, product) for product in products])
 
-    entries[node] = Entry(Product(tuple(map(add_block, blocks))), entries[node].values)
+    entries[node] = edit.Entry(Product(tuple(map(add_block, blocks))), entries[node].values)
     for variable, new in sorted(leaves.items()):
         seen = None if values is None else values[:, variable]
         for index, row in zip(new, families[variable].random(len(new), rng, seen), strict=True):
-            entries[index] = Entry(entries[index].node, np.tile(row, (len(entries[0].values), 1)))
+            entries[index] = edit.Entry(
+                entries[index].node, np.tile(row, (len(entries[0].values), 1))
+            )
     kept = reachable([entry.node for entry in entries], template.outputs) | set(template.inputs)
-    changed, number = keep_entries(entries, kept)
+    changed, number = edit.keep_entries(entries, kept)
     outputs = [number[output] for output in template.outputs]
-    top = top_entries(network)
-    after = build_network(network.schema, changed, outputs, top, network.top.root, network.root)
+    top = edit.top_entries(network)
+    after = edit.build_network(
+        network.schema, changed, outputs, top, network.top.root, network.root
+    )
     added = enumerate(entries[first:], start=first)
     new_nodes = [number[index] for index, own in added if not isinstance(own.node, Product)]
     return Neighbour(after, number[node], frozenset(new_nodes))

@@ -7,6 +7,7 @@ cluster. A single variable is a leaf, and too few slices are a product of leaves
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple, final
 
 import numpy as np
@@ -54,30 +55,29 @@ class _Part(NamedTuple):
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class SliceLearner:
     """Lays down networks over the slices of a data set, one for each set of weights.
 
     `families` has the leaf family of each variable, scaled to the data.
     """
 
-    def __init__(
-        self,
-        builder: NetworkBuilder,
-        data: Sequences,
-        families: Sequence[Family],
-        *,
-        options: SliceSpnOptions = DEFAULT_SLICE_SPN,
-        priors: Priors = DEFAULT_PRIORS,
-    ) -> None:
-        require_type(data, Sequences, "data", DataError)
-        require_type(options, SliceSpnOptions, "options", StructureError)
-        require_type(priors, Priors, "priors", StructureError)
-        self.builder, self.data, self.families = builder, data, tuple(families)
-        self.options, self.priors = options, priors
-        self._statistics = [
-            family.statistics(data.values[:, variable])
-            for variable, family in enumerate(self.families)
-        ]
+    builder: NetworkBuilder
+    data: Sequences
+    families: Sequence[Family]
+    options: SliceSpnOptions = DEFAULT_SLICE_SPN
+    priors: Priors = DEFAULT_PRIORS
+
+    def __post_init__(self) -> None:
+        require_type(self.data, Sequences, "data", DataError)
+        require_type(self.options, SliceSpnOptions, "options", StructureError)
+        require_type(self.priors, Priors, "priors", StructureError)
+
+    @cached_property
+    def _statistics(self) -> list[Floats]:
+        """The statistics of every slice, variable by variable."""
+        columns = zip(self.families, self.data.values.T, strict=True)
+        return [family.statistics(values) for family, values in columns]
 
     def factors(self, weights: Floats, rng: np.random.Generator) -> list[int]:
         """Nodes whose product is a distribution over the variables of the weighted slices.

@@ -1,6 +1,7 @@
 """Growth and search as one run: its result, its limits, its files and what it refuses."""
 
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, final
@@ -265,6 +266,7 @@ class Ticking:
         return self.now
 
 
+@cache
 def stopped_after(count: int) -> Learned:
     """The run interrupted by the report of state number `count`."""
     left = iter(range(count - 1))

@@ -117,6 +117,11 @@ class Choice(NamedTuple):
         """Mean log-likelihood of the validation sequences."""
         return float(self.validation.mean())
 
+    @property
+    def members(self) -> dict[int, Candidate]:
+        """The candidates of all blocks that are kept, by their numbers."""
+        return {own.number: own for model in self.models.values() for own in model.members}
+
     def block_weights(self) -> dict[Block, float]:
         """How much each block counts: the weight of the layouts that it is part of."""
         totals: dict[Block, float] = {}

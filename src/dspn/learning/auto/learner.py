@@ -192,22 +192,11 @@ def _follow(
 
 def _report(state: AutoState, clock: Clock) -> Report:
     """The state as people see it."""
-    members = {
-        candidate.number: candidate.network.template
-        for model in state.choice.models.values()
-        for candidate in model.members
-    }
-    return Report(
-        state.stage,
-        state.choice.score,
-        state.tried,
-        state.accepted,
-        sum(template.num_interfaces for template in members.values()),
-        sum(len(template.nodes) for template in members.values()),
-        sum(template.num_edges for template in members.values()),
-        clock.seconds,
-        clock.limit,
-    )
+    templates = [own.network.template for own in state.choice.members.values()]
+    interfaces = sum(own.num_interfaces for own in templates)
+    nodes, edges = sum(len(own.nodes) for own in templates), sum(own.num_edges for own in templates)
+    counts = (state.tried, state.accepted, interfaces, nodes, edges)
+    return Report(state.stage, state.choice.score, *counts, clock.seconds, clock.limit)
 
 
 def _refit(
@@ -249,7 +238,7 @@ def build_mixture(choice: Choice, task: AutoTask, *, refit: bool, pace: float = 
         pace: What a step of EM takes for a slice, in seconds, where that is known.
     """
     clock = task.clock.grace(_GRACE, task.train)
-    chosen = {own.number: own for model in choice.models.values() for own in model.members}
+    chosen = choice.members
     trained = {number: own.network for number, own in chosen.items()}
     if refit:
         work = partial(_refit, task.shared, clock, pace)

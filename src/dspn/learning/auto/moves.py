@@ -1,6 +1,6 @@
 """The moves of the automatic learner: each has its name and words, its rule and its start."""
 
-from typing import Final, final
+from typing import Any, Final, final
 
 from dspn.data.schema import Kind
 from dspn.learning.auto.base import AutoTask, Block, BlockRecord, Move, Recipe, Trial
@@ -32,21 +32,6 @@ def _most_nodes(task: AutoTask) -> int:
     return max(1, min(task.options.max_interfaces, task.train.total_slices // _LEAST_SLICES))
 
 
-def _begin(trial: Trial) -> DynamicNetwork:
-    """Clusters of slices; the network of the parent where there is one."""
-    if trial.parent is not None:
-        return trial.network
-    network = clustered_network(
-        trial.data.train,
-        trial.recipe.amount,
-        width=trial.recipe.width,
-        priors=trial.priors,
-        rng=trial.rng,
-        root=trial.task.root,
-    )
-    return network if trial.task.tied else network.untied()
-
-
 @final
 class Clusters(Move):
     """A network begun anew, from clusters of slices with their context."""
@@ -70,8 +55,14 @@ class Clusters(Move):
         return [recipe for recipe in recipes if recipe.amount > 0]
 
     def start(self, trial: Trial) -> DynamicNetwork:
-        """Interface nodes that begin as clusters."""
-        return _begin(trial)
+        """Interface nodes that begin as clusters; the network of the parent where there is one."""
+        if trial.parent is not None:
+            return trial.network
+        recipe, task = trial.recipe, trial.task
+        settings: dict[str, Any] = {"priors": trial.priors, "rng": trial.rng, "root": task.root}
+        data, width = trial.data.train, recipe.width
+        network = clustered_network(data, recipe.amount, width=width, **settings)
+        return network if task.tied else network.untied()
 
 
 @final
@@ -88,7 +79,7 @@ class Regroup(Move):
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """Interface nodes that begin as clusters."""
-        return _begin(trial)
+        return CLUSTERS.start(trial)
 
 
 @final

@@ -9,15 +9,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, final
 
 from dspn.engine import TimeUpError, compile_program, until
 from dspn.errors import ModelFileError
 from dspn.io.json_values import JSON, fields, whole
 from dspn.learning.auto.base import FEW_SLICES, AutoTask, Candidate, Trial, Try, work_of
-from dspn.learning.em import EmFit, EmOptions, fit_em
+from dspn.learning.em import EmFit, EmOptions, Task
 from dspn.learning.moves import pruned
 from dspn.learning.run import Clock, RunDirectory, describe_options, describe_run, limited
+from dspn.learning.scores import LIKELIHOOD
 from dspn.structure.network import DynamicNetwork
 
 # From this many interface nodes on, transitions that are hardly used are pruned.
@@ -49,15 +51,16 @@ def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
     data, rng = task.data(attempt.block), task.rng(attempt.number)
     priors = task.priors_of(recipe.concentration, size)
     trial, train = Trial(recipe, parent, data, priors, rng, task), data.train
-    network = recipe.move.start(trial)
-    work = 0.0
+    network, work = recipe.move.start(trial), 0.0
+    own = Task(train, data.validation, LIKELIHOOD, priors)
+    train_network = partial(own.fit, rng=rng, deadline=task.clock.is_due)
     if recipe.move.adds_nodes and network.num_interfaces >= _MANY:
         single, count = options.single_precision, _EARLY_STEPS
         early = EmOptions(max_steps=count, min_steps=count, single_precision=single)
-        first = _train(trial, network, early)
+        first = train_network(network, early)
         work += work_of(network, train, count + 2)
         network = _thin(trial, first.network, _LEAST_EARLY_FLOW)
-    fit = _train(trial, network, options)
+    fit = train_network(network, options)
     steps = len(fit.history) - 1
     work += work_of(network, train, steps)
     if task.clock.is_due():
@@ -68,18 +71,6 @@ def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
     except TimeUpError:
         return _cut_short(attempt, fit, task, work)
     return Candidate(attempt.number, attempt.block, network, recipe, values, steps, work)
-
-
-def _train(trial: Trial, network: DynamicNetwork, options: EmOptions) -> EmFit:
-    return fit_em(
-        network,
-        trial.data.train,
-        validation=trial.data.validation,
-        options=options,
-        priors=trial.priors,
-        rng=trial.rng,
-        deadline=trial.task.clock.is_due,
-    )
 
 
 def _thin(trial: Trial, network: DynamicNetwork, least: float) -> DynamicNetwork:

@@ -7,6 +7,7 @@ expects.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,23 +18,10 @@ from dspn.errors import StructureError
 from dspn.learning.dependence import pairwise_information
 from dspn.learning.em import scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.learning.starts.clusters import (
-    label_counts,
-    label_leaves,
-    labelled_flows,
-    slice_clusters,
-    smoothed_shares,
-)
+from dspn.learning.starts import clusters
 from dspn.leaves.base import Family
+from dspn.structure import edit
 from dspn.structure.build import sizes_of_groups
-from dspn.structure.edit import (
-    Entry,
-    add_node,
-    build_network,
-    keep_entries,
-    template_entries,
-    top_entries,
-)
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.nodes import Leaf, Product, Sum, children_of, reachable
 from dspn.structure.validity import network_scopes
@@ -167,32 +155,34 @@ def _with_hidden(
     families = {bank.variable: bank.family for bank in scaled.template.banks}
     latents: list[list[_Latent]] = []
     for variables, size in zip(scaled.group_variables, sizes, strict=True):
-        plan = [(variables, -1, variables)]
+        plan = [(variables, -1, variables)]  # of each: its variables, its parent, what it sees
         if is_tree:
             tree = slice_tree(known, variables)
             places = enumerate(zip(*tree, strict=True))
             plan = [((own,), above, (own, *tree.neighbours(at))) for at, (own, above) in places]
-        states = (slice_clusters(known, size, width=_WIDTH, variables=p[2], rng=rng) for p in plan)
-        latents.append([_Latent(*p[:2], own) for p, own in zip(plan, states, strict=True)])
+        latents.append([])
+        for members, above, near in plan:
+            states = clusters.slice_clusters(known, size, width=_WIDTH, variables=near, rng=rng)
+            latents[-1].append(_Latent(members, above, states))
     visits = expected_labels(scaled, known, [own[0].states for own in latents])
     factors = _input_factors(scaled)
     nodes = scaled.template.nodes
     needed = reachable(nodes, (child for own in factors for child in own))
-    entries, number = keep_entries(
-        template_entries(scaled), needed | frozenset(scaled.template.inputs)
+    entries, number = edit.keep_entries(
+        edit.template_entries(scaled), needed | frozenset(scaled.template.inputs)
     )
     outputs = [-1] * scaled.num_interfaces
     for positions, own, uses in zip(scaled.groups, latents, visits, strict=True):
         roots = _add_latents(entries, own, uses, known, families, priors)
         for position, seen in zip(positions, roots, strict=True):
             rest = [number[child] for child in factors[position]]
-            outputs[position] = add_node(entries, Product((seen, *rest))) if rest else seen
-    top = top_entries(scaled)
-    return build_network(scaled.schema, entries, outputs, top, scaled.top.root, scaled.root)
+            outputs[position] = edit.add_node(entries, Product((seen, *rest))) if rest else seen
+    top = edit.top_entries(scaled)
+    return edit.build_network(scaled.schema, entries, outputs, top, scaled.top.root, scaled.root)
 
 
 def _add_latents(
-    entries: list[Entry],
+    entries: list[edit.Entry],
     latents: Sequence[_Latent],
     visits: Floats,
     data: Sequences,
@@ -208,20 +198,22 @@ def _add_latents(
         rows = {}
         for variable in own.variables:
             family, values = families[variable], data.values[:, variable]
-            prior = priors.leaf(family)
-            rows[Leaf(variable, family)] = label_leaves(own.states, own.size, family, values, prior)
+            fit = partial(clusters.label_leaves, own.states, own.size, family, values)
+            rows[Leaf(variable, family)] = fit(priors.leaf(family))
         states = []
         for state, sums in enumerate(below[place]):
-            leaves = (add_node(entries, leaf, table[state]) for leaf, table in rows.items())
+            leaves = (edit.add_node(entries, leaf, table[state]) for leaf, table in rows.items())
             factors = (*leaves, *sums)
-            states.append(add_node(entries, Product(factors)) if factors[1:] else factors[0])
+            states.append(edit.add_node(entries, Product(factors)) if factors[1:] else factors[0])
         pairs = visits
         if own.above >= 0:
             above = latents[own.above]
             codes = above.states * own.size + own.states
-            pairs = label_counts(codes, above.size * own.size).reshape(above.size, own.size)
-        shares = smoothed_shares(pairs, pairs.sum(axis=0), priors.sum_pseudo_count)
-        roots = [add_node(entries, Sum(tuple(states)), row) for row in shares]
+            pairs = clusters.label_counts(codes, above.size * own.size).reshape(
+                above.size, own.size
+            )
+        shares = clusters.smoothed_shares(pairs, pairs.sum(axis=0), priors.sum_pseudo_count)
+        roots = [edit.add_node(entries, Sum(tuple(states)), row) for row in shares]
         if own.above >= 0:
             for sums, root in zip(below[own.above], roots, strict=True):
                 sums.append(root)
@@ -264,6 +256,6 @@ def expected_labels(
     widths = [int(own.max()) + 1 for own in labels]
     pairs = zip(network.groups, widths, strict=True)
     tables = [np.full((len(group), width), 1.0 / width) for group, width in pairs]
-    flows = labelled_flows(network, data, np.stack(labels, axis=1), tables)[1]
+    flows = clusters.labelled_flows(network, data, np.stack(labels, axis=1), tables)[1]
     whole = flows.template if flows.bottom is None else flows.template + flows.bottom
     return [own[:, 1:] for own in whole.leaves[-len(tables) :]]

@@ -3,6 +3,7 @@
 import inspect
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ PLANTED = Model.from_hmm(
     schema=BITS,
 )
 EM = EmOptions(max_steps=6, min_steps=2, patience=2, single_precision=True)
-QUICK = Auto(effort=0.03, em=EM, refit=EmOptions(max_steps=2))
+QUICK = Auto(effort=0.006, em=EM, refit=EmOptions(max_steps=2))
 
 
 def drawn(num_sequences: int, seed: int) -> Data:
@@ -44,6 +45,14 @@ def whole() -> AutoLearned:
 
 
 @pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a run that has ended."""
+    path = tmp_path_factory.mktemp("run")
+    learned(checkpoint=path)
+    return path
+
+
+@pytest.fixture(scope="module")
 def chosen() -> AutoLearned:
     return learned(refit=False)
 
@@ -56,7 +65,7 @@ def assert_score_is_that_of_the_model(found: AutoLearned, validation: Data) -> N
 
 def test_the_planted_model_is_nearly_found() -> None:
     test = drawn(300, 2)
-    found = learn_auto(drawn(200, 0), drawn(60, 1), seed=0, options=Auto(effort=1.0))
+    found = learn_auto(drawn(200, 0), drawn(60, 1), seed=0, options=Auto(effort=0.25))
     assert Model(found.mixture).log_likelihood(test).mean() > (
         PLANTED.log_likelihood(test).mean() - 0.4
     )
@@ -112,9 +121,7 @@ def test_a_run_goes_on_from_its_directory_to_the_same_model(
     assert again.mixture.fingerprint == whole.mixture.fingerprint
 
 
-def test_a_directory_of_another_run_is_refused(tmp_path: Path) -> None:
-    directory = tmp_path / "run"
-    learned(checkpoint=directory)
+def test_a_directory_of_another_run_is_refused(tmp_path: Path, directory: Path) -> None:
     with pytest.raises(ModelFileError, match="go on from it with `resume=True`"):
         learned(checkpoint=directory)
     with pytest.raises(ModelFileError, match="its `seed` is 0 where this run has 3"):
@@ -130,9 +137,8 @@ def test_a_directory_of_another_run_is_refused(tmp_path: Path) -> None:
         learned(resume=True)
 
 
-def test_a_candidate_file_of_another_try_is_refused(tmp_path: Path) -> None:
-    directory = tmp_path / "run"
-    learned(checkpoint=directory)
+def test_a_candidate_file_of_another_try_is_refused(tmp_path: Path, directory: Path) -> None:
+    directory = copytree(directory, tmp_path / "run")
     first, second = sorted(directory.glob("*.dspn"))[:2]
     first.write_bytes((directory / "00004.dspn").read_bytes())
     with pytest.raises(ModelFileError, match="not the model that this run trained"):
