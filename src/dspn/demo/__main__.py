@@ -24,14 +24,13 @@ from dspn.errors import ModelFileError
 from dspn.inference.marginals import Marginals
 from dspn.learning.auto.base import Auto
 from dspn.models import DSPN, HMM, Model
-from dspn.plotting._graph import group_variables
 from dspn.plotting._style import figure_of, note
 from dspn.plotting._values import runs
 from dspn.plotting.network import plot_template
 from dspn.plotting.sequence import plot_forecast, plot_surprise
 from dspn.report.page import write_report
 
-_EFFORT: Final = 1.5
+_EFFORT: Final = 1.0
 _BAND: Final = (0.1, 0.9)
 _SKY, _CELSIUS, _WIND = (SCHEMA.index(name) for name in ("sky", "celsius", "wind"))
 _SKIES: Final = SCHEMA[_SKY].categories
@@ -158,8 +157,8 @@ def _show_scores(console: Console, example: House, models: dict[str, Model]) -> 
     console.print(shown)
     learned = models["DSPN"]
     network = learned.components[int(np.argmax(learned.weights))]
-    groups = (group_variables(network, group) for group in range(len(network.groups)))
-    names = (", ".join(SCHEMA.names[number] for number in group) for group in groups)
+    blocks = network.group_variables
+    names = (", ".join(SCHEMA.names[number] for number in block) for block in blocks)
     console.print("\nNobody said which sensors belong together. It chose these blocks:\n")
     console.print("  " + "  |  ".join(names), soft_wrap=True)
 

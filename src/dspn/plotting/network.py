@@ -238,14 +238,11 @@ def _curve(start: Floats, stops: Sequence[tuple[float, float, float]]) -> Path:
     corners, codes = [(start[0], start[1])], [Path.MOVETO]
     for number, (x, high, low) in enumerate(stops):
         x0, y0 = corners[-1]
-        first = (x0 + (x - x0) / 3, y0 + (high - y0) / 3)
-        second = (x - (x - x0) / 3, high - (high - y0) / 3)
-        if number > 0:
-            first = (x0, y0 + 0.5 * (high - y0))
-        if number < len(stops) - 1 or high != low:
-            second = (x, high - 0.5 * (high - y0))
-        corners.extend([first, second, (x, high)])
-        codes.extend([Path.CURVE4] * 3)
+        wide, tall, is_bend = x - x0, high - y0, number < len(stops) - 1 or high != low
+        first = (x0, y0 + 0.5 * tall) if number > 0 else (x0 + wide / 3, y0 + tall / 3)
+        second = (x, high - 0.5 * tall) if is_bend else (x - wide / 3, high - tall / 3)
+        corners += [first, second, (x, high)]
+        codes += [Path.CURVE4] * 3
         if high != low:
             corners.append((x, low))
             codes.append(Path.LINETO)
@@ -334,8 +331,7 @@ def _draw_leaves(ax: Axes, at: _Sheet) -> None:
                 x, y = _line_place(place, member, at.names, at.pitch)
                 _style.write(ax, x, y, words, color=_style.dark(edge), ha="left", **style)
                 continue
-            x, y = place
-            text = _style.write(ax, x, y, words, **style)
+            text = _style.write(ax, *place, words, **style)
             if upright:
                 text.set(rotation=90.0, rotation_mode="anchor", ha="right")
             box = {
@@ -362,11 +358,10 @@ def _draw_positions(ax: Axes, at: _Sheet) -> None:
 
 
 def _key_entry(mark: Mark) -> _style.Handle:
-    circle = Line2D([], [], linestyle="none", marker="o", markersize=9)
+    shape = "s" if mark is Mark.LEAF else "o"
+    circle = Line2D([], [], linestyle="none", marker=shape, markersize=9)
     ring = _style.INTERFACE if mark is Mark.INPUT else _style.LINE
     circle.set(markeredgecolor=ring, markerfacecolor=_style.tint(_style.LINE, 0.2))
-    if mark is Mark.LEAF:
-        circle.set_marker("s")
     if mark not in _SYMBOLS:
         return (circle,)
     symbol = Line2D([], [], linestyle="none", marker=_SYMBOLS[mark], color=_style.INK)

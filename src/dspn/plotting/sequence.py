@@ -106,7 +106,7 @@ def _draw_filtered_values(
     ax: Axes, values: Floats, filled: Floats, schema: Schema, heights: Sequence[float]
 ) -> None:
     """Every variable in its band, and what hatched and hollow mean where either occurs."""
-    _panels.dress(ax, "")
+    _panels.dress(ax)
     ax.set_xlim(-0.5, len(values) - 0.5)
     bands, lines = _values.draw_bands(ax, schema, heights)
     _style.set_title(ax, ["values"], _style.TEXT_SIZE, 4.0 + _panels.KEY_ROW * lines)
@@ -207,7 +207,7 @@ def _plot_entries(
     entries = data.extended(steps) if steps else data
     marginals = model.marginals(entries, quantiles=(0.5 - level / 2, 0.5, 0.5 + level / 2))
     first = 0 if past is None else max(data.total_slices - past, 0)
-    _panels.dress(ax, "")
+    _panels.dress(ax)
     _panels.slice_axis(ax, entries.total_slices, data)
     ax.set_xlim(left=first - 0.5)
     bands, lines = _values.draw_bands(ax, schema, heights)
@@ -319,7 +319,7 @@ def plot_surprise(found: AnyModel | Surprise, sequence: Data, ax: Axes | None = 
     _panels.draw_surprise(surprise.slices, strip)
     strip.set_title("", loc="left")
     strip.set(xlim=(-0.5, num_slices - 0.5), xticks=[], gid="slices")
-    _panels.dress(ax, "")
+    _panels.dress(ax)
     named = range(0, num_variables, -(-num_variables // _MOST_NAMES))
     _panels.name_rows(ax, named, [data.schema.names[number] for number in named])
     _panels.slice_axis(ax, num_slices, data)

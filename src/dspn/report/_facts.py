@@ -133,13 +133,10 @@ def _order(data: Sequences) -> JSON:
 
 def group_members(network: DynamicNetwork) -> list[dict[str, Any]]:
     """Each group's number of nodes, its variables and the groups it reads."""
+    parts = zip(network.groups, network.group_variables, network.group_sources, strict=True)
     return [
-        {
-            "size": len(network.groups[group]),
-            "variables": _graph.group_variables(network, group),
-            "reads": list(sources),
-        }
-        for group, sources in enumerate(network.group_sources)
+        {"size": len(positions), "variables": list(variables), "reads": list(sources)}
+        for positions, variables, sources in parts
     ]
 
 
