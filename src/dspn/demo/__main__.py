@@ -151,13 +151,11 @@ def _show_scores(console: Console, example: House, models: dict[str, Model]) -> 
     shown = _table(f"{len(new)} new recordings", "nats an hour", "of the way", "")
     for name, score in scores.items():
         share = (score - worst) / (best - worst)
-        style = "bold green" if name == "DSPN" else None
         cells = (f"{score:.2f}", f"{share:.0%}", _bar(console, 24 * share))
-        shown.add_row(name, *cells, style=style)
+        shown.add_row(name, *cells, style="bold green" if name == "DSPN" else None)
     console.print(shown)
     learned = models["DSPN"]
-    network = learned.components[int(np.argmax(learned.weights))]
-    blocks = network.group_variables
+    blocks = learned.components[int(np.argmax(learned.weights))].group_variables
     names = (", ".join(SCHEMA.names[number] for number in block) for block in blocks)
     console.print("\nNobody said which sensors belong together. It chose these blocks:\n")
     console.print("  " + "  |  ".join(names), soft_wrap=True)
@@ -165,11 +163,9 @@ def _show_scores(console: Console, example: House, models: dict[str, Model]) -> 
 
 def _inside(marginals: Marginals, truth: Sequences) -> Bools:
     """Whether the band of each continuous entry holds the truth."""
-    bands = [marginals[number].quantiles for number in _NUMBERS]
+    low, high = np.concatenate([marginals[number].quantiles for number in _NUMBERS]).T
     values = [truth.values[marginals[number].slices, number] for number in _NUMBERS]
-    low, high = np.concatenate(bands).T
-    entries = np.concatenate(values)
-    inside: Bools = (low <= entries) & (entries <= high)
+    inside: Bools = (low <= np.concatenate(values)) & (np.concatenate(values) <= high)
     return inside
 
 

@@ -404,13 +404,12 @@ class Rows:
                 _STACK_ROOM if stack else circle if item < self.count else _BEND_ROOM
                 for item, stack in zip(pair, stacks, strict=True)
             )
-            left, right = pair
-            steps.append(step / 2)
-            if max(pair) < self.count:
-                if vertices[left].group != vertices[right].group:
-                    steps[-1] += _GROUP_GAP
-                elif self.above[left] != self.above[right]:
-                    steps[-1] += _FAMILY_GAP
+            (left, right), gap = pair, 0.0
+            if max(pair) < self.count and vertices[left].group != vertices[right].group:
+                gap = _GROUP_GAP
+            elif max(pair) < self.count and self.above[left] != self.above[right]:
+                gap = _FAMILY_GAP
+            steps.append(step / 2 + gap)
         return steps
 
 

@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
-from scipy.stats import binom
 
 from dspn._arguments import Bools, Floats, Ints, checked_rng, whole_number
 from dspn.data.layout import offsets_of
@@ -239,6 +238,8 @@ class Reliability(NamedTuple):
 
 def _interval(counts: Ints, share: Floats | float, level: float) -> tuple[Floats, Floats]:
     """Central binomial interval of the share of `counts` trials that succeed."""
+    from scipy.stats import binom  # takes longer to import than all the rest
+
     low, high = (binom.ppf(end, counts, share) for end in (0.5 - level / 2, 0.5 + level / 2))
     return np.clip(low, 0, counts) / counts, np.clip(high, 0, counts) / counts
 

@@ -87,12 +87,13 @@ def _check_filtered(
         )
     num_slices, posterior = len(values), others["posterior"]
     width = 0 if posterior is None else posterior.shape[-1]
-    rules = {
-        "surprise": ((num_slices,), f"one entry for each of the {num_slices} slices"),
-        "posterior": ((num_slices, width), f"one row for each of the {num_slices} slices"),
+    each = f"for each of the {num_slices} slices"
+    shapes = {
+        "surprise": ((num_slices,), f"one entry {each}"),
+        "posterior": ((num_slices, width), f"one row {each}"),
         "imputed": (values.shape, f"the shape {values.shape} of `values`"),
     }
-    for argument, (shape, rule) in rules.items():
+    for argument, (shape, rule) in shapes.items():
         array = others[argument]
         if array is not None and array.shape != shape:
             raise DataError(f"`{argument}` must have {rule}, but has shape {array.shape}.")
