@@ -249,8 +249,7 @@ def _entry_key(kinds: set[Kind], absent: str, level: float) -> dict[str, _style.
         hatched = Patch(facecolor=_style.BAR, edgecolor="white", hatch="/////")
         key[f"{absent}: probability of each category"] = (hatched,)
     words = {Kind.CONTINUOUS: "mean", Kind.COUNT: "median"}
-    points = [word for kind, word in words.items() if kind in kinds]
-    if points:
+    if points := [word for kind, word in words.items() if kind in kinds]:
         ring = Line2D([], [], linestyle="none", marker="o", markersize=4.5)
         ring.set(color=_values.LINE_COLOUR, markerfacecolor="white")
         label = f"{absent}: {' or '.join(points)}, {100 * level:g} % interval"
