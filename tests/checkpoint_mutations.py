@@ -25,7 +25,7 @@ import numpy as np
 from dspn import EmOptions, Schema, Sequences, Variable
 from dspn.errors import DspnError
 from dspn.executors import Serial
-from dspn.io.container import Contents, pack, unpack
+from dspn.io.files import Contents, pack, unpack
 from dspn.learning.auto import Auto, learn_auto
 from dspn.learning.auto.base import AutoTask, Try
 from dspn.learning.auto.training import Journal

@@ -28,7 +28,7 @@ import numpy as np
 
 import dspn
 from dspn.io import save_classifier
-from dspn.io.container import Contents, pack
+from dspn.io.files import Contents, pack
 from dspn.structure import Mixture, Parameters, grouped_network, initial_network
 
 MOST_SECONDS, MOST_BYTES = 10.0, 2**30

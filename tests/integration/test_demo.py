@@ -11,7 +11,7 @@ import pytest
 
 import dspn
 from dspn.demo.__main__ import main
-from dspn.demo._house import NEW_HOURS, SCHEMA, WARM, house, house_model, with_faults
+from dspn.demo._house import NEW_HOURS, SCHEMA, WARM, House, house, house_model, with_faults
 
 FILES = (
     "report.html",
@@ -45,6 +45,11 @@ def ran(directory: Path) -> subprocess.CompletedProcess[bytes]:
         capture_output=True,
         timeout=600,
     )
+
+
+@pytest.fixture(scope="module")
+def example() -> House:
+    return house()
 
 
 def row_after(label: str, text: str) -> list[float]:
@@ -150,8 +155,8 @@ def test_demo_names_the_directory_it_cannot_write(
     assert capsys.readouterr().err.startswith(f"cannot write to {Path('out', 'demo')}: ")
 
 
-def test_house_is_the_same_every_time() -> None:
-    one, other = house(), house()
+def test_house_is_the_same_every_time(example: House) -> None:
+    one, other = example, house()
     assert np.array_equal(one.training.values, other.training.values, equal_nan=True)
     assert np.array_equal(one.new.values, other.new.values, equal_nan=True)
     assert 0.1 < np.isnan(one.new.values).mean() < 0.4
@@ -170,8 +175,8 @@ def test_house_model_is_four_chains_that_know_nothing_of_each_other() -> None:
     np.testing.assert_allclose(whole, parts, rtol=1e-10)
 
 
-def test_faults_are_warm_hours_of_storms() -> None:
-    fault = with_faults(house())
+def test_faults_are_warm_hours_of_storms(example: House) -> None:
+    fault = with_faults(example)
     rows = fault.recordings.offsets[:-1] + fault.hours
     assert len(fault.hours) > 20
     assert np.all(fault.recordings.values[rows, SCHEMA.index("celsius")] == WARM)

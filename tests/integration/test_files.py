@@ -26,7 +26,7 @@ from dspn.data import Schema, Variable
 from dspn.errors import ModelFileError, StructureError
 from dspn.io import load_network, save_network
 from dspn.io.codec import decode, encode
-from dspn.io.container import pack, unpack
+from dspn.io.files import pack, unpack
 from dspn.leaves import Gaussian, Poisson
 from dspn.structure import (
     DynamicNetwork,

@@ -13,7 +13,6 @@ from dspn.data.cells import code_cells
 from dspn.data.chunks import chunks, describe_column
 from dspn.data.layout import Column
 from dspn.data.order import variable_names
-from dspn.data.schema import Schema
 from dspn.errors import DataError, DspnError, printable
 from dspn.io.codec import LoadedClassifier, LoadedMixture
 from dspn.io.files import load_any
@@ -36,13 +35,14 @@ def _contents(path: Path) -> dict[str, Any]:
     loaded = source.load_file(path, load_any)
     if not isinstance(loaded, LoadedClassifier):
         return {"file": str(path), "type": "model", **_model(loaded)}
+    models = [_model(model) for model in loaded.models]
     return {
         "file": str(path),
         "type": "classifier",
         "classes": list(loaded.classes),
         "logits": loaded.logits.tolist(),
-        "variables": _variables(loaded.models[0].mixture.schema),
-        "models": [_model(model) for model in loaded.models],
+        "variables": models[0]["variables"],
+        "models": models,
         "provenance": loaded.provenance,
     }
 
@@ -53,25 +53,19 @@ def _model(loaded: LoadedMixture) -> dict[str, Any]:
     return {
         "valid": True,
         "root": str(mixture.root),
-        "variables": _variables(mixture.schema),
-        "components": [
-            {"weight": float(weight), **_network(network)}
-            for weight, network in zip(mixture.weights, mixture.components, strict=True)
+        "variables": [
+            {"name": item.name, "kind": str(item.kind), "categories": list(item.categories)}
+            for item in mixture.schema
         ],
+        "components": list(map(_network, mixture.weights, mixture.components)),
         "provenance": loaded.provenance,
     }
 
 
-def _variables(schema: Schema) -> list[dict[str, Any]]:
-    return [
-        {"name": item.name, "kind": str(item.kind), "categories": list(item.categories)}
-        for item in schema
-    ]
-
-
-def _network(network: DynamicNetwork) -> dict[str, Any]:
+def _network(weight: float, network: DynamicNetwork) -> dict[str, Any]:
     names = network.schema.names
     return {
+        "weight": float(weight),
         "interfaces": network.num_interfaces,
         "groups": [
             {"interfaces": list(group), "variables": [names[number] for number in numbers]}
@@ -108,12 +102,11 @@ def _describe(contents: dict[str, Any]) -> Iterator[Any]:
 
 
 def _components_table(components: list[dict[str, Any]]) -> Any:
-    counts, rows = ("interfaces", "groups", "nodes", "edges"), []
+    names, rows = ("weight", "interfaces", "groups", "nodes", "edges", "bottom"), []
     for item in components:
-        numbers = {**item, "groups": len(item["groups"])}
-        shown = (f"{numbers[name]:,}" for name in counts)
-        rows.append((f"{item['weight']:.4g}", *shown, item["bottom"]))
-    return console.make_table(("weight", *counts, "bottom"), rows)
+        counts = (item["interfaces"], len(item["groups"]), item["nodes"], item["edges"])
+        rows.append((f"{item['weight']:.4g}", *map("{:,}".format, counts), item["bottom"]))
+    return console.make_table(names, rows)
 
 
 def validate(file: str, model: Path | None, read: Reading, *, as_json: bool, quiet: bool) -> bool:
@@ -128,10 +121,10 @@ def validate(file: str, model: Path | None, read: Reading, *, as_json: bool, qui
     """
     problems: list[str] = []
     try:
-        if file == source.STDIN or not _looks_like_a_model(file):
-            problems = _table_problems(file, model, read, quiet=quiet)
-        else:
+        if file != source.STDIN and _looks_like_a_model(file):
             _contents(Path(file))
+        else:
+            problems = _table_problems(file, model, read, quiet=quiet)
     except DspnError as error:
         problems = [console.sentence(error)]
     if as_json:

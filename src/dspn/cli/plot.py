@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from typer import BadParameter
@@ -43,28 +43,17 @@ def _filtered(model: Model, data: Sequences, _: Drawing) -> Any:
     return plotting.plot_filtered(data.values, model.schema, surprise, posterior, imputed=imputed)
 
 
-def _interface(model: Model, data: Sequences, drawing: Drawing) -> Any:
-    return plotting.plot_interface(model, data, component=drawing.component)
-
-
-def _forecast(model: Model, data: Sequences, drawing: Drawing) -> Any:
-    return plotting.plot_forecast(model, data, drawing.steps or _STEPS)
-
-
-def _calibration(model: Model, data: Sequences, drawing: Drawing) -> Any:
-    return plotting.plot_calibration(model, data, steps=drawing.steps or 1)
-
-
-_Subject = Literal["the model", "a sequence", "all sequences"]
-_PICTURES: Final[dict[str, tuple[Callable[[Model, Any, Drawing], Any], _Subject]]] = {
-    "template": (_template, "the model"),
-    "unrolled": (_unrolled, "the model"),
-    "filtered": (_filtered, "a sequence"),
-    "interface": (_interface, "a sequence"),
-    "surprise": (lambda model, data, _: plotting.plot_surprise(model, data), "a sequence"),
-    "imputed": (lambda model, data, _: plotting.plot_imputed(model, data), "a sequence"),
-    "forecast": (_forecast, "a sequence"),
-    "calibration": (_calibration, "all sequences"),
+# What is drawn, and of what.
+_MODEL, _ONE, _ALL = "the model", "a sequence", "all sequences"
+_PICTURES: Final[dict[str, tuple[Callable[[Model, Any, Drawing], Any], str]]] = {
+    "template": (_template, _MODEL),
+    "unrolled": (_unrolled, _MODEL),
+    "filtered": (_filtered, _ONE),
+    "interface": (lambda m, d, o: plotting.plot_interface(m, d, component=o.component), _ONE),
+    "surprise": (lambda m, d, _: plotting.plot_surprise(m, d), _ONE),
+    "imputed": (lambda m, d, _: plotting.plot_imputed(m, d), _ONE),
+    "forecast": (lambda m, d, o: plotting.plot_forecast(m, d, o.steps or _STEPS), _ONE),
+    "calibration": (lambda m, d, o: plotting.plot_calibration(m, d, steps=o.steps or 1), _ALL),
 }
 
 
@@ -105,12 +94,12 @@ def plot(drawing: Drawing) -> None:
     draw, subject = _PICTURES[drawing.kind]
     model = source.load_model(drawing.model)
     sequences = None
-    if subject != "the model":
+    if subject != _MODEL:
         if drawing.data is None:
             raise DataError(f"a picture of {subject} needs DATA; name a table after the model.")
         read, unknown, quiet = drawing.read, drawing.unknown, drawing.quiet
         sequences = _read_sequences(model, drawing.data, read, unknown, quiet=quiet)
-        if subject == "a sequence":
+        if subject == _ONE:
             sequences = _pick(sequences, drawing.only)
     drawn = draw(model, sequences, drawing)
     figure = drawn.get_figure(root=True) if hasattr(drawn, "get_figure") else drawn

@@ -54,20 +54,18 @@ def check_place(name: str) -> None:
     if name == STDOUT:
         return
     target = os.path.realpath(name)
-    directory, exists = os.path.dirname(target), os.path.exists(target)
-    is_replaced = not exists or os.path.isfile(target)
-    beside = "where a new file is written before it takes its name"
-    for fails, reason in (
-        (not os.path.isdir(directory), f"there is no directory {directory!r}; create it"),
-        (os.path.isdir(target), "it is a directory; name a file in it"),
-        (exists and not os.access(target, os.W_OK), "permission denied"),
-        (
-            is_replaced and not os.access(directory, os.W_OK),
-            f"permission denied in {directory!r}, {beside}",
-        ),
-    ):
-        if fails:
-            raise DataError(f"cannot write {name!r}: {reason}.")
+    directory, exists, reason = os.path.dirname(target), os.path.exists(target), None
+    if not os.path.isdir(directory):
+        reason = f"there is no directory {directory!r}; create it"
+    elif os.path.isdir(target):
+        reason = "it is a directory; name a file in it"
+    elif exists and not os.access(target, os.W_OK):
+        reason = "permission denied"
+    elif (not exists or os.path.isfile(target)) and not os.access(directory, os.W_OK):
+        beside = "where a new file is written before it takes its name"
+        reason = f"permission denied in {directory!r}, {beside}"
+    if reason is not None:
+        raise DataError(f"cannot write {name!r}: {reason}.")
 
 
 @contextmanager
@@ -134,7 +132,6 @@ class Sink:
         self._types = {} if form == "csv" else dict(types or {})
         self._guessed: dict[str, Any] = {}
         self._writer: Any = None
-        self._schema: Any = None
 
     def write(self, table: Any) -> None:
         """Writes one more part."""
@@ -177,8 +174,7 @@ class Sink:
             from pyarrow import ipc, parquet
 
             make = parquet.ParquetWriter if self._form == "parquet" else ipc.new_file
-            self._writer = make(self._file, table.schema)
-            self._schema = table.schema
+            self._writer, self._schema = make(self._file, table.schema), table.schema
         self._writer.write_table(table.cast(self._schema))
 
     def _typed(self, name: str, column: Any) -> Any:
@@ -201,12 +197,9 @@ class Sink:
 
 def _map_columns(table: Any, change: Callable[[str, Any], Any]) -> Any:
     """The table with each column changed by a function of its name and cells."""
-    changed = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        new = change(name, column)
-        if new is not column:
-            changed[name] = new
-    return with_columns(table, changed)
+    columns = zip(table.column_names, table.columns, strict=True)
+    changed = {name: (column, change(name, column)) for name, column in columns}
+    return with_columns(table, {k: new for k, (old, new) in changed.items() if new is not old})
 
 
 def _without_dictionary(_: str, column: Any) -> Any:
@@ -237,8 +230,8 @@ def csv_lines(rows: Any) -> bytes:
 
 
 def _json_lines(table: Any) -> bytes:
-    lines = [json.dumps(plain_json(row), default=str) for row in table.to_pylist()]
-    return "".join(f"{line}\n" for line in lines).encode()
+    rows = (json.dumps(plain_json(row), default=str) for row in table.to_pylist())
+    return "".join(f"{row}\n" for row in rows).encode()
 
 
 def plain_json(value: Any) -> Any:

@@ -101,20 +101,16 @@ def _records(stream: TextIO | None, delimiter: str | None) -> Iterator[Record]:
         return
     names = source.header_cells(first.encode(), source.STDIN, delimiter)
     require_different(source.quoted(source.STDIN), names)
-    rows = csv.reader(lines, delimiter=delimiter or ",")
-    for row in itertools.count(1):
-        try:
-            cells = next(rows, None)
-        except csv.Error as error:
-            raise _wrong(row, f"cannot be read: {error}") from None
-        if cells is None:
-            return
-        if not cells and len(names) > 1:
-            continue
-        if len(cells or [""]) != len(names):
-            rule = f"must have {len(names)} cells, as the header has, but has {len(cells)}"
-            raise _wrong(row, rule)
-        yield dict(zip(names, cells or [""], strict=True))
+    row = 0
+    try:
+        for row, cells in enumerate(csv.reader(lines, delimiter=delimiter or ","), start=1):
+            if len(cells or [""]) == len(names):
+                yield dict(zip(names, cells or [""], strict=True))
+            elif cells or len(names) == 1:
+                rule = f"must have {len(names)} cells, as the header has, but has {len(cells)}"
+                raise _wrong(row, rule)
+    except csv.Error as error:
+        raise _wrong(row + 1, f"cannot be read: {error}") from None
 
 
 def _parse_json(line: str, row: int) -> Record:

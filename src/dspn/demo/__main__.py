@@ -24,14 +24,13 @@ from dspn.errors import ModelFileError
 from dspn.inference.marginals import Marginals
 from dspn.learning.auto.base import Auto
 from dspn.models import DSPN, HMM, Model
-from dspn.plotting._graph import group_variables
 from dspn.plotting._style import figure_of, note
 from dspn.plotting._values import runs
 from dspn.plotting.network import plot_template
 from dspn.plotting.sequence import plot_forecast, plot_surprise
 from dspn.report.page import write_report
 
-_EFFORT: Final = 1.5
+_EFFORT: Final = 1.0
 _BAND: Final = (0.1, 0.9)
 _SKY, _CELSIUS, _WIND = (SCHEMA.index(name) for name in ("sky", "celsius", "wind"))
 _SKIES: Final = SCHEMA[_SKY].categories
@@ -152,25 +151,21 @@ def _show_scores(console: Console, example: House, models: dict[str, Model]) -> 
     shown = _table(f"{len(new)} new recordings", "nats an hour", "of the way", "")
     for name, score in scores.items():
         share = (score - worst) / (best - worst)
-        style = "bold green" if name == "DSPN" else None
         cells = (f"{score:.2f}", f"{share:.0%}", _bar(console, 24 * share))
-        shown.add_row(name, *cells, style=style)
+        shown.add_row(name, *cells, style="bold green" if name == "DSPN" else None)
     console.print(shown)
     learned = models["DSPN"]
-    network = learned.components[int(np.argmax(learned.weights))]
-    groups = (group_variables(network, group) for group in range(len(network.groups)))
-    names = (", ".join(SCHEMA.names[number] for number in group) for group in groups)
+    blocks = learned.components[int(np.argmax(learned.weights))].group_variables
+    names = (", ".join(SCHEMA.names[number] for number in block) for block in blocks)
     console.print("\nNobody said which sensors belong together. It chose these blocks:\n")
     console.print("  " + "  |  ".join(names), soft_wrap=True)
 
 
 def _inside(marginals: Marginals, truth: Sequences) -> Bools:
     """Whether the band of each continuous entry holds the truth."""
-    bands = [marginals[number].quantiles for number in _NUMBERS]
+    low, high = np.concatenate([marginals[number].quantiles for number in _NUMBERS]).T
     values = [truth.values[marginals[number].slices, number] for number in _NUMBERS]
-    low, high = np.concatenate(bands).T
-    entries = np.concatenate(values)
-    inside: Bools = (low <= entries) & (entries <= high)
+    inside: Bools = (low <= np.concatenate(values)) & (np.concatenate(values) <= high)
     return inside
 
 

@@ -1,7 +1,6 @@
 """The subject of the demo: a house with ten sensors, and recordings of it with gaps and a fault."""
 
-from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 
@@ -45,8 +44,7 @@ SCHEMA: Final = Schema(tuple(_SENSORS))
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class House:
+class House(NamedTuple):
     """The true model, recordings to learn from, and new ones, complete and with their gaps."""
 
     model: Model
@@ -56,8 +54,7 @@ class House:
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Fault:
+class Fault(NamedTuple):
     """Recordings in each of which the thermometer is warm for one hour of a storm.
 
     `best_first` has their numbers by how well they show the fault: in the middle third if possible,

@@ -28,7 +28,7 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,6 @@ from numpy.typing import NDArray
 from dspn._arguments import Floats
 from dspn.data.schema import Schema, Variable
 from dspn.errors import DataError, ModelFileError, StructureError
-from dspn.io.container import Contents, Tensors
 from dspn.io.json_values import JSON, fields, items, plain, refuse_if, text, whole
 from dspn.leaves import Families, Family, family_from_json
 from dspn.structure.mixture import Mixture
@@ -45,7 +44,7 @@ from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
 from dspn.structure.parameters import NetworkParameters, Parameters
 from dspn.structure.template import Template, Top
 
-_STRUCTURE: Final = ("kinds", "degrees", "references")
+_STRUCTURE: Final = {"kinds": "u1", "degrees": "i4", "references": "i4"}
 _VARIABLE: Final = ("categories", "kind", "name")
 _COMPONENT: Final = ("bottom", "families", "groups", "root", "top_root")
 # The position of a class is its number in a file.
@@ -54,6 +53,19 @@ _NODES: Final = (Input, Leaf, Product, Sum)
 _LONGEST_LABEL: Final = 1000
 
 Label = str | int | float | bool
+Tensors = dict[str, NDArray[Any]]
+
+
+@final
+class Contents(NamedTuple):
+    """What a file holds: arrays by name, and the JSON object that says what they mean.
+
+    `version` is the least format version that has everything in it.
+    """
+
+    tensors: Tensors
+    metadata: dict[str, JSON]
+    version: int = 1
 
 
 @final
@@ -113,10 +125,9 @@ def _groups(network: DynamicNetwork) -> list[int]:
 
 
 def _component(network: DynamicNetwork) -> JSON:
-    families = [dict(bank.family.to_json()) for bank in network.template.banks]
     return {
         "bottom": "tied" if network.parameters.tied else "own",
-        "families": families,
+        "families": [dict(bank.family.to_json()) for bank in network.template.banks],
         "groups": _groups(network),
         "root": str(network.root),
         "top_root": network.top.root,
@@ -126,11 +137,10 @@ def _component(network: DynamicNetwork) -> JSON:
 def _tensors(network: DynamicNetwork) -> Tensors:
     tensors: Tensors = {"template.outputs": np.array(network.template.outputs, dtype=np.int32)}
     for prefix, nodes in (("template", network.template.nodes), ("top", network.top.nodes)):
-        references = [_references(node) for node in nodes]
-        kinds = [_NODES.index(type(node)) for node in nodes]
-        tensors[f"{prefix}.kinds"] = np.array(kinds, dtype=np.uint8)
-        tensors[f"{prefix}.degrees"] = np.array([*map(len, references)], dtype=np.int32)
-        tensors[f"{prefix}.references"] = np.array([*chain(*references)], dtype=np.int32)
+        references = [*map(_references, nodes)]
+        arrays = [_NODES.index(type(node)) for node in nodes], [*map(len, references)]
+        for name, array in zip(_STRUCTURE, (*arrays, [*chain(*references)]), strict=True):
+            tensors[f"{prefix}.{name}"] = np.array(array, dtype=_STRUCTURE[name])
     own = network.parameters
     for prefix, part in (("template", own.template), ("top", own.top), ("bottom", own.bottom)):
         if part is not None:
@@ -282,9 +292,8 @@ def _parameters(tensors: Tensors, prefix: str, num_variables: int) -> NetworkPar
 
 
 def _nodes(tensors: Tensors, prefix: str, families: Sequence[Family]) -> tuple[Node, ...]:
-    kinds = _whole_numbers(tensors, f"{prefix}.kinds", "u1")
-    degrees = _whole_numbers(tensors, f"{prefix}.degrees")
-    references = _whole_numbers(tensors, f"{prefix}.references")
+    parts = (_whole_numbers(tensors, f"{prefix}.{name}", _STRUCTURE[name]) for name in _STRUCTURE)
+    kinds, degrees, references = parts
     ends = np.cumsum(degrees, dtype=np.int64)
     total = ends[-1] if ends.size else 0
     refuse_if(

@@ -1,27 +1,49 @@
-"""Models and classifiers to and from `*.dspn` files.
+"""Models and classifiers to and from `*.dspn` files: safetensors files under a checksum.
+
+The metadata of a file has the single entry "dspn" (the safetensors library writes several in an
+order that changes from run to run), a JSON object whose first entry is the SHA-256 of the whole
+file, taken with zeros in the place of its own 64 digits. So no byte can change unseen, be it of a
+tensor, of the header or of its padding.
 
 Wherever `families` can be given, they are the leaf families from outside the library that a model
 may have, each as a class or as any value of it: a file names a family and does not contain it.
 """
 
+import hashlib
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from io import BytesIO
+from typing import BinaryIO, TypeVar
+
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from dspn._arguments import Floats
 from dspn.errors import ModelFileError, printable
 from dspn.io import codec
 from dspn.io.atomic import path_text, write_atomically
-from dspn.io.codec import Label, LoadedClassifier, LoadedMixture
-from dspn.io.container import Contents, pack, read
-from dspn.io.json_values import JSON, refuse_if
+from dspn.io.codec import Contents, Label, LoadedClassifier, LoadedMixture
+from dspn.io.json_values import JSON, compact, fields, items, parse, plain, refuse_if, text, whole
 from dspn.leaves import Families
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork
 
 T = TypeVar("T")
 Path = str | bytes | os.PathLike[str]
+
+FORMAT = "dspn"
+# What files are written with says how much a reader has to know: 1 for one network, 2 for several,
+# 3 for leaf families from outside the library.
+FORMAT_VERSION = 3
+MAX_HEADER_BYTES = 32 * 2**20
+MAX_FILE_BYTES = 2**30
+
+_LENGTH_BYTES, _DIGITS = 8, 64
+_NO_CHECKSUM = "0" * _DIGITS
+_TENSORS_UNREADABLE = "its tensors cannot be read"
+# As it stands in the file: JSON within a JSON text.
+_MARK = rb"{\"checksum\":\""
 
 
 def save_mixture(
@@ -128,3 +150,122 @@ def _read(path: str) -> Contents:
         raise ModelFileError(f"it cannot be read ({error.strerror or error})") from error
     except MemoryError as error:
         raise ModelFileError("it does not fit into memory") from error
+
+
+def pack(contents: Contents) -> bytes:
+    """The bytes of the file; equal contents give equal bytes."""
+    own: dict[str, JSON] = {"format": FORMAT, "format_version": contents.version}
+    metadata = contents.metadata | own | {"checksum": _NO_CHECKSUM}
+    data: bytes = save(contents.tensors, {FORMAT: compact(metadata)})
+    length = int.from_bytes(data[:_LENGTH_BYTES], "little")
+    refuse_if(
+        length > MAX_HEADER_BYTES,
+        f"the description of the model takes {length} bytes, but {MAX_HEADER_BYTES} are allowed; "
+        "shorten `provenance` or the names of categories",
+    )
+    refuse_if(
+        len(data) > MAX_FILE_BYTES,
+        f"the model takes {len(data)} bytes, but {MAX_FILE_BYTES} are allowed; learn one with "
+        "fewer interface nodes",
+    )
+    place = data.index(_MARK) + len(_MARK)
+    return data[:place] + _checksum(data, place).encode() + data[place + _DIGITS :]
+
+
+def unpack(data: bytes) -> Contents:
+    """What `pack` was given; raises unless every byte is as it was written."""
+    return read(BytesIO(data), len(data))
+
+
+def read(file: BinaryIO, size: int) -> Contents:
+    """What `pack` has written to a file of `size` bytes.
+
+    No more than the header is read before that is known to announce a file of this size.
+    """
+    header, length = _header(file, size)
+    metadata, version = _metadata(header)
+    stored = text(metadata.pop("checksum", None), "the checksum")
+    _check_size(header, size - _LENGTH_BYTES - length)
+    file.seek(0)
+    data = file.read()
+    place = data.find(_MARK) + len(_MARK)
+    refuse_if(
+        stored != _checksum(data, place) or data[place : place + _DIGITS] != stored.encode(),
+        "its checksum does not match its contents; it was cut short or changed after it was saved",
+    )
+    try:
+        return Contents(load(data), metadata, version)
+    # KeyError: a type that NumPy does not have; ValueError: a shape that it does not have.
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise ModelFileError(f"{_TENSORS_UNREADABLE} ({error})") from error
+
+
+def _checksum(data: bytes, place: int) -> str:
+    """SHA-256 of the data with zeros as the digits at `place`."""
+    digest = hashlib.sha256(data[:place] + _NO_CHECKSUM.encode())
+    digest.update(memoryview(data)[place + _DIGITS :])
+    return digest.hexdigest()
+
+
+def _header(file: BinaryIO, size: int) -> tuple[dict[str, JSON], int]:
+    """The header, once the first 9 bytes announce one that fits, and its length in bytes."""
+    start = file.read(_LENGTH_BYTES + 1)
+    length, rest = int.from_bytes(start[:_LENGTH_BYTES], "little"), size - _LENGTH_BYTES
+    refuse_if(size == 0, "it is empty")
+    refuse_if(rest <= 0, f"it has {size} bytes only; it was cut short or is not a model")
+    begins_well = start[_LENGTH_BYTES:] == b"{"
+    refuse_if(not begins_well, "it is not a model: it does not begin with the header of one")
+    refuse_if(
+        length > MAX_HEADER_BYTES,
+        f"it announces a header of {length} bytes, but {MAX_HEADER_BYTES} are allowed; it is "
+        "damaged or not a model",
+    )
+    refuse_if(
+        length > rest,
+        f"it was cut short: it announces a header of {length} bytes, but {rest} follow",
+    )
+    refuse_if(
+        size > MAX_FILE_BYTES,
+        f"it has {size} bytes, but {MAX_FILE_BYTES} are allowed; it is damaged or not a model",
+    )
+    try:
+        header = (start[_LENGTH_BYTES:] + file.read(length - 1)).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ModelFileError("its header is not readable text; it is damaged") from error
+    return fields(parse(header), "its header"), length
+
+
+def _metadata(header: Mapping[str, JSON]) -> tuple[dict[str, JSON], int]:
+    """The entry of the header that is about the model, and its format version."""
+    entries = header.get("__metadata__")
+    if not isinstance(entries, dict) or not isinstance(entries.get(FORMAT), str):
+        raise ModelFileError(
+            f"it is not a model: a safetensors file, but without the metadata entry {FORMAT!r}"
+        )
+    fields(entries, "the metadata of its header", (FORMAT,))
+    # The provenance, which may be as deep as any value, stands a few levels down.
+    metadata = fields(plain(parse(entries[FORMAT]), "its metadata", -8), "its metadata")
+    is_ours = metadata.pop("format", None) == FORMAT
+    refuse_if(not is_ours, f"it is not a model: its metadata is not of the format {FORMAT!r}")
+    version = whole(metadata.pop("format_version", None), "its format version")
+    refuse_if(
+        version > FORMAT_VERSION,
+        f"it has format version {version}, newer than version {FORMAT_VERSION}, the newest that "
+        "this release of dspn reads; update dspn",
+    )
+    refuse_if(version < 1, f"it has format version {version}, which does not exist; it is damaged")
+    return metadata, version
+
+
+def _check_size(header: Mapping[str, JSON], size: int) -> None:
+    """Raises unless the tensors that are announced end where the file ends."""
+    where = f"{_TENSORS_UNREADABLE}: the `data_offsets` of one"
+    tensors = [fields(own, "a tensor") for name, own in header.items() if name != "__metadata__"]
+    offsets = [items(own.get("data_offsets"), where) for own in tensors]
+    announced = max((whole(offset, where) for own in offsets for offset in own), default=0)
+    refuse_if(
+        announced != size,
+        f"{_TENSORS_UNREADABLE}: its header announces {announced} bytes of them, but {size} "
+        "follow, so that its checksum does not match; it was cut short or changed after it was "
+        "saved",
+    )

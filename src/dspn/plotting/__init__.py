@@ -16,13 +16,6 @@ from dspn.plotting.sequence import (
 )
 
 __all__ = [
-    "plot_calibration",
-    "plot_filtered",
-    "plot_forecast",
-    "plot_imputed",
-    "plot_interface",
-    "plot_learning_curve",
-    "plot_surprise",
-    "plot_template",
-    "plot_unrolled",
-]
+    "plot_calibration", "plot_filtered", "plot_forecast", "plot_imputed", "plot_interface",
+    "plot_learning_curve", "plot_surprise", "plot_template", "plot_unrolled",
+]  # fmt: skip

@@ -14,7 +14,7 @@ from matplotlib.patches import FancyBboxPatch
 
 from dspn._arguments import Floats
 from dspn.plotting import _style
-from dspn.plotting._graph import group_variables, kind_of, nodes_below, reads_input, slice_number
+from dspn.plotting._graph import kind_of, nodes_below, reads_input, slice_number
 from dspn.plotting._style import Box, counted, new_axes, write
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of
@@ -55,7 +55,7 @@ class GroupSummary(NamedTuple):
 def summarise(network: DynamicNetwork, groups: Sequence[int]) -> GroupSummary:
     """Counts the nodes below the outputs of some groups by their part in the template."""
     nodes = network.template.nodes
-    reads = reads_input(nodes, network.template.order)
+    reads = reads_input(network.template)
     tops = {network.template.outputs[p] for group in groups for p in network.groups[group]}
     outputs, alone, joining = Counter[str](), Counter[str](), Counter[str]()
     leaves: Counter[int] = Counter()
@@ -98,7 +98,7 @@ def mix_picture(network: DynamicNetwork, mixes: Sequence[int]) -> Floats:
 def group_label(network: DynamicNetwork, group: int, size: float, room: float) -> str:
     """The number of a group with as many of its variables as there is room for."""
     start = f"group {group}"
-    names = ", ".join(network.schema.names[v] for v in group_variables(network, group))
+    names = ", ".join(network.schema.names[v] for v in network.group_variables[group])
     words = _style.shortened(f"{start}: {names}", size, room)
     return start if words.endswith("…") and len(words) <= len(start) + 3 else words
 
@@ -141,8 +141,7 @@ class _Column:
         left, bottom, right, upper = box
         edge = (rim, 2.0) if rim else (self.colour, 1.0)
         self.frame(box, _style.tint(self.colour, 0.22), *edge)
-        middle, tall = 0.5 * (left + right), upper - bottom
-        size = self.scale * _style.NODE_SIZE
+        middle, tall, size = 0.5 * (left + right), upper - bottom, self.scale * _style.NODE_SIZE
         # What is too wide for one line is broken behind a comma.
         pieces = words.replace(", ", ",\n").split("\n")
         lines = _style.broken(pieces, size, right - left - 4.0)
@@ -363,7 +362,7 @@ def draw_template_blocks(ax: Axes | None, network: DynamicNetwork, *, top: bool)
     """Inputs and leaves at the bottom of each column and its outputs on top."""
     count = len(network.groups)
     if ax is None:
-        lines = max(len(group_variables(network, group)) for group in range(count))
+        lines = max(map(len, network.group_variables))
         height = max(4.2, 2.4 + min(lines, _MAX_LINES) * _LINE / 72.0) + _TOP / 72.0 * top
         ax = new_axes(9.0 if count == 1 else 12.0, height)
     width, height = prepare(ax)

@@ -18,8 +18,8 @@ from scipy.optimize import isotonic_regression
 from dspn._arguments import Floats
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Input, Leaf, Node, Sum, children_of, reachable
-from dspn.structure.template import Template
-from dspn.structure.validity import bottom_nodes
+from dspn.structure.template import Template, Top
+from dspn.structure.validity import bottom_nodes, group_scopes
 
 MAX_STACK = 16
 """Most leaves in one stack."""
@@ -95,12 +95,9 @@ def _heights(nodes: Sequence[Node], order: Sequence[int]) -> list[int]:
     return heights
 
 
-def reads_input(nodes: Sequence[Node], order: Sequence[int]) -> list[bool]:
+def reads_input(template: Template) -> list[bool]:
     """Whether an input interface node is at or below each node."""
-    reads = [isinstance(node, Input) for node in nodes]
-    for index in order:
-        reads[index] |= any(reads[child] for child in children_of(nodes[index]))
-    return reads
+    return [scope >> len(template.schema) > 0 for scope in group_scopes(template)]
 
 
 def template_rows(template: Template) -> list[int]:
@@ -110,7 +107,7 @@ def template_rows(template: Template) -> list[int]:
     most numerous, stay short.
     """
     rows = _heights(template.nodes, template.order)
-    reads = reads_input(template.nodes, template.order)
+    reads = reads_input(template)
     top = max(rows)
     ceiling = [top + 1] * len(template.nodes)
     for index in reversed(template.order):
@@ -131,25 +128,22 @@ def nodes_below(network: DynamicNetwork, groups: Sequence[int]) -> set[int]:
     return set(reachable(template.nodes, outputs))
 
 
-def group_variables(network: DynamicNetwork, group: int) -> list[int]:
-    """The variables of the slice below a group's outputs."""
-    nodes = [network.template.nodes[index] for index in nodes_below(network, [group])]
-    return sorted({node.variable for node in nodes if isinstance(node, Leaf)})
-
-
-def _vertex(node: Node, names: Sequence[str], row: int) -> Vertex:
-    leaf = (names[node.variable],) if isinstance(node, Leaf) else ()
-    position = node.position if isinstance(node, Input) else None
-    return Vertex(kind_of(node), row, leaf, position=position)
-
-
-def _weighted_edges(nodes: Sequence[Node], offsets: dict[int, int], weights: Floats) -> list[Edge]:
-    """Every edge, those of sums with their weights."""
-    return [
+def _plain_graph(
+    part: Template | Top, names: Sequence[str], rows: Sequence[int], weights: Floats
+) -> Graph:
+    """Every node and edge of a template or top network; the edges of sums have weights."""
+    vertices = []
+    for node, row in zip(part.nodes, rows, strict=True):
+        leaf = (names[node.variable],) if isinstance(node, Leaf) else ()
+        position = node.position if isinstance(node, Input) else None
+        vertices.append(Vertex(kind_of(node), row, leaf, position=position))
+    offsets = part.edge_offsets
+    edges = [
         Edge(i, child, float(weights[offsets[i] + place]) if isinstance(node, Sum) else None)
-        for i, node in enumerate(nodes)
+        for i, node in enumerate(part.nodes)
         for place, child in enumerate(children_of(node))
     ]
+    return Graph(tuple(vertices), tuple(edges), max(rows))
 
 
 def template_graph(network: DynamicNetwork, *, bottom: bool = False) -> Graph:
@@ -159,7 +153,6 @@ def template_graph(network: DynamicNetwork, *, bottom: bool = False) -> Graph:
     the group of its position.
     """
     template, parameters = network.template, network.parameters
-    rows = template_rows(template)
     above: list[set[int]] = [set() for _ in template.nodes]
     for number in range(len(network.groups)):
         for index in nodes_below(network, [number]):
@@ -168,14 +161,14 @@ def template_graph(network: DynamicNetwork, *, bottom: bool = False) -> Graph:
         for position in positions:
             above[template.inputs[position]] = {number}
     outputs = {node: position for position, node in enumerate(template.outputs)}
-    vertices = []
-    for i, (node, groups) in enumerate(zip(template.nodes, above, strict=True)):
-        group = groups.pop() if len(groups) == 1 else None
-        vertex = _vertex(node, template.schema.names, rows[i])
-        vertices.append(vertex._replace(group=group, output=outputs.get(i)))
     own = (bottom and parameters.bottom) or parameters.template
-    edges = _weighted_edges(template.nodes, template.edge_offsets, own.weights)
-    return Graph(tuple(vertices), tuple(edges), max(rows))
+    names, rows = template.schema.names, template_rows(template)
+    graph = _plain_graph(template, names, rows, own.weights)
+    vertices = (
+        vertex._replace(group=groups.pop() if len(groups) == 1 else None, output=outputs.get(i))
+        for i, (vertex, groups) in enumerate(zip(graph.vertices, above, strict=True))
+    )
+    return graph._replace(vertices=tuple(vertices))
 
 
 def capped_graph(network: DynamicNetwork) -> Graph:
@@ -183,26 +176,29 @@ def capped_graph(network: DynamicNetwork) -> Graph:
     return _with_top(template_graph(network), network.template.outputs, network)
 
 
-def _moved(edge: Edge, place: Sequence[int] | dict[int, int]) -> Edge:
-    """The edge between the new places of its ends."""
-    return edge._replace(parent=place[edge.parent], child=place[edge.child])
+def _joined(below: Graph, above: Graph, place: dict[int, int], rise: int) -> Graph:
+    """The graph `above`, raised by some rows, on the graph `below`.
+
+    `place` has the vertices of `above` that `below` already has, and is completed by all others; a
+    vertex that is left out has the place -1.
+    """
+    vertices = list(below.vertices)
+    for index, vertex in enumerate(above.vertices):
+        if index not in place:
+            place[index] = len(vertices)
+            vertices.append(vertex._replace(row=vertex.row + rise))
+    edges = [e._replace(parent=place[e.parent], child=place[e.child]) for e in above.edges]
+    edges = [edge for edge in edges if edge.parent >= 0 and edge.child >= 0]
+    return below._replace(vertices=tuple(vertices), edges=(*below.edges, *edges))
 
 
 def _with_top(graph: Graph, outputs: Sequence[int], network: DynamicNetwork) -> Graph:
     """The graph with the top network on the vertices `outputs`, one for each position."""
     top = network.top
-    heights = _heights(top.nodes, top.order)
-    vertices = list(graph.vertices)
-    place = []
-    for index, node in enumerate(top.nodes):
-        if isinstance(node, Input):
-            place.append(outputs[node.position])
-        else:
-            place.append(len(vertices))
-            vertices.append(_vertex(node, network.schema.names, graph.top_row + heights[index]))
-    edges = _weighted_edges(top.nodes, top.edge_offsets, network.parameters.top.weights)
-    moved = (_moved(edge, place) for edge in edges)
-    return Graph(tuple(vertices), (*graph.edges, *moved), graph.top_row)
+    place = {i: outputs[n.position] for i, n in enumerate(top.nodes) if isinstance(n, Input)}
+    rows, weights = _heights(top.nodes, top.order), network.parameters.top.weights
+    own = _plain_graph(top, network.schema.names, rows, weights)
+    return _joined(graph, own, place, graph.top_row)
 
 
 def slice_number(network: DynamicNetwork, level: int, num_slices: int) -> int:
@@ -226,29 +222,20 @@ def unrolled_graph(network: DynamicNetwork, num_slices: int) -> tuple[Graph, lis
     Inputs of a copy are the outputs of the slice below. Also returns the highest row of each slice,
     from the bottom up.
     """
-    template = network.template
-    plain, repeated = template_graph(network, bottom=True), template_graph(network)
-    vertices: list[Vertex] = []
-    edges: list[Edge] = []
+    template, graph = network.template, Graph((), (), 0)
+    part, repeated = template_graph(network, bottom=True), template_graph(network)
     # The bottom network has the nodes that have a leaf below them.
-    new = [i for i, n in enumerate(bottom_nodes(template)) if not isinstance(n, Input)]
-    rise = -min(plain.vertices[index].row for index in new)
-    place: dict[int, int] = {}
+    place = {i: -1 for i, n in enumerate(bottom_nodes(template)) if isinstance(n, Input)}
+    rise = -min(vertex.row for i, vertex in enumerate(part.vertices) if i not in place)
     outputs: list[int] = []
     highest: list[int] = []
-    for level in range(num_slices):
-        if level > 0:
-            plain, rise = repeated, highest[-1]
-            place = dict(zip(template.inputs, outputs, strict=True))
-            new = [index for index in range(len(template.nodes)) if index not in place]
-        for index in new:
-            place[index] = len(vertices)
-            vertices.append(plain.vertices[index]._replace(row=plain.vertices[index].row + rise))
-        edges += [_moved(e, place) for e in plain.edges if {e.parent, e.child} <= place.keys()]
+    for _ in range(num_slices):
+        graph = _joined(graph, part, place, rise)
         outputs = [place[output] for output in template.outputs]
-        highest.append(max(vertices[output].row for output in outputs))
-    graph = Graph(tuple(vertices), tuple(edges), highest[-1])
-    return _with_top(graph, outputs, network), highest
+        rise = max(graph.vertices[output].row for output in outputs)
+        highest.append(rise)
+        part, place = repeated, dict(zip(template.inputs, outputs, strict=True))
+    return _with_top(graph._replace(top_row=rise), outputs, network), highest
 
 
 def stacked_graph(graph: Graph) -> Graph:
@@ -260,25 +247,19 @@ def stacked_graph(graph: Graph) -> Graph:
         # An output is read by the slice above, too.
         if vertex.mark is Mark.LEAF and vertex.output is None and num_readers[child] == 1:
             leaves[parent].append(child)
-    stacks = [
-        own[start : start + MAX_STACK]
-        for own in leaves.values()
-        for start in range(0, len(own), MAX_STACK)
-    ]
-    first = {leaf: stack[0] for stack in stacks for leaf in stack}
-    member = {leaf: number for stack in stacks for number, leaf in enumerate(stack)}
-    names = {stack[0]: tuple(graph.vertices[leaf].names[0] for leaf in stack) for stack in stacks}
-    drawn = [index for index in range(len(graph.vertices)) if first.get(index, index) == index]
+    first, member = list(range(len(graph.vertices))), [0] * len(graph.vertices)
+    names = [vertex.names for vertex in graph.vertices]
+    for own in leaves.values():
+        for number, leaf in enumerate(own):
+            member[leaf] = number % MAX_STACK
+            first[leaf] = own[number - member[leaf]]
+            if member[leaf]:
+                names[first[leaf]] += names[leaf]
+    drawn = [index for index, stack in enumerate(first) if stack == index]
     place = {index: number for number, index in enumerate(drawn)}
-    vertices = [
-        graph.vertices[index]._replace(names=names.get(index, graph.vertices[index].names))
-        for index in drawn
-    ]
-    edges = [
-        Edge(place[e.parent], place[first.get(e.child, e.child)], e.weight, member.get(e.child, 0))
-        for e in graph.edges
-    ]
-    return Graph(tuple(vertices), tuple(edges), graph.top_row, stacked=True)
+    vertices = tuple(graph.vertices[index]._replace(names=names[index]) for index in drawn)
+    edges = [Edge(place[p], place[first[c]], weight, member[c]) for p, c, weight, _ in graph.edges]
+    return Graph(vertices, tuple(edges), graph.top_row, stacked=True)
 
 
 @final
@@ -423,13 +404,12 @@ class Rows:
                 _STACK_ROOM if stack else circle if item < self.count else _BEND_ROOM
                 for item, stack in zip(pair, stacks, strict=True)
             )
-            left, right = pair
-            steps.append(step / 2)
-            if max(pair) < self.count:
-                if vertices[left].group != vertices[right].group:
-                    steps[-1] += _GROUP_GAP
-                elif self.above[left] != self.above[right]:
-                    steps[-1] += _FAMILY_GAP
+            (left, right), gap = pair, 0.0
+            if max(pair) < self.count and vertices[left].group != vertices[right].group:
+                gap = _GROUP_GAP
+            elif max(pair) < self.count and self.above[left] != self.above[right]:
+                gap = _FAMILY_GAP
+            steps.append(step / 2 + gap)
         return steps
 
 

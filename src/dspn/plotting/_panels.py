@@ -44,17 +44,12 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=dpi, layout="constrained")
 
 
-def dress(ax: Axes, title: str, lines: int = 0) -> None:
-    """A quiet frame: no spines but a thin base line, small muted ticks, the title at the left.
-
-    `lines` are already taken above the axes.
-    """
-    for side in ("top", "right", "left"):
-        ax.spines[side].set_visible(False)
+def dress(ax: Axes, title: str = "") -> None:
+    """A quiet frame: no spines but a thin base line, small muted ticks, the title at the left."""
+    ax.spines[["top", "right", "left"]].set_visible(False)
     ax.spines["bottom"].set_color(_style.FAINT)
     ax.tick_params(labelsize=_style.SMALL_SIZE, colors=_style.MUTED, length=2.5)
-    pad = 4.0 + KEY_ROW * lines
-    ax.set_title(title, size=_style.TEXT_SIZE, color=_style.INK, loc="left", pad=pad)
+    ax.set_title(title, size=_style.TEXT_SIZE, color=_style.INK, loc="left", pad=4.0)
 
 
 def heading(
@@ -117,11 +112,10 @@ def pooled(picture: Floats) -> Floats:
 
     A block is NaN where all its cells are. Returns at most 64 rows and 1000 columns.
     """
-    tall = -(-picture.shape[0] // _MOST_ROWS)
-    wide = -(-picture.shape[1] // _MOST_COLUMNS)
-    rows = np.fmax.reduceat(picture, np.arange(0, picture.shape[0], tall), axis=0)
-    largest: Floats = np.fmax.reduceat(rows, np.arange(0, picture.shape[1], wide), axis=1)
-    return largest
+    for axis, most in enumerate((_MOST_ROWS, _MOST_COLUMNS)):
+        size = picture.shape[axis]
+        picture = np.fmax.reduceat(picture, np.arange(0, size, -(-size // most)), axis=axis)
+    return picture
 
 
 def draw_heat_map(ax: Axes, cells: Floats, cmap: Any, limits: tuple[float, float]) -> Any:
@@ -271,10 +265,9 @@ def slice_axis(ax: Axes, num_slices: int, data: Sequences | None = None) -> None
 
     Slices after those of `data` are in the future and count from +1.
     """
-    texts = None if data is None else order_texts(data)
     num_seen = num_slices if data is None else data.total_slices
     label, names = "slice", None
-    if data is not None and data.table_keys is not None and texts:
+    if data is not None and data.table_keys is not None and (texts := order_texts(data)):
         start = shared_start(texts)
         label = str(data.table_keys.order) + (f" ({start.rstrip(' T-')})" if start else "")
         names = [text[len(start) :] for text in texts]

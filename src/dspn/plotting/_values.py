@@ -3,7 +3,6 @@
 Categories are cells and numbers lines; missing entries are hatched, hollow or their distributions.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
@@ -38,9 +37,8 @@ def draw_bands(ax: Axes, schema: Schema, heights: Sequence[float]) -> tuple[list
     for variable, low, tall in zip(schema, edges[1:], heights, strict=True):
         bottom, height = (low + _GAP * tall) / total, (1.0 - 2 * _GAP) * tall / total
         band = ax.inset_axes((0.0, bottom, 1.0, height), gid=variable.name)
-        band.patch.set_visible(False)
-        band.spines[:].set_visible(False)
-        band.xaxis.set_visible(False)
+        for part in (band.patch, band.spines[:], band.xaxis):
+            part.set_visible(False)
         bands.append(band)
     return bands, _label_categories(ax, schema, bands)
 
@@ -141,26 +139,23 @@ def draw_numbers(
         areas = boxes(at, at + 1, intervals[at, 0], intervals[at, 1])
         _style.draw_polygons(ax, areas, facecolor=BAND_COLOUR, gid="interval", zorder=1)
         ends = np.column_stack([numbers, intervals])[first:]
-    _set_range(ax, ends[np.isfinite(ends)])
-    style: _style.Style = {"color": LINE_COLOUR, "drawstyle": drawstyle}
-    ax.plot(slices, shown, ":", linewidth=0.8, zorder=2, **style)
-    line = ax.plot(slices, numbers, "-", linewidth=1.2, zorder=3, gid="observed", **style)[0]
-    line.set(marker="o" if few else ".", markersize=2.6 if few else 1.0)
-    rings = ax.plot(slices, points, "o", color=LINE_COLOUR, zorder=4, gid="point")[0]
-    rings.set(markersize=4.5 if few else 2.0, markerfacecolor="white")
-
-
-def _set_range(ax: Axes, ends: Floats) -> None:
-    """A range that holds all of these with a margin, and two or three numbers at the right."""
-    lowest, highest = (float(ends.min()), float(ends.max())) if ends.size else (0.0, 1.0)
+    # A range that holds all of these with a margin, and two or three numbers at the right.
+    known = ends[np.isfinite(ends)]
+    lowest, highest = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
     margin = 0.14 * ((highest - lowest) or 2.0)
     ax.set_ylim(lowest - margin, highest + margin)
     ax.yaxis.tick_right()
     ax.yaxis.set_major_locator(MaxNLocator(nbins=2, min_n_ticks=2, steps=[1, 2, 5, 10]))
     size = _style.SMALL_SIZE - 1.0
     ax.tick_params(axis="y", labelsize=size, colors=_style.MUTED, length=2.0, pad=2.0)
-    if not ends.size:
+    if not known.size:
         ax.set_yticks([])
+    style: _style.Style = {"color": LINE_COLOUR, "drawstyle": drawstyle}
+    ax.plot(slices, shown, ":", linewidth=0.8, zorder=2, **style)
+    line = ax.plot(slices, numbers, "-", linewidth=1.2, zorder=3, gid="observed", **style)[0]
+    line.set(marker="o" if few else ".", markersize=2.6 if few else 1.0)
+    rings = ax.plot(slices, points, "o", color=LINE_COLOUR, zorder=4, gid="point")[0]
+    rings.set(markersize=4.5 if few else 2.0, markerfacecolor="white")
 
 
 _Entry = tuple[str, str]
@@ -173,8 +168,7 @@ def _label_categories(ax: Axes, schema: Schema, bands: Sequence[Axes]) -> int:
     Those that do not fit there are in lines above the axes, once for all variables that share them.
     Returns the number of these lines.
     """
-    above: dict[tuple[object, ...], list[_Entry]] = {}
-    names: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    above: dict[tuple[object, ...], tuple[list[str], list[_Entry]]] = {}
     before: tuple[object, ...] = ()
     for variable, band in zip(schema, bands, strict=True):
         own, colours = variable.categories, _style.category_colours(variable.num_categories)
@@ -184,17 +178,14 @@ def _label_categories(ax: Axes, schema: Schema, bands: Sequence[Axes]) -> int:
         widths = [_style.text_width(name, _style.SMALL_SIZE) for _, name in entries]
         too_wide = sum(widths) + len(entries) * (_MARK + _SPACE) > _BESIDE_ROOM
         if own in above or (too_wide and len(above) < _MOST_KEYS):
-            above[own] = entries
-            names[own].append(variable.name)
+            above.setdefault(own, ([], entries))[0].append(variable.name)
         elif own and own != before:
             room = _BESIDE_ROOM / len(entries) - _MARK - _SPACE
             _draw_beside(band, entries, max(room, 16.0) if too_wide else np.inf)
         before = own
     keys = []
-    for shared, entries in above.items():
-        shown = names[shared]
-        if len(shown) > 3:
-            shown = [*shown[:2], f"{len(shown) - 2} more"]
+    for names, entries in above.values():
+        shown = names if len(names) <= 3 else [*names[:2], f"{len(names) - 2} more"]
         keys.append([("", ", ".join(shown) + ":"), *entries])
     return _draw_above(ax, keys)
 

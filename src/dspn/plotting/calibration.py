@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
-from scipy.stats import binom
 
 from dspn._arguments import Bools, Floats, Ints, checked_rng, whole_number
+from dspn.data.layout import offsets_of
 from dspn.data.schema import Kind, Variable
 from dspn.data.sequences import Sequences, sequences_of
 from dspn.errors import DataError
@@ -186,15 +186,13 @@ def _beginnings(data: Sequences, wanted: Bools, steps: int, most: int) -> Iterat
     starts = np.repeat(data.offsets[:-1], data.lengths)[ends]
     lengths = ends - starts + 1
     for run in bounded_runs(lengths, most):
-        own = lengths[run]
-        offsets = np.concatenate([[0], np.cumsum(own)])
-        rows = np.arange(offsets[-1]) + np.repeat(starts[run] - offsets[:-1], own)
-        values = data.values[rows]
+        offsets = offsets_of(lengths[run])
+        rows = np.arange(offsets[-1]) + np.repeat(starts[run] - offsets[:-1], lengths[run])
+        values, last = data.values[rows], np.zeros((len(rows), 1), dtype=np.bool_)
         values[offsets[1:, None] - np.arange(1, steps + 1)] = np.nan
-        last = np.zeros(len(rows), dtype=np.bool_)
         last[offsets[1:] - 1] = True
         evidence = Sequences.from_codes(values, offsets, data.schema)
-        yield evidence, wanted[rows] & last[:, None], data.values[rows]
+        yield evidence, wanted[rows] & last, data.values[rows]
 
 
 def _predicted(model: Model, batches: Iterable[_Batch]) -> list[Predicted]:
@@ -240,6 +238,8 @@ class Reliability(NamedTuple):
 
 def _interval(counts: Ints, share: Floats | float, level: float) -> tuple[Floats, Floats]:
     """Central binomial interval of the share of `counts` trials that succeed."""
+    from scipy.stats import binom  # takes longer to import than all the rest
+
     low, high = (binom.ppf(end, counts, share) for end in (0.5 - level / 2, 0.5 + level / 2))
     return np.clip(low, 0, counts) / counts, np.clip(high, 0, counts) / counts
 
@@ -276,7 +276,7 @@ def pit_shares(predictions: _Predictions, num_bins: int) -> Floats:
 
 
 def _label(ax: Axes, predictions: _Predictions, across: str, up: str) -> None:
-    dress(ax, "")
+    dress(ax)
     entries = _style.counted(sum(own.values.size for own in predictions), "entry")
     several = f"{len(predictions)} variables"
     words = f"{entries} of {several if len(predictions) > 1 else predictions[0].variable.name}"

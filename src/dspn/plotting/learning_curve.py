@@ -13,8 +13,7 @@ from dspn.learning.run import Report
 from dspn.plotting import _style
 from dspn.plotting._panels import WIDTH, dress, new_figure
 
-_GROWTH: Final = "growth"
-_WORDS: Final = {_GROWTH: "sizes", "search": "neighbours"}
+_WORDS: Final = {"growth": "sizes", "search": "neighbours"}
 
 
 def plot_learning_curve(
@@ -37,8 +36,8 @@ def plot_learning_curve(
     _check(reports, against, references)
     ax = new_figure(WIDTH, 4.0).subplots() if ax is None else ax
     # A search goes on counting where growth ended.
-    sizes = max((1 + report.tried for report in reports if report.stage == _GROWTH), default=0)
-    across = np.array([r.tried + (1 if r.stage == _GROWTH else sizes) for r in reports])
+    sizes = max((1 + report.tried for report in reports if report.stage == "growth"), default=0)
+    across = np.array([r.tried + (1 if r.stage == "growth" else sizes) for r in reports])
     stages = list(dict.fromkeys(report.stage for report in reports))
     label = f"{' and '.join(_WORDS.get(stage, stage) for stage in stages)} tried"
     if against == "seconds":
@@ -92,7 +91,7 @@ def _draw_stage(
     named = last > 0 or len(reports) == 1
     size = _style.counted(reports[last].num_interfaces, "interface node")
     path = slice(max(own[0] - 1, 0), last + 1)
-    colour = _style.group_colour(0 if stage == _GROWTH else 1)
+    colour = _style.group_colour(0 if stage == "growth" else 1)
     line = ax.plot(across[path], scores[path], color=colour, linewidth=1.6, gid=stage)[0]
     line.set_drawstyle("steps-post")
     if named:

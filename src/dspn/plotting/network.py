@@ -115,9 +115,13 @@ def _set_title(ax: Axes, start: str, component: str, sizes: Sequence[str]) -> No
 
 @final
 class _Names(NamedTuple):
-    """How the names of leaves are set; they reach `hang` below the upper edge of their row."""
+    """How the names of leaves are set; they reach `hang` below the upper edge of their row.
+
+    `pitch` is the width of a column.
+    """
 
     size: float
+    pitch: float
     upright: bool = False
     hang: float = 0.0
 
@@ -136,7 +140,6 @@ class _Sheet(NamedTuple):
     lower: Floats
     diameter: float
     names: _Names
-    pitch: float
     width: float
     height: float
 
@@ -157,24 +160,20 @@ def _name_size(graph: Graph, layout: Layout, ax: Axes | None) -> float:
     return _leaf_names(graph, layout, *size).size
 
 
-def _pitch(layout: Layout, width: float) -> float:
-    return min((width - _LEFT_MARGIN - _RIGHT_MARGIN) / layout.num_columns, _WIDEST_PITCH)
-
-
 def _leaf_names(graph: Graph, layout: Layout, width: float, height: float) -> _Names:
     """Level if they fit their columns, else upright; in a stack always level."""
-    pitch = _pitch(layout, width)
+    pitch = min((width - _LEFT_MARGIN - _RIGHT_MARGIN) / layout.num_columns, _WIDEST_PITCH)
     every = {name for vertex in graph.vertices for name in vertex.names}
     widest = max((_style.text_width(name, 1.0) for name in every), default=1.0)
     if graph.stacked:
         size = max(min((2.3 * pitch - 6.0) / widest, _style.SMALL_SIZE), _SMALLEST_NAME)
         longest = max(len(vertex.names) for vertex in graph.vertices)
-        return _Names(size, hang=_LINE_STEP * size * longest + 12.0)
+        return _Names(size, pitch, hang=_LINE_STEP * size * longest + 12.0)
     size = min(_style.NODE_SIZE, (pitch - 8.0) / widest)
     if size >= 0.9 * _style.SMALL_SIZE:
-        return _Names(size)
+        return _Names(size, pitch)
     size = float(np.clip(0.66 * pitch, _SMALLEST_NAME, _style.SMALL_SIZE))
-    return _Names(size, upright=True, hang=min(widest * size + 14.0, 0.25 * height))
+    return _Names(size, pitch, upright=True, hang=min(widest * size + 14.0, 0.25 * height))
 
 
 def _levels(graph: Graph, hang: float, height: float) -> tuple[Floats, Floats]:
@@ -192,10 +191,10 @@ def _levels(graph: Graph, hang: float, height: float) -> tuple[Floats, Floats]:
 
 def _sheet(graph: Graph, layout: Layout, width: float, height: float) -> _Sheet:
     """Places for the whole graph on axes of the given size."""
-    pitch, vertices = _pitch(layout, width), graph.vertices
+    names, vertices = _leaf_names(graph, layout, width, height), graph.vertices
+    pitch = names.pitch
     used = _LEFT_MARGIN + pitch * layout.num_columns + _RIGHT_MARGIN
     left = _LEFT_MARGIN + (width - used) / 2 + pitch / 2
-    names = _leaf_names(graph, layout, width, height)
     lower, upper = _levels(graph, names.hang, height)
     x = left + pitch * np.array(layout.columns)
     y = [(upper if v.mark is Mark.LEAF else lower)[v.row] for v in vertices]
@@ -205,7 +204,7 @@ def _sheet(graph: Graph, layout: Layout, width: float, height: float) -> _Sheet:
         start, end = places[edge.parent], places[edge.child]
         if graph.stacked and vertices[edge.child].mark is Mark.LEAF:
             # To the corner of the stack, down its side, and across to the name.
-            x_name, y_name = _line_place(end, edge.member, names, pitch)
+            x_name, y_name = _line_place(end, edge.member, names)
             side = x_name - 4.0
             corners = [start, (side, end[1]), (side, y_name), (x_name - 1.0, y_name)]
             paths.append(Path(np.array(corners)))
@@ -221,13 +220,13 @@ def _sheet(graph: Graph, layout: Layout, width: float, height: float) -> _Sheet:
     for (row, here), (next_row, there) in pairwise(circles):
         closest = min(closest, there - here) if row == next_row else closest
     diameter = float(np.clip(0.68 * closest, 4.0, 23.0))
-    return _Sheet(graph, places, paths, lower, diameter, names, pitch, width, height)
+    return _Sheet(graph, places, paths, lower, diameter, names, width, height)
 
 
-def _line_place(place: Floats, member: int, names: _Names, pitch: float) -> tuple[float, float]:
+def _line_place(place: Floats, member: int, names: _Names) -> tuple[float, float]:
     """Left end of a name in a stack, at half its height."""
     below = _LINE_STEP * names.size * (member + 0.5)
-    return float(place[0] - 1.15 * pitch + 6.0), float(place[1] - below)
+    return float(place[0] - 1.15 * names.pitch + 6.0), float(place[1] - below)
 
 
 def _curve(start: Floats, stops: Sequence[tuple[float, float, float]]) -> Path:
@@ -238,14 +237,11 @@ def _curve(start: Floats, stops: Sequence[tuple[float, float, float]]) -> Path:
     corners, codes = [(start[0], start[1])], [Path.MOVETO]
     for number, (x, high, low) in enumerate(stops):
         x0, y0 = corners[-1]
-        first = (x0 + (x - x0) / 3, y0 + (high - y0) / 3)
-        second = (x - (x - x0) / 3, high - (high - y0) / 3)
-        if number > 0:
-            first = (x0, y0 + 0.5 * (high - y0))
-        if number < len(stops) - 1 or high != low:
-            second = (x, high - 0.5 * (high - y0))
-        corners.extend([first, second, (x, high)])
-        codes.extend([Path.CURVE4] * 3)
+        wide, tall, is_bend = x - x0, high - y0, number < len(stops) - 1 or high != low
+        first = (x0, y0 + 0.5 * tall) if number > 0 else (x0 + wide / 3, y0 + tall / 3)
+        second = (x, high - 0.5 * tall) if is_bend else (x - wide / 3, high - tall / 3)
+        corners += [first, second, (x, high)]
+        codes += [Path.CURVE4] * 3
         if high != low:
             corners.append((x, low))
             codes.append(Path.LINETO)
@@ -322,7 +318,8 @@ def _draw_circles(ax: Axes, at: _Sheet, mark: Mark) -> None:
 def _draw_leaves(ax: Axes, at: _Sheet) -> None:
     """Names of variables in boxes, or one per line where leaves are in stacks."""
     upright, stacked = at.names.upright, at.graph.stacked
-    room = 2.4 * at.pitch if stacked else 0.25 * at.height if upright else at.pitch
+    pitch = at.names.pitch
+    room = 2.4 * pitch if stacked else 0.25 * at.height if upright else pitch
     tight = upright and at.names.size < 7.0
     for place, vertex in zip(at.places, at.graph.vertices, strict=True):
         group = _style.group_colour(vertex.group)
@@ -331,11 +328,10 @@ def _draw_leaves(ax: Axes, at: _Sheet) -> None:
             words = _style.shortened(name, at.names.size, room)
             style: _style.Style = {"size": at.names.size, "gid": "leaf"}
             if stacked:
-                x, y = _line_place(place, member, at.names, at.pitch)
+                x, y = _line_place(place, member, at.names)
                 _style.write(ax, x, y, words, color=_style.dark(edge), ha="left", **style)
                 continue
-            x, y = place
-            text = _style.write(ax, x, y, words, **style)
+            text = _style.write(ax, place[0], place[1], words, **style)
             if upright:
                 text.set(rotation=90.0, rotation_mode="anchor", ha="right")
             box = {
@@ -362,11 +358,10 @@ def _draw_positions(ax: Axes, at: _Sheet) -> None:
 
 
 def _key_entry(mark: Mark) -> _style.Handle:
-    circle = Line2D([], [], linestyle="none", marker="o", markersize=9)
+    shape = "s" if mark is Mark.LEAF else "o"
+    circle = Line2D([], [], linestyle="none", marker=shape, markersize=9)
     ring = _style.INTERFACE if mark is Mark.INPUT else _style.LINE
     circle.set(markeredgecolor=ring, markerfacecolor=_style.tint(_style.LINE, 0.2))
-    if mark is Mark.LEAF:
-        circle.set_marker("s")
     if mark not in _SYMBOLS:
         return (circle,)
     symbol = Line2D([], [], linestyle="none", marker=_SYMBOLS[mark], color=_style.INK)

@@ -87,12 +87,13 @@ def _check_filtered(
         )
     num_slices, posterior = len(values), others["posterior"]
     width = 0 if posterior is None else posterior.shape[-1]
-    rules = {
-        "surprise": ((num_slices,), f"one entry for each of the {num_slices} slices"),
-        "posterior": ((num_slices, width), f"one row for each of the {num_slices} slices"),
+    each = f"for each of the {num_slices} slices"
+    shapes = {
+        "surprise": ((num_slices,), f"one entry {each}"),
+        "posterior": ((num_slices, width), f"one row {each}"),
         "imputed": (values.shape, f"the shape {values.shape} of `values`"),
     }
-    for argument, (shape, rule) in rules.items():
+    for argument, (shape, rule) in shapes.items():
         array = others[argument]
         if array is not None and array.shape != shape:
             raise DataError(f"`{argument}` must have {rule}, but has shape {array.shape}.")
@@ -106,7 +107,7 @@ def _draw_filtered_values(
     ax: Axes, values: Floats, filled: Floats, schema: Schema, heights: Sequence[float]
 ) -> None:
     """Every variable in its band, and what hatched and hollow mean where either occurs."""
-    _panels.dress(ax, "")
+    _panels.dress(ax)
     ax.set_xlim(-0.5, len(values) - 0.5)
     bands, lines = _values.draw_bands(ax, schema, heights)
     _style.set_title(ax, ["values"], _style.TEXT_SIZE, 4.0 + _panels.KEY_ROW * lines)
@@ -207,7 +208,7 @@ def _plot_entries(
     entries = data.extended(steps) if steps else data
     marginals = model.marginals(entries, quantiles=(0.5 - level / 2, 0.5, 0.5 + level / 2))
     first = 0 if past is None else max(data.total_slices - past, 0)
-    _panels.dress(ax, "")
+    _panels.dress(ax)
     _panels.slice_axis(ax, entries.total_slices, data)
     ax.set_xlim(left=first - 0.5)
     bands, lines = _values.draw_bands(ax, schema, heights)
@@ -248,8 +249,7 @@ def _entry_key(kinds: set[Kind], absent: str, level: float) -> dict[str, _style.
         hatched = Patch(facecolor=_style.BAR, edgecolor="white", hatch="/////")
         key[f"{absent}: probability of each category"] = (hatched,)
     words = {Kind.CONTINUOUS: "mean", Kind.COUNT: "median"}
-    points = [word for kind, word in words.items() if kind in kinds]
-    if points:
+    if points := [word for kind, word in words.items() if kind in kinds]:
         ring = Line2D([], [], linestyle="none", marker="o", markersize=4.5)
         ring.set(color=_values.LINE_COLOUR, markerfacecolor="white")
         label = f"{absent}: {' or '.join(points)}, {100 * level:g} % interval"
@@ -319,7 +319,7 @@ def plot_surprise(found: AnyModel | Surprise, sequence: Data, ax: Axes | None = 
     _panels.draw_surprise(surprise.slices, strip)
     strip.set_title("", loc="left")
     strip.set(xlim=(-0.5, num_slices - 0.5), xticks=[], gid="slices")
-    _panels.dress(ax, "")
+    _panels.dress(ax)
     named = range(0, num_variables, -(-num_variables // _MOST_NAMES))
     _panels.name_rows(ax, named, [data.schema.names[number] for number in named])
     _panels.slice_axis(ax, num_slices, data)

@@ -1,7 +1,6 @@
 """A page about a model and data: one file that needs neither network nor server.
 
-Its summary is made here, of sentences, figures and tables; what the page draws is in `_facts` and
-`_records`.
+Its summary is made here, of sentences, figures and tables; what the page draws is in `_facts`.
 """
 
 import base64
@@ -24,8 +23,7 @@ from dspn.errors import DataError, StructureError
 from dspn.io.atomic import path_text, write_atomically
 from dspn.models.model import Model
 from dspn.plotting._style import counted
-from dspn.report._facts import json_text, page_facts
-from dspn.report._records import Records, make_records
+from dspn.report._facts import Records, json_text, make_records, page_facts
 from dspn.structure.network import DynamicNetwork
 
 _TITLE: Final = "A model and its data"
@@ -185,7 +183,13 @@ def _tiles(model: Model, data: Sequences, records: Records) -> str:
     edges = sum(network.template.num_edges for network in model.components)
     lengths = " to ".join(f"{end:,}" for end in sorted({data.lengths.min(), data.lengths.max()}))
     missing = _percent(float(np.isnan(data.values).mean()))
-    per_sequence, per_slice = _means(data, records)
+    # Mean log P of a sequence, and log P of all over their slices, of the possible ones.
+    per_sequence = per_slice = f"{_MINUS}∞"
+    possible = np.isfinite(records.per_slice)
+    if possible.any():
+        total = -(records.per_slice * data.lengths)[possible]
+        per_sequence = _number(float(total.mean()))
+        per_slice = _number(float(total.sum() / data.lengths[possible].sum()))
     tiles = [
         ("Sequences", f"{len(data):,}", ""),
         ("Slices", f"{data.total_slices:,}", f"{lengths} in each"),
@@ -199,16 +203,6 @@ def _tiles(model: Model, data: Sequences, records: Records) -> str:
         for name, value, more in tiles
     )
     return f'<dl class="tiles">{cells}</dl>'
-
-
-def _means(data: Sequences, records: Records) -> tuple[str, str]:
-    """Mean log P of a sequence, and log P of all over their slices, of the possible ones."""
-    possible = np.isfinite(records.per_slice)
-    if not possible.any():
-        return f"{_MINUS}∞", f"{_MINUS}∞"
-    lengths = data.lengths[possible]
-    total = -records.per_slice[possible] * lengths
-    return _number(float(total.mean())), _number(float(total.sum() / lengths.sum()))
 
 
 def _number(value: float) -> str:

@@ -6,7 +6,7 @@ import pytest
 import dspn
 from dspn.errors import ModelFileError
 from dspn.io import load_classifier, save_classifier
-from dspn.io.container import Contents, pack, unpack
+from dspn.io.files import Contents, pack, unpack
 from dspn.structure import Mixture
 
 SCHEMA = dspn.Schema((dspn.Variable.binary("x"),))

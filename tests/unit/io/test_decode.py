@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dspn.data import Schema, Variable
 from dspn.errors import ModelFileError
 from dspn.io.codec import LoadedMixture, decode, encode
-from dspn.io.container import Contents, pack, unpack
+from dspn.io.files import Contents, pack, unpack
 from dspn.structure import (
     DynamicNetwork,
     Mixture,

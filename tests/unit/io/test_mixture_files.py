@@ -12,7 +12,7 @@ from dspn import Model, Schema, Variable, load
 from dspn.errors import ModelFileError
 from dspn.io import load_mixture, load_network, save_mixture, save_network
 from dspn.io.codec import decode, encode
-from dspn.io.container import Contents, pack, unpack
+from dspn.io.files import Contents, pack, unpack
 from dspn.leaves import Gaussian
 from dspn.structure import (
     DynamicNetwork,

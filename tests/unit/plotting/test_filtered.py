@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -37,8 +36,8 @@ def _sequence(num_slices: int) -> tuple[Array, Array, Array]:
 
 
 def _drawn(figure: Figure) -> list[str]:
-    """Draws with Agg and returns the titles of the panels."""
-    FigureCanvasAgg(figure).draw()
+    """Draws all but the pixels and returns the titles of the panels."""
+    figure.draw_without_rendering()
     return [title for ax in figure.axes if (title := ax.get_title(loc="left"))]
 
 
@@ -53,7 +52,7 @@ def _shown(figure: Figure) -> tuple[int, int]:
     return hatched, hollow
 
 
-@pytest.mark.parametrize("num_slices", [1, 2, 40, 700])
+@pytest.mark.parametrize("num_slices", [1, 40, 700])
 def test_three_panels_share_the_slices(num_slices: int) -> None:
     values, surprise, posterior = _sequence(num_slices)
     figure = plot_filtered(values, MIXED, surprise, posterior)

@@ -9,19 +9,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dspn.data import Schema, Sequences, Variable
 from dspn.report import report_html
 from dspn.report._facts import (
+    LEVELS,
     MAX_NODES,
+    MOST_ROWS,
     drawn_template,
     group_members,
-    json_text,
-    usual_surprises,
-)
-from dspn.report._records import (
-    LEVELS,
-    MOST_ROWS,
     interface_rows,
+    json_text,
     make_records,
     most_surprising,
     record_sizes,
+    usual_surprises,
 )
 from dspn.report.page import MODULES, asset, filled, joined_script, summary_html
 from dspn.structure import initial_network

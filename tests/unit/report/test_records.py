@@ -8,7 +8,7 @@ from dspn.data import Kind, Schema, Sequences, Variable
 from dspn.inference import Marginals
 from dspn.models import Model
 from dspn.report import report_html
-from dspn.report._records import LEVELS, coded_column, packed_record
+from dspn.report._facts import LEVELS, coded_column, packed_record
 from dspn.structure import initial_network
 from unit.report.cases import mixed_data, mixed_model, mixed_networks, never_back
 from unit.report.reading import Reader, Record, numbers_of, readers_of, record_of
