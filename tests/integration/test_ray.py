@@ -15,6 +15,7 @@ import pytest
 import dspn
 from dspn.data.dataset import Dataset
 from dspn.data.prepare import prepare
+from dspn.errors import DspnError
 from dspn.executors import Ray, Serial, _connected_ray
 from tests.ray_tasks import slow_square
 

@@ -18,7 +18,8 @@ from dspn.engine.base import Expectation, ExpectedFlows, Program, TimeUpError, u
 from dspn.errors import DataError, EvidenceError, ModelFileError
 from dspn.executors import Executor, Serial, Shared
 from dspn.io.atomic import write_atomically
-from dspn.io.container import Contents, pack, unpack
+from dspn.io.codec import Contents
+from dspn.io.files import pack, unpack
 from dspn.learning.em import DeadNode, EmOptions, EmState, Members, fit_em, sum_by_shard
 from dspn.learning.priors import Priors
 from dspn.learning.run import Clock, Ending, describe_options
