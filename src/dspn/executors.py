@@ -386,8 +386,9 @@ class Ray(Executor):
         except BaseException as error:
             if on_error is not None:
                 on_error()
-            for reference in references:
-                ray.cancel(reference, force=False, recursive=True)
+            if isinstance(error, KeyboardInterrupt):
+                for reference in references:
+                    ray.cancel(reference)
             if isinstance(error, ray.exceptions.RayTaskError):
                 raise error.cause from None
             if isinstance(error, ray.exceptions.RayError):
