@@ -25,8 +25,9 @@ from dspn.engine.cpu.records import (
     LeafFlows,
     LeafTables,
     Segment,
+    Slices,
 )
-from dspn.engine.cpu.tables import Coding, DenseTables, coding_of, encode, tabulate, with_dense
+from dspn.engine.cpu.tables import Coding, coding_of, encode, tabulate, with_dense
 from dspn.errors import DspnError
 from dspn.structure.network import Root
 
@@ -159,6 +160,17 @@ class Given(NamedTuple):
     lossy: bool
 
 
+class SliceTables(NamedTuple):
+    """Leaf densities of some slices, and the log divisors of the variables that are not tabulated.
+
+    `lossy` says whether an entry was lost to the range of numbers.
+    """
+
+    slices: Slices
+    lossy: bool
+    divisors: dict[int, Floats]
+
+
 @final
 class Job:
     """What a pass works on: a program, a batch, and the tables and coefficients its blocks share.
@@ -240,19 +252,19 @@ class Job:
             1,
             np.zeros((self.program.num_groups, count), dtype=np.int64),
         )
-        lost = arithmetic.slice_values(
-            self.program, bottom, tables.tables, self.coding.codes, rows, out
-        )
+        lost = arithmetic.slice_values(self.program, bottom, tables.slices, out)
         return Given(out._replace(large=self.is_large(out.scale)), tables.lossy or lost)
 
-    def leaf_tables(self, arithmetic: Arithmetic, bottom: bool, rows: Ints) -> DenseTables:
+    def leaf_tables(self, arithmetic: Arithmetic, bottom: bool, rows: Ints) -> SliceTables:
         """Leaf densities for the slices `rows`, whose places are their order."""
         shared, lossy = self.shared_tables(arithmetic, bottom)
-        if self.coding.is_complete:
-            return DenseTables(shared, lossy, {})
-        columns = self.data.values[rows].T
-        dense = with_dense(shared, self.program, self.coding, arithmetic, bottom, columns)
-        return dense._replace(lossy=dense.lossy or lossy)
+        divisors: dict[int, Floats] = {}
+        if not self.coding.is_complete:
+            columns = self.data.values[rows].T
+            own = (self.program, self.coding, arithmetic, bottom, columns)
+            shared, lost, divisors = with_dense(shared, *own)
+            lossy = lossy or lost
+        return SliceTables(Slices(shared, self.coding.codes, rows), lossy, divisors)
 
     def slice_flows(
         self,
@@ -262,12 +274,11 @@ class Job:
         shift: Ints,
         seeds: Floats,
         **options: Any,
-    ) -> tuple[LeafFlows, DenseTables]:
+    ) -> tuple[LeafFlows, SliceTables]:
         """Posteriors of the leaves of the slices `rows` (`Arithmetic.slice_flows`), and tables."""
         tables = self.leaf_tables(arithmetic, bottom, rows)
-        own = (self.program, bottom, tables.tables, self.coding.codes, rows)
-        shift, seeds = np.ascontiguousarray(shift), np.ascontiguousarray(seeds)
-        return arithmetic.slice_flows(*own, shift, seeds, **options), tables
+        own = (tables.slices, np.ascontiguousarray(shift), np.ascontiguousarray(seeds))
+        return arithmetic.slice_flows(self.program, bottom, *own, **options), tables
 
     def given(self, arithmetic: Arithmetic, block: LaneBlock, segment: Segment) -> Given:
         """Coefficients for one segment of one block: of all distinct slices, or of its places."""
@@ -292,13 +303,13 @@ class Job:
             return self.coding.incomplete
         return np.asarray(np.isnan(self.data.values).any(axis=1))
 
-    def log_divisors(self, tables: DenseTables, variable: int, rows: Ints) -> Floats:
-        """Logarithms by which a variable's densities were divided at the slices `rows`."""
+    def log_divisors(self, tables: SliceTables, variable: int) -> Floats:
+        """Logarithms by which a variable's densities were divided at the slices of some tables."""
         factor = self.coding.factor_of[variable]
         if factor < 0:
-            return tables.divisors.get(variable, np.zeros(rows.size))
-        start = tables.tables.divisor_start[factor]
-        known: Floats = tables.tables.divisors[start + self.coding.codes[rows, factor]]
+            return tables.divisors[variable]
+        own, codes, rows = tables.slices
+        known: Floats = own.divisors[own.divisor_start[factor] + codes[rows, factor]]
         return known
 
     def segments(self, block: LaneBlock, *, keep_flows: bool) -> list[Segment]:

@@ -14,9 +14,8 @@ from dspn._arguments import Floats, Ints
 from dspn.engine.base import TERMS, check_time
 from dspn.engine.cpu.arithmetic import LINEAR, Arithmetic, TopValues, underflows
 from dspn.engine.cpu.batch import Given, Job, LaneBlock
-from dspn.engine.cpu.kernels.chain import chain_upward
-from dspn.engine.cpu.kernels.chain_downward import LEAST_MASS
-from dspn.engine.cpu.kernels.coding import add_chunks, join_leaves, multiply_chunks
+from dspn.engine.cpu.kernels.chain import LEAST_MASS, chain_upward
+from dspn.engine.cpu.kernels.coding import join_leaves, multiply_chunks
 from dspn.engine.cpu.kernels.sparse import EDGES
 from dspn.engine.cpu.kernels.tiles import VECTOR, VECTOR_SINGLE
 from dspn.engine.cpu.layout import Transitions
@@ -24,10 +23,11 @@ from dspn.engine.cpu.program import CpuProgram
 from dspn.engine.cpu.records import (
     ChainMatrix,
     ChainShape,
-    ChainState,
+    Chunks,
     Codes,
     LeafTables,
     Segment,
+    State,
 )
 
 # Coefficients that cannot get smaller than this need no rescaling of their own.
@@ -200,7 +200,7 @@ class Chain:
 
         def make() -> ChainMatrix:
             own = self.transitions
-            weights = arithmetic.weights(self.program, bottom).mix_part
+            weights = self.program.weights(bottom, arithmetic.is_linear).mix_part
             by_edge = np.concatenate([weights.op, weights.mix])[own.place]
             (edges, places), (start, end, sparse) = self._places(transposed)
             padding = 0.0 if arithmetic.is_linear else -np.inf
@@ -212,7 +212,7 @@ class Chain:
             group = np.searchsorted(self.shape.column, read, side="right") - 1
             source[sparse] = read - self.shape.column[group]
             weight[sparse] = by_edge[edges]
-            return ChainMatrix(dense, start, end, source, weight)
+            return ChainMatrix(self.shape, dense, start, end, source, weight)
 
         return self.program.matrices((arithmetic.is_linear, bottom, transposed, dtype), make)
 
@@ -260,17 +260,13 @@ class Chain:
         else:
             tables = make()
         out = np.empty((rows.size, self.shape.width), dtype)
-        scale = np.zeros((2, rows.size))
-        chunks = (self.shape, tables.values, tables.first, numbers, rows, tables.divisors)
-        if not arithmetic.is_linear:
-            add_chunks(*chunks, out, scale)
-            return ChainGiven(out, scale, job.is_large(scale), _NO_SHIFT, False)
-        rescale = tables.smallest < (_SMALL if dtype is DOUBLE else _SMALL_SINGLE)
-        shift = _NO_SHIFT
-        if rescale:
+        scale, shift, linear = np.zeros((2, rows.size)), _NO_SHIFT, arithmetic.is_linear
+        if linear and tables.smallest < (_SMALL if dtype is DOUBLE else _SMALL_SINGLE):
             shift = np.zeros((self.program.num_groups, rows.size), dtype=np.int64)
-        lossy = underflows(multiply_chunks, *chunks, out, scale, shift, arithmetic.floor, rescale)
-        return ChainGiven(out, scale, job.is_large(scale), shift, lossy or tables.lossy)
+        chunks = Chunks(tables.values, tables.first, tables.divisors, numbers, rows)
+        own = (self.shape, chunks, out, scale, shift, arithmetic.floor, linear)
+        lossy = underflows(multiply_chunks, *own) or tables.lossy
+        return ChainGiven(out, scale, job.is_large(scale), shift, linear and lossy)
 
     def _chunk_tables(self, job: Job, arithmetic: Arithmetic, bottom: bool) -> _ChunkTables:
         """Products of the leaves of each chunk for all its joint codes; padding has density 0."""
@@ -308,12 +304,12 @@ class Chain:
         places[:, self.columns] = np.where(loads >= 0, leaf.start[loads], -1)
         return places
 
-    def put_vectors(self, state: ChainState, v: Floats) -> None:
+    def put_vectors(self, state: State, v: Floats) -> None:
         """Writes interface vectors (interfaces, lanes) into a state."""
         for rows, columns in self._ranges:
             state.v[: v.shape[1], columns] = v[rows].T
 
-    def vectors(self, state: ChainState, width: int) -> Floats:
+    def vectors(self, state: State, width: int) -> Floats:
         """Interface vectors as (interfaces, lanes)."""
         out = np.empty((self.program.num_interfaces, width))
         for rows, columns in self._ranges:
@@ -330,12 +326,7 @@ class ChainRun:
     """
 
     def __init__(
-        self,
-        job: Job,
-        arithmetic: Arithmetic,
-        *,
-        transposed: bool = False,
-        for_flows: bool = False,
+        self, job: Job, arithmetic: Arithmetic, *, transposed: bool = False, for_flows: bool = False
     ) -> None:
         self.job = job
         self.arithmetic = arithmetic
@@ -404,13 +395,13 @@ class ChainRun:
             max(floats, 1), job.program.paths.segment_bytes, untied=job.program.untied
         )
 
-    def start(self, width: int) -> ChainState:
+    def start(self, width: int) -> State:
         """The state below position 0: every input at 1."""
         own = self.arithmetic.start(self.job.program, width)
         lanes = _full_vectors(width, self.is_single)
         v = np.full((lanes, self.chain.shape.width), self.padding, self.dtype)
         v[:width, self.chain.columns] = own.v[0, 0]
-        return ChainState(v, own.exponents, np.zeros((TERMS, width)))
+        return State(v, own.exponents, np.zeros((TERMS, width)))
 
     def new_store(self, segment: Segment, width: int, room: Callable[..., Floats]) -> Floats:
         """Room for the vectors around every position of a segment."""
@@ -418,19 +409,14 @@ class ChainRun:
         return room((segment.length + 1, lanes, self.chain.shape.width), self.dtype)
 
     def upward(
-        self,
-        block: LaneBlock,
-        segment: Segment,
-        given: ChainGiven,
-        state: ChainState,
-        store: Floats,
+        self, block: LaneBlock, segment: Segment, given: ChainGiven, state: State, store: Floats
     ) -> bool:
         """Moves the state up through a segment; returns whether a coefficient lost an entry."""
         floor = _FLOOR_SINGLE if self.has_floor else self.arithmetic.floor
         best = not self.arithmetic.is_linear
         lossy = underflows(
             chain_upward,
-            *(self.chain.shape, self.matrix(segment.bottom, transposed=False)),
+            self.matrix(segment.bottom, transposed=False),
             *(given.values, given.scale, given.large, given.shift),
             *(block.batch(self.job.numbers), segment, state, store),
             *(floor, self.rescale_every, best),
@@ -439,7 +425,7 @@ class ChainRun:
         lossy = lossy and not (self.has_floor or best)
         return given.lossy or lossy or self._loses_weights[segment.bottom]
 
-    def top(self, own: ChainState, width: int) -> TopValues:
+    def top(self, own: State, width: int) -> TopValues:
         """The root's value for each lane, from the vectors above the topmost slices."""
         program = self.job.program
         exponents = own.exponents.copy()
@@ -449,7 +435,7 @@ class ChainRun:
         state = state._replace(exponents=exponents, scale=own.scale.copy())
         return self.arithmetic.top(program, state)
 
-    def top_derivatives(self, top: TopValues, width: int) -> ChainState:
+    def top_derivatives(self, top: TopValues, width: int) -> State:
         """Derivatives of the root at the outputs of the topmost slices."""
         state = self.start(width)
         found = self.arithmetic.top_derivatives(self.job.program, top.rows)

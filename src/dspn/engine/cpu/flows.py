@@ -16,7 +16,7 @@ from dspn.engine.base import ExpectedFlows, NetworkFlows, difference, plus, tota
 from dspn.engine.cpu.arithmetic import LINEAR, LOGARITHMIC, NO_EDGES, Arithmetic
 from dspn.engine.cpu.batch import Job, LaneBlock, in_threads
 from dspn.engine.cpu.chain import ChainRun, is_chain
-from dspn.engine.cpu.kernels.chain_downward import LEAST_MASS, chain_downward
+from dspn.engine.cpu.kernels.chain import LEAST_MASS, chain_downward
 from dspn.engine.cpu.kernels.coding import add_to_chunks, split_chunks
 from dspn.engine.cpu.passes import Ascent, Climber, GeneralRun, Room
 from dspn.engine.cpu.program import CpuProgram, Memo
@@ -107,7 +107,7 @@ class _Sums:
     ) -> None:
         """Adds the expected statistics of values to members of banks of one family."""
         program = self.job.program
-        leaves = program.leaf_parameters(self.bottom)
+        leaves = program.parameters(self.bottom).leaves
         rows = [leaves[bank][own] for bank, own in zip(banks, members, strict=True)]
         family = program.network.template.banks[banks[0]].family
         seen = family.expected_statistics(np.concatenate(rows), values, np.concatenate(counts))
@@ -120,7 +120,7 @@ class _Sums:
         complete, own = self.job.coding.is_complete, (LINEAR, self.bottom, rows, shift, seeds)
         found, tables = self.job.slice_flows(*own, edges=self.slice_edges, counted=complete)
         if complete:
-            self._add_counts(tables.tables, found.counts)
+            self._add_counts(tables.slices.tables, found.counts)
         else:
             self.add_leaves(found.posterior, rows)
 
@@ -233,7 +233,7 @@ class _Shard:
                 total_of(derivatives[0, parents]), derivatives[1, parents], *rows[:, children]
             )
             used = np.exp(difference(logs, plus(total_of(rows[0, root]), rows[1, root]))) @ weight
-        self.top[part.weights.op_edge] += used * program.top_weights.op[places]
+        self.top[part.weights.op_edge] += used * program.top_weights().op[places]
 
     def add_general(self, ascent: Ascent, weight: Floats, *, dry: bool) -> Floats:
         """Adds the flows of a block (unless dry); returns the least mass of each lane."""
@@ -298,7 +298,7 @@ class _Shard:
                 posterior, dense, edge = (np.zeros_like(own) for own in flows[:3])
                 flows = ChainFlows(posterior, dense, edge, least)
             chain_downward(
-                *(run.chain.shape, run.matrix(segment.bottom, transposed=True), given.values),
+                *(run.matrix(segment.bottom, transposed=True), given.values),
                 *(block.batch(job.numbers), segment, state, store, weight),
                 *(flows, run.rescale_every, run.least_mass, run.has_floor),
             )

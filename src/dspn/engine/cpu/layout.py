@@ -237,7 +237,6 @@ class _Assembly:
             num_inputs=num_inputs,
             num_loads=len(load_group),
             num_rows=len(self.row),
-            diagonal=0,
             op_kind=_ints([kind for _, kind, _ in self.operations]),
             op_row=_ints(filled),
             op_start=_starts([len(rows) for _, _, rows in self.operations]),
@@ -419,17 +418,6 @@ def _transitions(split: _Split, part: Part, paths: Paths) -> Transitions:
     )
 
 
-def _is_diagonal(ops: Operations) -> bool:
-    """Whether the operations of a chain are its outputs, and output i uses row i of one matrix."""
-    k = ops.num_inputs
-    return (
-        ops.op_row.size == k
-        and ops.mix_row.size == ops.group_start.size - 1
-        and np.array_equal(ops.output_row, ops.op_row)
-        and np.array_equal(ops.op_child[1::2], k + ops.num_loads + np.arange(k))
-    )
-
-
 def lay_out(network: DynamicNetwork, paths: Paths) -> tuple[TemplateLayout, TopLayout]:
     """The layouts of a DSPN's template and top network."""
     template, groups = network.template, network.groups
@@ -437,11 +425,8 @@ def lay_out(network: DynamicNetwork, paths: Paths) -> tuple[TemplateLayout, TopL
     load_group, scalable = split.groups_of_coefficients()
     slice_part, banks, members = split.slice_part()
     mix_part, transitions = split.mix_part(load_group), None
-    if is_chain(template):
-        diagonal = int(_is_diagonal(mix_part.operations))
-        mix_part = Part(mix_part.operations._replace(diagonal=diagonal), mix_part.weights)
-        if paths.chains:
-            transitions = _transitions(split, mix_part, paths)
+    if paths.chains and is_chain(template):
+        transitions = _transitions(split, mix_part, paths)
     factors = _leaf_factors(slice_part, banks, len(template.schema))
     own = (_ints(split.order), groups, _ints(banks), _ints(members), scalable, factors, transitions)
     return TemplateLayout(slice_part, mix_part, *own), _lay_out_top(network.top, groups)
