@@ -12,16 +12,7 @@ from dspn._arguments import Floats, Ints
 from dspn.engine.base import TERMS, plus
 from dspn.engine.cpu.kernels import general, logarithmic, slices
 from dspn.engine.cpu.program import CpuProgram
-from dspn.engine.cpu.records import (
-    Batch,
-    Coefficients,
-    EdgeFlows,
-    Flows,
-    LeafFlows,
-    Segment,
-    Slices,
-    State,
-)
+from dspn.engine.cpu.records import Coefficients, EdgeFlows, Flows, LeafFlows, Slices, Span, State
 
 _NONE: Final = np.empty(0)
 _NO_ROWS: Final = np.empty((0, 0))
@@ -139,15 +130,15 @@ class Arithmetic:
     def new_flows(
         self,
         program: CpuProgram,
-        num_positions: int,
-        width: int,
+        span: Span,
         *,
         interface: bool = False,
         derivative: bool = False,
         seed: bool = False,
     ) -> Flows:
         """Arrays for the flows of one segment; those that are not asked for are empty."""
-        groups, inputs = program.num_groups, program.num_interfaces
+        groups, inputs, width = program.num_groups, program.num_interfaces, span.batch.lengths.size
+        num_positions = span.segment.p1 - span.segment.p0
 
         def room(rows: int, asked: bool) -> Floats:
             return np.zeros((num_positions, rows, width) if asked else (0, 0, 0))
@@ -207,28 +198,18 @@ class Arithmetic:
         logarithmic.log_slice_flows(part, own, seeds, program.widest, lane_weights, found, edges)
         return found
 
-    def upward(
-        self,
-        program: CpuProgram,
-        given: Coefficients,
-        batch: Batch,
-        segment: Segment,
-        state: State,
-        store: Floats,
-    ) -> bool:
+    def upward(self, program: CpuProgram, span: Span, state: State, store: Floats) -> bool:
         """Moves the state up through a segment; a non-empty store receives every input vector."""
-        own = (program.weights(segment.bottom, self.is_linear).mix_part, given, batch, segment)
+        part = program.weights(span.segment.bottom, self.is_linear).mix_part
         if self.is_linear:
-            return underflows(general.upward, *own, state, store, self.floor)
-        logarithmic.log_upward(*own, state, store, self.maximise)
+            return underflows(general.upward, part, span, state, store, self.floor)
+        logarithmic.log_upward(part, span, state, store, self.maximise)
         return False
 
     def downward(
         self,
         program: CpuProgram,
-        given: Coefficients,
-        batch: Batch,
-        segment: Segment,
+        span: Span,
         state: State,
         store: Floats,
         flows: Flows,
@@ -236,9 +217,9 @@ class Arithmetic:
         edges: EdgeFlows = NO_EDGES,
     ) -> bool:
         """Moves derivatives down through a segment; writes its flows, adds those of the edges."""
-        part = program.weights(segment.bottom, self.is_linear).mix_part
-        lane_weights = np.ones(batch.lengths.size) if weight is None else weight
-        own = (part, given, batch, segment, state, store, program.widest, lane_weights, flows)
+        part = program.weights(span.segment.bottom, self.is_linear).mix_part
+        lane_weights = np.ones(span.batch.lengths.size) if weight is None else weight
+        own = (part, span, state, store, program.widest, lane_weights, flows)
         if self.is_linear:
             return underflows(general.downward, *own, edges, self.floor)
         logarithmic.log_downward(*own, edges)

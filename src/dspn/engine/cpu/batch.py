@@ -26,6 +26,7 @@ from dspn.engine.cpu.records import (
     LeafTables,
     Segment,
     Slices,
+    Span,
 )
 from dspn.engine.cpu.tables import Coding, coding_of, encode, tabulate, with_dense
 from dspn.errors import DspnError
@@ -148,15 +149,10 @@ class LaneBlock:
         return found
 
 
-def slices_as_lanes(rows: Ints) -> LaneBlock:
-    """One lane of one slice for each row of the data."""
-    return LaneBlock(rows, np.ones(rows.size, dtype=np.int64), rows, 1)
-
-
 class Given(NamedTuple):
     """Coefficients for the slices of a segment, and whether the range of numbers lost an entry."""
 
-    coefficients: Coefficients
+    span: Span
     lossy: bool
 
 
@@ -228,15 +224,17 @@ class Job:
             return self.program.leaf_tables((self.coding.factor_of, *key), make)
         return self._tables(key, make)
 
-    def shared_given(self, arithmetic: Arithmetic, bottom: bool) -> Given:
+    def shared_given(self, arithmetic: Arithmetic, bottom: bool) -> tuple[Coefficients, bool]:
         """Coefficients of all distinct slices; only where `numbers` is not empty."""
         rows = self.coding.distinct.rows
         return self._coefficients(
             (arithmetic, bottom), lambda: self._given(arithmetic, bottom, rows, by_slice=True)
         )
 
-    def _given(self, arithmetic: Arithmetic, bottom: bool, rows: Ints, *, by_slice: bool) -> Given:
-        """Coefficients of the slices `rows`.
+    def _given(
+        self, arithmetic: Arithmetic, bottom: bool, rows: Ints, *, by_slice: bool
+    ) -> tuple[Coefficients, bool]:
+        """Coefficients of the slices `rows`, and whether the range of numbers lost an entry.
 
         They lie slice after slice (`by_slice`) or coefficient after coefficient.
         """
@@ -253,7 +251,7 @@ class Job:
             np.zeros((self.program.num_groups, count), dtype=np.int64),
         )
         lost = arithmetic.slice_values(self.program, bottom, tables.slices, out)
-        return Given(out._replace(large=self.is_large(out.scale)), tables.lossy or lost)
+        return out._replace(large=self.is_large(out.scale)), tables.lossy or lost
 
     def leaf_tables(self, arithmetic: Arithmetic, bottom: bool, rows: Ints) -> SliceTables:
         """Leaf densities for the slices `rows`, whose places are their order."""
@@ -284,9 +282,17 @@ class Job:
         """Coefficients for one segment of one block: of all distinct slices, or of its places."""
         check_time()
         if self.numbers.size:
-            return self.shared_given(arithmetic, segment.bottom)
-        rows = block.rows(segment)[0].ravel()
-        return self._given(arithmetic, segment.bottom, rows, by_slice=False)
+            found, lossy = self.shared_given(arithmetic, segment.bottom)
+        else:
+            rows = block.rows(segment)[0].ravel()
+            found, lossy = self._given(arithmetic, segment.bottom, rows, by_slice=False)
+        return Given(Span(found, block.batch(self.numbers), segment), lossy)
+
+    def shifts(self, span: Span, rows: Ints, positions: Ints, lanes: Ints) -> Ints:
+        """Shifts (groups, slices) of the slices `rows`, at some positions and lanes of a span."""
+        numbers = positions * span.batch.lengths.size + lanes
+        found: Ints = span.given.shift[:, self.numbers[rows] if self.numbers.size else numbers]
+        return found
 
     def is_large(self, scale: Floats) -> int:
         """Whether sums of some slices' log divisors may round something off; see `Coefficients`."""

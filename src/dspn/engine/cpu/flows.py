@@ -152,7 +152,7 @@ class _Sums:
             if self.run is not None:
                 given = self.run.shared[self.bottom].values
                 seeds = self.seeds_of_outputs(self.by_slice, given)
-            shift = job.shared_given(LINEAR, self.bottom).coefficients.shift
+            shift = job.shared_given(LINEAR, self.bottom)[0].shift
             self.add_seeds(job.coding.distinct.rows, shift, seeds)
         weights = np.zeros(job.program.network.template.num_weights)
         own = job.program.weights(self.bottom)
@@ -245,42 +245,27 @@ class _Shard:
         for segment, given, store in ascent.from_the_top():
             sums = self.of(segment)
             edges = EdgeFlows(sums.mix_op, sums.mix, sums.by_slice if by_slice else _NO_SEEDS)
-            flows = arithmetic.new_flows(
-                job.program, segment.length, block.width, seed=not (by_slice or dry)
-            )
-            arithmetic.downward(
-                *(job.program, given.coefficients, block.batch(job.numbers), segment),
-                *(state, store, flows, weight, NO_EDGES if dry else edges),
-            )
+            flows = arithmetic.new_flows(job.program, given.span, seed=not (by_slice or dry))
+            at_span = (job.program, given.span, state, store, flows)
+            arithmetic.downward(*at_span, weight, NO_EDGES if dry else edges)
             rows, active = block.rows(segment)
             if arithmetic.is_linear:
                 masses = np.where(active[:, None, :], flows.mass, np.inf)
                 least = np.minimum(least, masses.min(axis=(0, 1)))
             if flows.seed.size:
                 at, lane = np.nonzero(active)
-                own = rows[at, lane]
-                numbers = job.numbers[own] if job.numbers.size else at * rows.shape[1] + lane
-                shift, seeds = given.coefficients.shift[:, numbers], flows.seed[at, :, lane].T
-                self._add_places(sums, arithmetic, own, shift, seeds, weight[lane])
+                slices = rows[at, lane]
+                shift = job.shifts(given.span, slices, at, lane)
+                seeds = flows.seed[at, :, lane].T
+                if arithmetic.is_linear:
+                    sums.add_seeds(slices, shift, seeds)
+                    continue
+                # Linear seeds carry the weight of their lane, logarithmic ones do not.
+                own = (arithmetic, sums.bottom, slices, shift, seeds)
+                edges, by_lane = sums.slice_edges, weight[lane]
+                found, _ = job.slice_flows(*own, edges=edges, weight=by_lane)
+                sums.add_leaves(found.posterior * by_lane, slices)
         return least
-
-    def _add_places(
-        self,
-        sums: _Sums,
-        arithmetic: Arithmetic,
-        rows: Ints,
-        shift: Ints,
-        seeds: Floats,
-        weight: Floats,
-    ) -> None:
-        """Carries the seeds of some slices down to their leaves."""
-        if arithmetic.is_linear:
-            sums.add_seeds(rows, shift, seeds)
-            return
-        own = (arithmetic, sums.bottom, rows, shift, seeds)
-        found, _ = self.job.slice_flows(*own, edges=sums.slice_edges, weight=weight)
-        # Linear seeds carry the weight of their lane, logarithmic ones do not.
-        sums.add_leaves(found.posterior * weight, rows)
 
     def add_chain(self, ascent: Ascent, weight: Floats, *, dry: bool) -> Floats:
         """Adds the flows of a chain's block (unless dry); returns the least mass of each lane."""
@@ -325,7 +310,7 @@ class _Shard:
                 sums.add_outputs([variable], job.data.values[own, variable], [by_output])
             return
         seeds = sums.seeds_of_outputs(posterior[places], values[places])
-        shift = job.given(LINEAR, block, segment).coefficients.shift[:, places]
+        shift = job.given(LINEAR, block, segment).span.given.shift[:, places]
         sums.add_seeds(own, shift, seeds)
 
 

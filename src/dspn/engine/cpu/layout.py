@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -63,9 +63,7 @@ class Paths:
     worth_leaving_out: int = 2**27
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class WeightMap:
+class WeightMap(NamedTuple):
     """Where each weight goes, in the order of `op_child` and in the dense matrices.
 
     The weight of edge `op_edge[i]` stands at `op_position[i]`, and likewise for the matrices.
@@ -87,9 +85,7 @@ class WeightMap:
         return op_weight, mix_weight
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Part:
+class Part(NamedTuple):
     """Operations and the places of their weights."""
 
     operations: Operations
@@ -127,9 +123,7 @@ class Transitions:
         return found
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class TemplateLayout:
+class TemplateLayout(NamedTuple):
     """The two parts of a template.
 
     `input_order[r]` is the interface position of input row r. Load i of the slice part is leaf
@@ -151,9 +145,7 @@ class TemplateLayout:
     transitions: Transitions | None
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class TopLayout:
+class TopLayout(NamedTuple):
     """The top network in the template's order of inputs."""
 
     part: Part

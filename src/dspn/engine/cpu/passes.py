@@ -32,7 +32,7 @@ from dspn.data.sequences import Sequences
 from dspn.engine.base import TERMS, Choices, Posteriors, Want, rounded
 from dspn.engine.cpu.arithmetic import BEST, BOUND, LINEAR, LOGARITHMIC, Arithmetic, TopValues
 from dspn.engine.cpu.batch import LANES, Given, Job, LaneBlock
-from dspn.engine.cpu.chain import ChainRun, is_chain
+from dspn.engine.cpu.chain import Chain, ChainRun, is_chain
 from dspn.engine.cpu.kernels import LOG_TWO, choices
 from dspn.engine.cpu.kernels.chain import LEAST_MASS, chain_best_descend, chain_posteriors
 from dspn.engine.cpu.program import CpuProgram, Memo
@@ -69,16 +69,14 @@ class GeneralRun:
 
     def new_store(self, segment: Segment, width: int, room: Callable[..., Floats]) -> Floats:
         """Room for the input vectors of every position of a segment."""
-        return np.zeros((segment.length, self.arithmetic.num_rows(self.job.program), width))
+        rows = self.arithmetic.num_rows(self.job.program)
+        return np.zeros((segment.p1 - segment.p0, rows, width))
 
     def upward(
         self, block: LaneBlock, segment: Segment, given: Given, state: State, store: Floats
     ) -> bool:
         """Moves the state up through a segment; returns whether a value may have been lost."""
-        batch = block.batch(self.job.numbers)
-        lost = self.arithmetic.upward(
-            self.job.program, given.coefficients, batch, segment, state, store
-        )
+        lost = self.arithmetic.upward(self.job.program, given.span, state, store)
         return lost or given.lossy
 
     def top(self, state: State, width: int) -> TopValues:
@@ -119,14 +117,15 @@ class Ascent:
         self.block = block
         self.room = Room() if room is None else room
         self.segments: list[Segment] = run.segments(block, keep=True)
-        self.below: list[Any] = []
+        self.below: list[Any] = [None] * len(self.segments)
         self.lossy = False
         # A single segment is kept as it is climbed; of several, each is climbed again going down.
         one = len(self.segments) == 1
         self._only = self._new_store(self.segments[0]) if one else run.no_store
         state = run.start(block.width)
-        for segment in self.segments:
-            self.below.append(state.copy())
+        for number, segment in enumerate(self.segments):
+            if not one:
+                self.below[number] = state.copy()
             self._given = run.given(block, segment)
             self.lossy = run.upward(block, segment, self._given, state, self._only) or self.lossy
         self.state = state
@@ -284,14 +283,10 @@ class _Posteriors:
         ascent = Ascent(GeneralRun(job, arithmetic), block)
         doubtful = self._begin(ascent)
         state = arithmetic.top_derivatives(program, ascent.top.rows)
-        batch = block.batch(job.numbers)
         for segment, given, store in ascent.from_the_top():
-            flows = arithmetic.new_flows(
-                *(program, segment.length, block.width),
-                interface=want.interfaces,
-                seed=self.by_leaf,
-            )
-            arithmetic.downward(program, given.coefficients, batch, segment, state, store, flows)
+            asked = {"interface": want.interfaces, "seed": self.by_leaf}
+            flows = arithmetic.new_flows(program, given.span, **asked)
+            arithmetic.downward(program, given.span, state, store, flows)
             rows, active = block.rows(segment)
             if arithmetic.is_linear:
                 doubtful |= (~(flows.mass >= LEAST_MASS) & active[:, None, :]).any(axis=(0, 1))
@@ -302,9 +297,8 @@ class _Posteriors:
             if self.by_leaf and wanted.any():
                 at, lane = np.nonzero(wanted)
                 own = rows[wanted]
-                numbers = job.numbers[own] if job.numbers.size else at * rows.shape[1] + lane
-                shift, seeds = given.coefficients.shift[:, numbers], flows.seed[at, :, lane].T
-                self._put_leaves(arithmetic, segment.bottom, own, shift, seeds)
+                shift = job.shifts(given.span, own, at, lane)
+                self._put_leaves(arithmetic, segment.bottom, own, shift, flows.seed[at, :, lane].T)
         return doubtful
 
     def _begin(self, ascent: Ascent) -> Bools:
@@ -349,7 +343,7 @@ class _Posteriors:
         state = run.top_derivatives(ascent.top, block.width)
         least = np.full(block.width, np.inf)
         for segment, given, store in ascent.from_the_top():
-            posterior = np.zeros((segment.length, block.width, chain.shape.width))
+            posterior = np.zeros((len(store) - 1, block.width, chain.shape.width))
             chain_posteriors(
                 *(run.matrix(segment.bottom, transposed=True), given.values),
                 *(block.batch(self.job.numbers), segment, state, store),
@@ -361,17 +355,13 @@ class _Posteriors:
                 self.interfaces[rows[active][:, None], self.order] = own
             if self.want.leaves is not None:
                 wanted = self._wanted(rows, active)
-                self._put_outputs(
-                    chain.outputs_of, rows[wanted], posterior[wanted][:, chain.columns]
-                )
+                self._put_outputs(chain, rows[wanted], posterior[wanted][:, chain.columns])
         return doubtful | ~(least >= LEAST_MASS)
 
-    def _put_outputs(
-        self, outputs_of: list[tuple[Ints, Ints]], rows: Ints, posterior: Floats
-    ) -> None:
+    def _put_outputs(self, chain: Chain, rows: Ints, posterior: Floats) -> None:
         """Writes posteriors of outputs (slices, outputs), products of leaves, for their leaves."""
         assert self.want.leaves is not None
-        for variable, (outputs, members) in enumerate(outputs_of):
+        for variable, (outputs, members) in enumerate(chain.outputs_of):
             places = np.flatnonzero(self.want.leaves[rows, variable])
             own = posterior[places[:, None], outputs]
             if np.any(np.diff(members) <= 0):
@@ -407,8 +397,7 @@ def posteriors(program: CpuProgram, data: Sequences, want: Want) -> Posteriors:
 def _block_descent(ascent: Ascent, mode: int, seeds: NDArray[np.uint64], out: Chosen) -> Floats:
     """Writes the choices of every lane from the root down; returns the log values of the ascent."""
     job, block, arithmetic = ascent.run.job, ascent.block, ascent.run.arithmetic
-    program, batch = job.program, block.batch(job.numbers)
-    own_seeds = np.ascontiguousarray(seeds[block.members])
+    program, own_seeds = job.program, np.ascontiguousarray(seeds[block.members])
     chosen = _descend_top(ascent, mode, own_seeds)
     for segment, given, store in ascent.from_the_top():
         weights = program.weights(segment.bottom, arithmetic.is_linear)
@@ -416,8 +405,7 @@ def _block_descent(ascent: Ascent, mode: int, seeds: NDArray[np.uint64], out: Ch
         marks = np.zeros((rows.size, program.num_coefficients), dtype=np.bool_)
         slice_seeds = np.zeros(rows.size, dtype=np.uint64)
         choices.descend(
-            *(weights.mix_part, given.coefficients, batch, segment),
-            *(store, mode, own_seeds, program.input_group),
+            *(weights.mix_part, given.span, store, mode, own_seeds, program.input_group),
             *(chosen, out, marks, slice_seeds),
         )
         places = np.flatnonzero(active)

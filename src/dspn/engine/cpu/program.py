@@ -1,6 +1,7 @@
 """A network compiled for the kernels: layouts of its structure, bound to its parameters."""
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from functools import cached_property
 from threading import RLock
 from typing import Any, Final, NamedTuple, TypeVar, cast, final
@@ -265,3 +266,18 @@ def _are_observed(data: Sequences) -> Bools:
         if found.all():
             break
     return found
+
+
+@final
+@dataclass(frozen=True)
+class CpuEngine:
+    """Compiles networks for the kernels; all `paths` give the same results."""
+
+    paths: Paths = field(default_factory=Paths)
+
+    def compile(self, network: DynamicNetwork, *, precision: str) -> CpuProgram:
+        """Lays out the structure of a network and binds its parameters."""
+        return CpuProgram.of(network, self.paths, single=precision == "single")
+
+
+ENGINE: Final[base.Engine] = CpuEngine()

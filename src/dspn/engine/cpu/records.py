@@ -138,11 +138,6 @@ class Segment(NamedTuple):
     p1: int
     bottom: bool
 
-    @property
-    def length(self) -> int:
-        """Number of positions."""
-        return self.p1 - self.p0
-
 
 class Batch(NamedTuple):
     """A block of sequences, one lane each, by falling `lengths`.
@@ -156,6 +151,14 @@ class Batch(NamedTuple):
     base: Ints
     stride: int
     lengths: Ints
+
+
+class Span(NamedTuple):
+    """Coefficients of the slices of a segment of a block."""
+
+    given: Coefficients
+    batch: Batch
+    segment: Segment
 
 
 class State(NamedTuple):
@@ -264,6 +267,19 @@ class ChainMatrix(NamedTuple):
     row_end: Ints
     source: NDArray[np.int32]
     weight: Floats
+
+
+class ChainGiven(NamedTuple):
+    """Coefficients of a chain in padded columns; `scale`, `large` and `shift` as in `Coefficients`.
+
+    `shift` may be empty. `lossy` says whether a coefficient was lost to the range of numbers.
+    """
+
+    values: Floats
+    scale: Floats
+    large: int
+    shift: Ints
+    lossy: bool
 
 
 class Factors(NamedTuple):

@@ -36,9 +36,7 @@ _FIRST: Final = np.zeros(1, dtype=np.int64)
 _LOST_BELOW: Final = -690.0  # exp of less than this leaves the range of normal numbers
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Distinct:
+class Distinct(NamedTuple):
     """The distinct slices of the data.
 
     `numbers[r]` is the number of the distinct slice at row r. Distinct slice u stands at row

@@ -19,7 +19,7 @@ from dspn.engine.cpu.kernels.rows import (
     needs_care,
     number_slices,
     numbers_in_vector,
-    rescale_row,
+    rescale,
 )
 from dspn.engine.cpu.kernels.sparse import (
     add_use,
@@ -40,6 +40,7 @@ from dspn.engine.cpu.kernels.tiles import (
 from dspn.engine.cpu.records import (
     Batch,
     ChainFlows,
+    ChainGiven,
     ChainMatrix,
     ChainShape,
     Factors,
@@ -131,10 +132,7 @@ def _divide(shape: ChainShape, v: Floats, exponents: Floats, n: int) -> None:
 @kernel
 def chain_upward(
     matrix: ChainMatrix,
-    coefficients: Floats,
-    scale: Floats,
-    large: int,
-    shift: Ints,
+    given: ChainGiven,
     batch: Batch,
     segment: Segment,
     state: State,
@@ -145,11 +143,10 @@ def chain_upward(
 ) -> None:
     """Moves the vectors up through the positions of a segment.
 
-    Coefficients of group g have been divided by 2^shift[g], unless that is empty. Vectors are
-    rescaled after every `rescale_every` positions; with `best` they are divided by the largest
-    entry of each group after every position. With a non-empty store, the vectors below position s
-    of the segment are kept in its part s, and those above the last position in the part after; a
-    lane that ends keeps its last vector there.
+    Vectors are rescaled after every `rescale_every` positions; with `best` they are divided by the
+    largest entry of each group after every position. With a non-empty store, the vectors below
+    position s of the segment are kept in its part s, and those above the last position in the part
+    after; a lane that ends keeps its last vector there.
     """
     shape = matrix.shape
     padded, p0, p1 = state.v.shape[0], segment.p0, segment.p1
@@ -157,10 +154,9 @@ def chain_upward(
     v = store[0] if keep else state.v.copy()
     out = store[1] if keep else np.zeros_like(state.v)
     numbers = np.zeros(padded, dtype=np.int64)
-    given = Factors(coefficients, numbers, floor)
-    work = np.empty(1)
+    factors = Factors(given.values, numbers, floor)
     space = working_space(shape, v)
-    careful = needs_care(state.scale, large)
+    careful = needs_care(state.scale, given.large)
     n = active_lanes(batch.lengths, p0)
     if keep:
         copy_lanes(state.v, v, 0, n)
@@ -179,19 +175,18 @@ def chain_upward(
         if best and position == 0:  # the bottom network has no inputs to choose from
             for lane in range(n):
                 for i in range(shape.width):
-                    out[lane, i] = coefficients[numbers[lane], i]
+                    out[lane, i] = given.values[numbers[lane], i]
         else:
-            advance(matrix, v, out, given, n, space, best)
+            advance(matrix, v, out, factors, n, space, best)
         _clear(out, n, min(padded, n + numbers_in_vector(v) - 1))
-        add_scale(state.scale, scale, careful, numbers, n)
-        for group in range(shift.shape[0]):
+        add_scale(state.scale, given.scale, careful, numbers, n)
+        for group in range(given.shift.shape[0]):
             for lane in range(n):
-                state.exponents[group, lane] += shift[group, numbers[lane]]
+                state.exponents[group, lane] += given.shift[group, numbers[lane]]
         if best:
             _divide(shape, out, state.exponents, n)
         elif position % rescale_every == rescale_every - 1:
-            for lane in range(n):
-                rescale_row(shape, out[lane], work, state.exponents, lane)
+            rescale(shape, out, state.exponents, n)
         if keep:
             v = out
             if position + 1 < p1:
@@ -395,7 +390,6 @@ def chain_downward(
     # The coefficients are in e already: row 0 of ones stands for all of them.
     ones = Factors(np.ones_like(d[:1]), np.zeros(padded, dtype=np.int64), 0.0)
     numbers = np.zeros(padded, dtype=np.int64)
-    work = np.empty(1)
     space = working_space(shape, d)
     for position in range(p1 - 1, p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
@@ -418,8 +412,7 @@ def chain_downward(
             _add_use(transposed, e, v, below, ones, n, flows, space, False)
         _hand_down(shape, below, mass, weight, d, n)
         if position % rescale_every == 0:
-            for lane in range(n):
-                rescale_row(shape, d[lane], work, state.exponents, lane)
+            rescale(shape, d, state.exponents, n)
 
 
 @kernel
@@ -445,7 +438,6 @@ def chain_posteriors(
     ones = Factors(np.ones_like(d[:1]), np.zeros(d.shape[0], dtype=np.int64), 0.0)
     numbers = np.zeros(d.shape[0], dtype=np.int64)
     mass = np.empty((shape.column.size - 1, d.shape[0]))
-    work = np.empty(1)
     weight = np.ones(d.shape[0])
     space = working_space(shape, d)
     for position in range(p1 - 1, p0 - 1, -1):
@@ -467,5 +459,4 @@ def chain_posteriors(
         advance(transposed, e, below, ones, n, space, False)
         _hand_down(shape, below, mass, weight, d, n)
         if position % rescale_every == 0:
-            for lane in range(n):
-                rescale_row(shape, d[lane], work, state.exponents, lane)
+            rescale(shape, d, state.exponents, n)

@@ -9,7 +9,7 @@ from dspn.engine.cpu.kernels.general import fill
 from dspn.engine.cpu.kernels.logarithmic import load_log_coefficients, load_log_inputs, log_compute
 from dspn.engine.cpu.kernels.rows import active_lanes, compute, number_slices, rounded_off
 from dspn.engine.cpu.kernels.slices import LANES, load_leaves
-from dspn.engine.cpu.records import Batch, Chosen, Coefficients, Segment, Slices, Weighted
+from dspn.engine.cpu.records import Chosen, Slices, Span, Weighted
 
 LINEAR_DRAW = 0
 LOG_DRAW = 1
@@ -165,9 +165,7 @@ def top_descend(
 @kernel
 def descend(
     part: Weighted,
-    given: Coefficients,
-    batch: Batch,
-    segment: Segment,
+    span: Span,
     store: Floats,
     mode: int,
     seeds: Seeds,
@@ -184,6 +182,7 @@ def descend(
     `slice_seeds[place]` a seed for the choices below them.
     """
     ops = part.ops
+    given, batch, segment = span
     width = batch.lengths.size
     num_groups = ops.group_start.size - 1
     V = np.zeros((2, ops.num_rows, width))

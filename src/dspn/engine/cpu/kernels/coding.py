@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dspn._arguments import Bools, Floats, Ints
 from dspn.engine.cpu.kernels import kernel
-from dspn.engine.cpu.kernels.rows import numbers_in_vector, rescale_row, rounded_off, split_scale
+from dspn.engine.cpu.kernels.rows import numbers_in_vector, rescale, rounded_off, split_scale
 from dspn.engine.cpu.kernels.tiles import product_of_four, sum_of_four
 from dspn.engine.cpu.records import ChainShape, Chunks
 
@@ -172,7 +172,6 @@ def multiply_chunks(
     width, tables, count = shape.width, chunks.tables, chunks.first.size
     packs = width // numbers_in_vector(out)
     place = np.full(count + 4, (tables.shape[0] - 1) * width)
-    work = np.empty(1)
     for u in range(chunks.rows.size):
         _place_chunks(chunks, u, width, place, scale)
         own, four = out[u], (place[0], place[1], place[2], place[3], u * width, packs)
@@ -184,8 +183,8 @@ def multiply_chunks(
             row = tables[place[q] // width]
             for i in range(width):
                 own[i] = own[i] * row[i] + floor if linear else own[i] + row[i]
-        if shift.size:
-            rescale_row(shape, own, work, shift, u)
+    if shift.size:
+        rescale(shape, out, shift, chunks.rows.size)
 
 
 @kernel

@@ -21,12 +21,11 @@ from dspn.engine.cpu.kernels.rows import (
     unmix,
 )
 from dspn.engine.cpu.records import (
-    Batch,
     Coefficients,
     EdgeFlows,
     Flows,
     Operations,
-    Segment,
+    Span,
     State,
     Weighted,
 )
@@ -124,20 +123,13 @@ def fill(
 
 
 @kernel
-def upward(
-    part: Weighted,
-    given: Coefficients,
-    batch: Batch,
-    segment: Segment,
-    state: State,
-    store: Floats,
-    floor: float,
-) -> None:
+def upward(part: Weighted, span: Span, state: State, store: Floats, floor: float) -> None:
     """Moves the interface vectors up through positions p0 .. p1 - 1.
 
     A non-empty store receives every input vector (`store_state`).
     """
     ops = part.ops
+    given, batch, segment = span
     width = batch.lengths.size
     V = np.empty((ops.num_rows, width))
     numbers = np.empty(width, dtype=np.int64)
@@ -324,9 +316,7 @@ def _add_coefficient_flows(
 @kernel
 def downward(
     part: Weighted,
-    given: Coefficients,
-    batch: Batch,
-    segment: Segment,
+    span: Span,
     state: State,
     store: Floats,
     widest: int,
@@ -342,6 +332,7 @@ def downward(
     are not empty; seeds and flows count a lane with its weight.
     """
     ops = part.ops
+    given, batch, segment = span
     width = batch.lengths.size
     num_groups = ops.group_start.size - 1
     V = np.empty((ops.num_rows, width))

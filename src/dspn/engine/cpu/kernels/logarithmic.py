@@ -22,14 +22,13 @@ from dspn.engine.cpu.kernels.rows import (
 )
 from dspn.engine.cpu.kernels.slices import LANES, add_divisors, load_leaves
 from dspn.engine.cpu.records import (
-    Batch,
     Coefficients,
     EdgeFlows,
     Flows,
     LeafFlows,
     Operations,
-    Segment,
     Slices,
+    Span,
     State,
     Weighted,
 )
@@ -202,17 +201,10 @@ def _add_exponent(exponents: Floats, group: int, num_groups: int, lane: int, pea
 
 
 @kernel
-def log_upward(
-    part: Weighted,
-    given: Coefficients,
-    batch: Batch,
-    segment: Segment,
-    state: State,
-    store: Floats,
-    maximise: bool,
-) -> None:
-    """Moves the log interface vectors up through positions p0 .. p1 - 1; see `upward.upward`."""
+def log_upward(part: Weighted, span: Span, state: State, store: Floats, maximise: bool) -> None:
+    """Moves the log interface vectors up through positions p0 .. p1 - 1; see `general.upward`."""
     ops = part.ops
+    given, batch, segment = span
     width = batch.lengths.size
     num_groups = ops.group_start.size - 1
     V = np.empty((2, ops.num_rows, width))
@@ -456,9 +448,7 @@ def _hand_down(ops: Operations, D: Floats, state: State, peak: Floats, n: int) -
 @kernel
 def log_downward(
     part: Weighted,
-    given: Coefficients,
-    batch: Batch,
-    segment: Segment,
+    span: Span,
     state: State,
     store: Floats,
     widest: int,
@@ -466,11 +456,12 @@ def log_downward(
     out: Flows,
     flows: EdgeFlows,
 ) -> None:
-    """Moves log derivatives down through positions p1 - 1 .. p0; see `downward.downward`.
+    """Moves log derivatives down through positions p1 - 1 .. p0; see `general.downward`.
 
     `out.mass` and `out.seed` are logarithms; a seed does not include the lane's weight.
     """
     ops = part.ops
+    given, batch, segment = span
     width = batch.lengths.size
     V = np.empty((2, ops.num_rows, width))
     D = np.empty((2, ops.num_rows, width))

@@ -70,7 +70,7 @@ def needs_care(scale: Floats, large: int) -> bool:
 
 @kernel
 def add_scale(scale: Floats, terms: Floats, careful: bool, numbers: Ints, n: int) -> None:
-    """Adds the log divisors of the slices `numbers` to the totals of the lanes; see `totals`.
+    """Adds the log divisors of the slices `numbers` to the totals of the lanes; see `base`.
 
     Where nothing `needs_care`, the sums of their first numbers round nothing off; the careful way
     gives the same bits then.
@@ -110,25 +110,27 @@ def largest_entry(row: Floats) -> float:
 
 
 @kernel
-def rescale_row(shape: ChainShape, row: Floats, work: Floats, exponents: Ints, lane: int) -> None:
-    """Brings the largest entry of each group of a chain's row into [0.5, 1) by a power of two.
+def rescale(shape: ChainShape, v: Floats, exponents: Ints, n: int) -> None:
+    """Brings the largest entry of each lane and group of a chain into [0.5, 1) by a power of two.
 
-    The powers are added to the exponents of the lane. A group of zeros stays as it is.
+    The powers are added to the exponents. A group of zeros stays as it is.
     """
+    work = np.empty(1)
     bits = work.view(np.int64)
-    factor = np.empty_like(row[:1])  # in the precision of the row
-    for group in range(shape.column.size - 1):
-        part = row[shape.column[group] : shape.column[group + 1]]
-        work[0] = largest_entry(part)
-        if work[0] == 0.0:
-            continue
-        shift = (bits[0] >> 52) - 1022
-        bits[0] = (1023 - shift) << 52
-        factor[0] = work[0]
-        own = factor[0]
-        for i in range(part.size):
-            part[i] *= own
-        exponents[group, lane] += shift
+    own = np.empty_like(v[0, :1])  # the factor in the precision of the vectors
+    for lane in range(n):
+        for group in range(shape.column.size - 1):
+            row = v[lane, shape.column[group] : shape.column[group + 1]]
+            work[0] = largest_entry(row)
+            if work[0] == 0.0:
+                continue
+            shift = (bits[0] >> 52) - 1022
+            bits[0] = (1023 - shift) << 52
+            own[0] = work[0]
+            factor = own[0]
+            for i in range(row.size):
+                row[i] *= factor
+            exponents[group, lane] += shift
 
 
 @kernel
