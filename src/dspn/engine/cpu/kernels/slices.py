@@ -135,23 +135,27 @@ def _sum_where(P: Floats, codes: NDArray[np.int32], code: int, n: int) -> float:
 
 
 @kernel
-def _count(ops: Operations, slices: Slices, first: int, P: Floats, counts: Floats, n: int) -> None:
-    """Adds the posteriors P of tabulated leaves to the counts of the codes they were seen with."""
+def _count(
+    ops: Operations, slices: Slices, first: int, V: Floats, D: Floats, counts: Floats, n: int
+) -> None:
+    """Adds the posteriors V D of tabulated leaves to the counts of the codes seen with them."""
     tables, ends = slices.tables, slices.tables.divisor_start
     codes = np.empty(n, dtype=np.int32)
-    known = -1
+    posterior, known = np.empty(n), -1
     for load in range(ops.num_loads):
         factor, start = tables.factor[load], tables.start[load]
+        for lane in range(n):
+            posterior[lane] = V[load, lane] * D[load, lane]
         if factor != known:
             read_codes(slices, first, factor, codes, n)
             known = factor
         last = ends[factor + 1] if factor + 1 < ends.size else tables.divisors.size
         if last - ends[factor] <= _FEW_CODES:
             for code in range(last - ends[factor]):
-                counts[start + code] += _sum_where(P[load], codes, code, n)
+                counts[start + code] += _sum_where(posterior, codes, code, n)
         else:
             for lane in range(n):
-                counts[start + codes[lane]] += P[load, lane]
+                counts[start + codes[lane]] += posterior[lane]
 
 
 @kernel
@@ -202,14 +206,11 @@ def slice_flows(
         for load in range(ops.num_loads if leaf.leave_out.size else 0):
             for lane in range(n):
                 leaf.leave_out[slices.tables.variable[load], first + lane] += D[load, lane]
-        for load in range(ops.num_loads):
-            for lane in range(n):
-                V[load, lane] *= D[load, lane]
         if leaf.counts.size:
-            _count(ops, slices, first, V, leaf.counts, n)
+            _count(ops, slices, first, V, D, leaf.counts, n)
         for load in range(ops.num_loads if leaf.posterior.size else 0):
             for lane in range(n):
-                leaf.posterior[load, first + lane] = V[load, lane]
+                leaf.posterior[load, first + lane] = V[load, lane] * D[load, lane]
 
 
 @kernel
