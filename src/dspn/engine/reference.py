@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 from dspn._arguments import Floats, Ints
 from dspn.data.sequences import Sequences
 from dspn.engine import base
-from dspn.engine.base import ExpectedFlows, Posteriors
+from dspn.engine.base import ExpectedFlows, Posteriors, StreamArrays
 from dspn.errors import EvidenceError
 from dspn.structure.chain import reads_inputs
 from dspn.structure.network import DynamicNetwork, Root
@@ -332,10 +332,7 @@ class ReferenceProgram(base.NetworkProgram):
         return base.prefixes_one_by_one(self, data)
 
     def stream(
-        self,
-        saved: base.StreamArrays | None = None,
-        num_slices: int = 0,
-        log_likelihood: float = 0.0,
+        self, saved: StreamArrays | None = None, num_slices: int = 0, log_likelihood: float = 0.0
     ) -> base.Stream:
         """A stream that keeps its slices."""
         return base.history_stream(self, saved, num_slices)

@@ -15,24 +15,8 @@ from dspn.inference.sampling import sample, sample_given
 from dspn.inference.surprise import Surprise, surprise
 
 __all__ = [
-    "Completion",
-    "Filter",
-    "FilterState",
-    "Forecast",
-    "Marginals",
-    "Step",
-    "Surprise",
-    "VariableMarginals",
-    "complete",
-    "component_posteriors",
-    "forecast",
-    "impute",
-    "interface_posteriors",
-    "log_likelihood",
-    "log_prob",
-    "marginals",
-    "sample",
-    "sample_futures",
-    "sample_given",
-    "surprise",
-]
+    "Completion", "Filter", "FilterState", "Forecast", "Marginals", "Step", "Surprise",
+    "VariableMarginals", "complete", "component_posteriors", "forecast", "impute",
+    "interface_posteriors", "log_likelihood", "log_prob", "marginals", "sample", "sample_futures",
+    "sample_given", "surprise",
+]  # fmt: skip

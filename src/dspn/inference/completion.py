@@ -80,11 +80,7 @@ def complete(program: Program, data: Sequences) -> Completion:
     for c in np.unique(found.component).tolist():
         own = found.component == c
         rows, network = np.repeat(own, data.lengths), program.mixture.components[c]
-        if own.all():
-            values = fill_in(network, data, found.leaves, lambda leaf, row: leaf.mode(row))
-        else:
-            values[rows] = fill_in(
-                network, data[own], found.leaves[rows], lambda leaf, row: leaf.mode(row)
-            )
+        part = data if own.all() else data[own]
+        values[rows] = fill_in(network, part, found.leaves[rows], lambda leaf, row: leaf.mode(row))
     filled = data.with_values(values)
     return Completion(filled, found.log_values, found.interfaces, found.component)

@@ -38,11 +38,7 @@ class Forecast:
 
 
 def forecast(
-    program: Program,
-    data: Sequences,
-    steps: int,
-    *,
-    quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+    program: Program, data: Sequences, steps: int, *, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
 ) -> Forecast:
     """P(x_{T+1}..x_{T+steps} | x_1..x_T), entry by entry.
 

@@ -186,7 +186,7 @@ def leaf_mixtures(
     """
     banks = [[len(bank.nodes) for bank in network.template.banks] for network in program.mixture]
     bottom = np.zeros(data.total_slices, dtype=np.bool_)
-    if not all(network.parameters.tied for network in program.mixture):
+    if any(network.parameters.bottom is not None for network in program.mixture):
         bottom[bottom_rows(data, program.root)] = True
     costs = np.add.reduceat(wanted @ np.sum(banks, axis=0), data.offsets[:-1])
     first = np.zeros(len(data.schema), dtype=np.int64)

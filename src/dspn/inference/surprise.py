@@ -7,15 +7,7 @@ import numpy as np
 
 from dspn._arguments import Floats, Ints
 from dspn.data.sequences import Sequences
-from dspn.engine.base import (
-    TERMS,
-    NetworkProgram,
-    Program,
-    Want,
-    difference,
-    log_shares,
-    plus,
-)
+from dspn.engine.base import TERMS, NetworkProgram, Program, Want, difference, log_shares, plus
 from dspn.inference.likelihood import bounded_runs
 
 _MOST_SLICES: Final = 1 << 18

@@ -1,39 +1,33 @@
 """What a DSPN is: nodes, template and top networks, parameters, validity, and ways to build."""
 
-from dspn.structure.build import Interface as Interface
-from dspn.structure.build import NetworkBuilder as NetworkBuilder
-from dspn.structure.build import assemble as assemble
-from dspn.structure.build import factored as factored
-from dspn.structure.build import grouped_network as grouped_network
-from dspn.structure.build import initial_network as initial_network
-from dspn.structure.build import mixture_top as mixture_top
-from dspn.structure.build import naive_bayes as naive_bayes
-from dspn.structure.build import product_of_naive_bayes as product_of_naive_bayes
-from dspn.structure.build import univariate as univariate
-from dspn.structure.dbn import DbnStructure as DbnStructure
-from dspn.structure.dbn import DbnTables as DbnTables
-from dspn.structure.dbn import dbn_schema as dbn_schema
-from dspn.structure.dbn import from_dbn as from_dbn
-from dspn.structure.dbn import random_tables as random_tables
-from dspn.structure.edit import marginal as marginal
-from dspn.structure.edit import side_by_side as side_by_side
-from dspn.structure.edit import united as united
-from dspn.structure.hmm import from_hmm as from_hmm
-from dspn.structure.mixture import Mixture as Mixture
-from dspn.structure.network import DynamicNetwork as DynamicNetwork
-from dspn.structure.network import Root as Root
-from dspn.structure.nodes import Input as Input
-from dspn.structure.nodes import Leaf as Leaf
-from dspn.structure.nodes import Node as Node
-from dspn.structure.nodes import Product as Product
-from dspn.structure.nodes import Sum as Sum
-from dspn.structure.parameters import NetworkParameters as NetworkParameters
-from dspn.structure.parameters import Parameters as Parameters
-from dspn.structure.template import Bank as Bank
-from dspn.structure.template import Template as Template
-from dspn.structure.template import Top as Top
-from dspn.structure.unroll import StaticNetwork as StaticNetwork
-from dspn.structure.unroll import unroll as unroll
-from dspn.structure.validity import Rule as Rule
-from dspn.structure.validity import Violation as Violation
-from dspn.structure.validity import violations as violations
+from dspn.structure.build import (
+    Interface,
+    NetworkBuilder,
+    assemble,
+    factored,
+    grouped_network,
+    initial_network,
+    mixture_top,
+    naive_bayes,
+    product_of_naive_bayes,
+    univariate,
+)
+from dspn.structure.dbn import DbnStructure, DbnTables, dbn_schema, from_dbn, random_tables
+from dspn.structure.edit import marginal, side_by_side, united
+from dspn.structure.hmm import from_hmm
+from dspn.structure.mixture import Mixture
+from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
+from dspn.structure.parameters import NetworkParameters, Parameters
+from dspn.structure.template import Bank, Template, Top
+from dspn.structure.unroll import StaticNetwork, unroll
+from dspn.structure.validity import Rule, Violation, violations
+
+__all__ = [
+    "Bank", "DbnStructure", "DbnTables", "DynamicNetwork", "Input", "Interface", "Leaf", "Mixture",
+    "NetworkBuilder", "NetworkParameters", "Node", "Parameters", "Product", "Root", "Rule",
+    "StaticNetwork", "Sum", "Template", "Top", "Violation", "assemble", "dbn_schema", "factored",
+    "from_dbn", "from_hmm", "grouped_network", "initial_network", "marginal", "mixture_top",
+    "naive_bayes", "product_of_naive_bayes", "random_tables", "side_by_side", "united",
+    "univariate", "unroll", "violations",
+]  # fmt: skip

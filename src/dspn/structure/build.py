@@ -211,11 +211,7 @@ def mixture_top(schema: Schema, weights: Sequence[float] | Floats) -> tuple[Top,
 
 
 def initial_network(
-    schema: Schema,
-    num_interfaces: int,
-    *,
-    rng: np.random.Generator,
-    root: Root | str = Root.FIRST,
+    schema: Schema, num_interfaces: int, *, rng: np.random.Generator, root: Root | str = Root.FIRST
 ) -> DynamicNetwork:
     """Figure 2a: each of k outputs is a factored model of the variables and the input interface."""
     require_type(schema, Schema, "schema", StructureError)

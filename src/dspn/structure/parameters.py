@@ -1,15 +1,19 @@
 """Weights and leaf parameters as plain arrays, kept apart from the structure they belong to."""
 
+from __future__ import annotations
+
 import reprlib
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from dspn._arguments import Floats, Ints, float_array, read_only, require_type
 from dspn.errors import StructureError
 from dspn.structure.nodes import children_of
-from dspn.structure.template import Template, Top
+
+if TYPE_CHECKING:
+    from dspn.structure.template import Template, Top
 
 WEIGHT_TOLERANCE = 1e-9
 

@@ -6,15 +6,19 @@ slices below. An input interface node takes the scope of its output in the botto
 construction.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, islice
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from dspn.errors import printable
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, reachable
-from dspn.structure.template import Template, Top
+
+if TYPE_CHECKING:
+    from dspn.structure.template import Template, Top
 
 # Breaches that are looked for before the rest is left alone, and names that one of them tells.
 _MOST_FOUND: Final = 100

@@ -11,18 +11,8 @@ import numpy as np
 from dspn._arguments import Floats, Ints
 from dspn.engine.base import TERMS, plus
 from dspn.engine.cpu.kernels import general, logarithmic, slices
-from dspn.engine.cpu.program import CpuProgram, TemplateWeights
-from dspn.engine.cpu.records import (
-    Batch,
-    Codes,
-    Coefficients,
-    EdgeFlows,
-    Flows,
-    LeafFlows,
-    LeafTables,
-    Segment,
-    State,
-)
+from dspn.engine.cpu.program import CpuProgram
+from dspn.engine.cpu.records import Coefficients, EdgeFlows, Flows, LeafFlows, Slices, Span, State
 
 _NONE: Final = np.empty(0)
 _NO_ROWS: Final = np.empty((0, 0))
@@ -121,13 +111,6 @@ class Arithmetic:
     floor: float = 0.0
     maximise: bool = False
 
-    def _run(self, linear: Callable[..., None], log: Callable[..., None], *arguments: Any) -> bool:
-        """Runs a kernel of either system, whose last argument is the floor or `maximise`."""
-        if self.is_linear:
-            return underflows(linear, *arguments, self.floor)
-        log(*arguments, self.maximise)
-        return False
-
     def exponents(self, values: Floats) -> Ints | Floats:
         """Numbers as the exponents of a state: whole ones in linear space."""
         return values.astype(np.int64) if self.is_linear else values
@@ -147,15 +130,15 @@ class Arithmetic:
     def new_flows(
         self,
         program: CpuProgram,
-        num_positions: int,
-        width: int,
+        span: Span,
         *,
         interface: bool = False,
         derivative: bool = False,
         seed: bool = False,
     ) -> Flows:
         """Arrays for the flows of one segment; those that are not asked for are empty."""
-        groups, inputs = program.num_groups, program.num_interfaces
+        groups, inputs, width = program.num_groups, program.num_interfaces, span.batch.lengths.size
+        num_positions = span.segment.p1 - span.segment.p0
 
         def room(rows: int, asked: bool) -> Floats:
             return np.zeros((num_positions, rows, width) if asked else (0, 0, 0))
@@ -169,88 +152,64 @@ class Arithmetic:
             room(program.num_coefficients, seed),
         )
 
-    def weights(self, program: CpuProgram, bottom: bool) -> TemplateWeights:
-        """Weights of the bottom network or of the template, or their logarithms."""
-        own = program.weights(bottom)
-        return own if self.is_linear else own.logarithms
-
     def slice_values(
-        self,
-        program: CpuProgram,
-        bottom: bool,
-        tables: LeafTables,
-        codes: Codes,
-        rows: Ints,
-        out: Coefficients,
+        self, program: CpuProgram, bottom: bool, own: Slices, out: Coefficients
     ) -> bool:
-        """Coefficients of the slices `rows` of the data."""
-        layout, weights = program.template, self.weights(program, bottom).slice_part.op
-        given = (layout.slice_part.operations, weights, tables, codes, rows)
+        """Coefficients of some slices."""
+        layout, part = program.template, program.weights(bottom, self.is_linear).slice_part
         if not self.is_linear:
-            logarithmic.log_slice_values(*given, out, self.maximise)
+            logarithmic.log_slice_values(part, own, out, self.maximise)
             return False
         groups = layout.mix_part.operations.load_group
-        return underflows(slices.slice_values, *given, groups, layout.scalable, out, self.floor)
+        return underflows(slices.slice_values, part, own, groups, layout.scalable, out, self.floor)
 
     def slice_flows(
         self,
         program: CpuProgram,
         bottom: bool,
-        tables: LeafTables,
-        codes: Codes,
-        rows: Ints,
+        own: Slices,
         shift: Ints,
         seeds: Floats,
         edges: EdgeFlows = NO_EDGES,
         weight: Floats | None = None,
         counted: bool = False,
+        left_out: bool = False,
     ) -> LeafFlows:
-        """Posteriors of the leaves of the slices `rows`, from the seeds of their coefficients.
+        """Posteriors of the leaves of some slices, from the seeds of their coefficients.
 
         Adds the flows of the slice part's sums to `edges`; logarithmic seeds count with the slice's
-        `weight` there. `leave_out` comes back as a logarithm in either arithmetic. With `counted`
-        posteriors are summed by code instead; only where every variable is tabulated.
+        `weight` there. With `left_out` there is `leave_out`, as a logarithm in either arithmetic.
+        With `counted` posteriors are summed by code instead; only where every variable is
+        tabulated.
         """
-        layout, count = program.template, rows.size
-        operations = layout.slice_part.operations
-        found = LeafFlows(_NO_ROWS, _NO_ROWS, np.zeros(tables.values.size))
-        if not counted:
-            left_out = np.empty((len(program.network.schema), count))
-            found = LeafFlows(np.empty((operations.num_loads, count)), left_out, _NONE)
-        own = (operations, self.weights(program, bottom).slice_part.op, tables, codes, rows)
+        part, count = program.weights(bottom, self.is_linear).slice_part, own.rows.size
+        found = LeafFlows(
+            np.empty((0 if counted else part.ops.num_loads, count)),
+            np.empty((len(program.network.schema) if left_out else 0, count)),
+            np.zeros(own.tables.values.size if counted else 0),
+        )
         if self.is_linear:
-            groups = layout.mix_part.operations.load_group
-            slices.slice_flows(*own, groups, shift, seeds, program.widest, found, edges)
+            groups = program.template.mix_part.operations.load_group
+            rest = (groups, shift, seeds, program.widest, found, edges)
+            slices.slice_flows(part, own, *rest)
             with np.errstate(divide="ignore", invalid="ignore"):
                 return found._replace(leave_out=np.log(found.leave_out))
         lane_weights = np.ones(count) if weight is None else weight
-        logarithmic.log_slice_flows(*own, seeds, program.widest, lane_weights, found, edges)
+        logarithmic.log_slice_flows(part, own, seeds, program.widest, lane_weights, found, edges)
         return found
 
-    def upward(
-        self,
-        program: CpuProgram,
-        given: Coefficients,
-        batch: Batch,
-        segment: Segment,
-        state: State,
-        store: Floats,
-    ) -> bool:
+    def upward(self, program: CpuProgram, span: Span, state: State, store: Floats) -> bool:
         """Moves the state up through a segment; a non-empty store receives every input vector."""
-        weights = self.weights(program, segment.bottom).mix_part
-        return self._run(
-            general.upward,
-            logarithmic.log_upward,
-            program.template.mix_part.operations,
-            *(weights.op, weights.mix, given, batch, segment.p0, segment.p1, state, store),
-        )
+        part = program.weights(span.segment.bottom, self.is_linear).mix_part
+        if self.is_linear:
+            return underflows(general.upward, part, span, state, store, self.floor)
+        logarithmic.log_upward(part, span, state, store, self.maximise)
+        return False
 
     def downward(
         self,
         program: CpuProgram,
-        given: Coefficients,
-        batch: Batch,
-        segment: Segment,
+        span: Span,
         state: State,
         store: Floats,
         flows: Flows,
@@ -258,13 +217,12 @@ class Arithmetic:
         edges: EdgeFlows = NO_EDGES,
     ) -> bool:
         """Moves derivatives down through a segment; writes its flows, adds those of the edges."""
-        weights = self.weights(program, segment.bottom).mix_part
-        lane_weights = np.ones(batch.lengths.size) if weight is None else weight
-        own = (weights.op, weights.mix, given, batch, segment.p0, segment.p1, state, store)
-        rest = (program.template.mix_part.operations, *own, program.widest, lane_weights, flows)
+        part = program.weights(span.segment.bottom, self.is_linear).mix_part
+        lane_weights = np.ones(span.batch.lengths.size) if weight is None else weight
+        own = (part, span, state, store, program.widest, lane_weights, flows)
         if self.is_linear:
-            return underflows(general.downward, *rest, edges, self.floor)
-        logarithmic.log_downward(*rest, edges)
+            return underflows(general.downward, *own, edges, self.floor)
+        logarithmic.log_downward(*own, edges)
         return False
 
     def top(self, program: CpuProgram, state: State) -> TopValues:
@@ -276,13 +234,12 @@ class Arithmetic:
         root, groups = program.top.root_row, list(program.top_groups)
         if self.is_linear:
             rows, value = np.empty((operations.num_rows, width)), np.empty(width)
-            own = (operations, program.top_weights.op, state.v, rows, root, self.floor, value)
-            lossy = underflows(general.top_upward, *own)
+            own = (program.top_weights(), state.v, rows, root, self.floor, value)
+            lossy = underflows(slices.top_upward, *own)
             powers = state.exponents[groups].sum(axis=0).astype(np.int64)
             return TopValues(value, powers, state.scale, rows, lossy)
         rows = np.empty((2, operations.num_rows, width))
-        weights = program.top_weights.logarithms
-        logarithmic.log_top_upward(operations, weights.op, state.v, rows, self.maximise)
+        logarithmic.log_top_upward(program.top_weights(False), state.v, rows, self.maximise)
         terms = state.exponents[groups + [program.num_groups + group for group in groups]]
         scale = plus(state.scale, *terms, rows[1, root], rows[0, root])
         return TopValues(np.ones(width), np.zeros(width, dtype=np.int64), scale, rows, False)
@@ -290,10 +247,9 @@ class Arithmetic:
     def top_row_derivatives(self, program: CpuProgram, values: Floats) -> Floats:
         """Derivatives of the root at every row of the top network, given the rows' values."""
         derivatives = np.zeros(values.shape)
-        weights = program.top_weights if self.is_linear else program.top_weights.logarithms
-        kernel = general.top_downward if self.is_linear else logarithmic.log_top_downward
-        root, operations = program.top.root_row, program.top.part.operations
-        kernel(operations, weights.op, values, root, program.widest, derivatives)
+        kernel = slices.top_downward if self.is_linear else logarithmic.log_top_downward
+        own = (program.top_weights(self.is_linear), values, program.top.root_row, program.widest)
+        kernel(*own, derivatives)
         return derivatives
 
     def top_derivatives(self, program: CpuProgram, values: Floats) -> State:

@@ -25,8 +25,10 @@ from dspn.engine.cpu.records import (
     LeafFlows,
     LeafTables,
     Segment,
+    Slices,
+    Span,
 )
-from dspn.engine.cpu.tables import Coding, DenseTables, coding_of, encode, tabulate, with_dense
+from dspn.engine.cpu.tables import Coding, coding_of, encode, tabulate, with_dense
 from dspn.errors import DspnError
 from dspn.structure.network import Root
 
@@ -147,16 +149,22 @@ class LaneBlock:
         return found
 
 
-def slices_as_lanes(rows: Ints) -> LaneBlock:
-    """One lane of one slice for each row of the data."""
-    return LaneBlock(rows, np.ones(rows.size, dtype=np.int64), rows, 1)
-
-
 class Given(NamedTuple):
     """Coefficients for the slices of a segment, and whether the range of numbers lost an entry."""
 
-    coefficients: Coefficients
+    span: Span
     lossy: bool
+
+
+class SliceTables(NamedTuple):
+    """Leaf densities of some slices, and the log divisors of the variables that are not tabulated.
+
+    `lossy` says whether an entry was lost to the range of numbers.
+    """
+
+    slices: Slices
+    lossy: bool
+    divisors: dict[int, Floats]
 
 
 @final
@@ -216,15 +224,17 @@ class Job:
             return self.program.leaf_tables((self.coding.factor_of, *key), make)
         return self._tables(key, make)
 
-    def shared_given(self, arithmetic: Arithmetic, bottom: bool) -> Given:
+    def shared_given(self, arithmetic: Arithmetic, bottom: bool) -> tuple[Coefficients, bool]:
         """Coefficients of all distinct slices; only where `numbers` is not empty."""
         rows = self.coding.distinct.rows
         return self._coefficients(
             (arithmetic, bottom), lambda: self._given(arithmetic, bottom, rows, by_slice=True)
         )
 
-    def _given(self, arithmetic: Arithmetic, bottom: bool, rows: Ints, *, by_slice: bool) -> Given:
-        """Coefficients of the slices `rows`.
+    def _given(
+        self, arithmetic: Arithmetic, bottom: bool, rows: Ints, *, by_slice: bool
+    ) -> tuple[Coefficients, bool]:
+        """Coefficients of the slices `rows`, and whether the range of numbers lost an entry.
 
         They lie slice after slice (`by_slice`) or coefficient after coefficient.
         """
@@ -240,19 +250,19 @@ class Job:
             1,
             np.zeros((self.program.num_groups, count), dtype=np.int64),
         )
-        lost = arithmetic.slice_values(
-            self.program, bottom, tables.tables, self.coding.codes, rows, out
-        )
-        return Given(out._replace(large=self.is_large(out.scale)), tables.lossy or lost)
+        lost = arithmetic.slice_values(self.program, bottom, tables.slices, out)
+        return out._replace(large=self.is_large(out.scale)), tables.lossy or lost
 
-    def leaf_tables(self, arithmetic: Arithmetic, bottom: bool, rows: Ints) -> DenseTables:
+    def leaf_tables(self, arithmetic: Arithmetic, bottom: bool, rows: Ints) -> SliceTables:
         """Leaf densities for the slices `rows`, whose places are their order."""
         shared, lossy = self.shared_tables(arithmetic, bottom)
-        if self.coding.is_complete:
-            return DenseTables(shared, lossy, {})
-        columns = self.data.values[rows].T
-        dense = with_dense(shared, self.program, self.coding, arithmetic, bottom, columns)
-        return dense._replace(lossy=dense.lossy or lossy)
+        divisors: dict[int, Floats] = {}
+        if not self.coding.is_complete:
+            columns = self.data.values[rows].T
+            own = (self.program, self.coding, arithmetic, bottom, columns)
+            shared, lost, divisors = with_dense(shared, *own)
+            lossy = lossy or lost
+        return SliceTables(Slices(shared, self.coding.codes, rows), lossy, divisors)
 
     def slice_flows(
         self,
@@ -262,20 +272,27 @@ class Job:
         shift: Ints,
         seeds: Floats,
         **options: Any,
-    ) -> tuple[LeafFlows, DenseTables]:
+    ) -> tuple[LeafFlows, SliceTables]:
         """Posteriors of the leaves of the slices `rows` (`Arithmetic.slice_flows`), and tables."""
         tables = self.leaf_tables(arithmetic, bottom, rows)
-        own = (self.program, bottom, tables.tables, self.coding.codes, rows)
-        shift, seeds = np.ascontiguousarray(shift), np.ascontiguousarray(seeds)
-        return arithmetic.slice_flows(*own, shift, seeds, **options), tables
+        own = (tables.slices, np.ascontiguousarray(shift), np.ascontiguousarray(seeds))
+        return arithmetic.slice_flows(self.program, bottom, *own, **options), tables
 
     def given(self, arithmetic: Arithmetic, block: LaneBlock, segment: Segment) -> Given:
         """Coefficients for one segment of one block: of all distinct slices, or of its places."""
         check_time()
         if self.numbers.size:
-            return self.shared_given(arithmetic, segment.bottom)
-        rows = block.rows(segment)[0].ravel()
-        return self._given(arithmetic, segment.bottom, rows, by_slice=False)
+            found, lossy = self.shared_given(arithmetic, segment.bottom)
+        else:
+            rows = block.rows(segment)[0].ravel()
+            found, lossy = self._given(arithmetic, segment.bottom, rows, by_slice=False)
+        return Given(Span(found, block.batch(self.numbers), segment), lossy)
+
+    def shifts(self, span: Span, rows: Ints, positions: Ints, lanes: Ints) -> Ints:
+        """Shifts (groups, slices) of the slices `rows`, at some positions and lanes of a span."""
+        numbers = positions * span.batch.lengths.size + lanes
+        found: Ints = span.given.shift[:, self.numbers[rows] if self.numbers.size else numbers]
+        return found
 
     def is_large(self, scale: Floats) -> int:
         """Whether sums of some slices' log divisors may round something off; see `Coefficients`."""
@@ -292,13 +309,13 @@ class Job:
             return self.coding.incomplete
         return np.asarray(np.isnan(self.data.values).any(axis=1))
 
-    def log_divisors(self, tables: DenseTables, variable: int, rows: Ints) -> Floats:
-        """Logarithms by which a variable's densities were divided at the slices `rows`."""
+    def log_divisors(self, tables: SliceTables, variable: int) -> Floats:
+        """Logarithms by which a variable's densities were divided at the slices of some tables."""
         factor = self.coding.factor_of[variable]
         if factor < 0:
-            return tables.divisors.get(variable, np.zeros(rows.size))
-        start = tables.tables.divisor_start[factor]
-        known: Floats = tables.tables.divisors[start + self.coding.codes[rows, factor]]
+            return tables.divisors[variable]
+        own, codes, rows = tables.slices
+        known: Floats = own.divisors[own.divisor_start[factor] + codes[rows, factor]]
         return known
 
     def segments(self, block: LaneBlock, *, keep_flows: bool) -> list[Segment]:

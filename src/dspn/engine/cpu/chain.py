@@ -13,21 +13,23 @@ import numpy as np
 from dspn._arguments import Floats, Ints
 from dspn.engine.base import TERMS, check_time
 from dspn.engine.cpu.arithmetic import LINEAR, Arithmetic, TopValues, underflows
-from dspn.engine.cpu.batch import Given, Job, LaneBlock
-from dspn.engine.cpu.kernels.chain import chain_upward
-from dspn.engine.cpu.kernels.chain_downward import LEAST_MASS
-from dspn.engine.cpu.kernels.coding import add_chunks, join_leaves, multiply_chunks
+from dspn.engine.cpu.batch import Job, LaneBlock
+from dspn.engine.cpu.kernels.chain import LEAST_MASS, chain_upward
+from dspn.engine.cpu.kernels.coding import join_leaves, multiply_chunks
 from dspn.engine.cpu.kernels.sparse import EDGES
 from dspn.engine.cpu.kernels.tiles import VECTOR, VECTOR_SINGLE
 from dspn.engine.cpu.layout import Transitions
 from dspn.engine.cpu.program import CpuProgram
 from dspn.engine.cpu.records import (
+    ChainGiven,
     ChainMatrix,
     ChainShape,
-    ChainState,
+    Chunks,
     Codes,
+    Coefficients,
     LeafTables,
     Segment,
+    State,
 )
 
 # Coefficients that cannot get smaller than this need no rescaling of their own.
@@ -67,19 +69,6 @@ def _is_lost(values: Floats, dtype: Real) -> bool:
     if dtype is DOUBLE:
         return False
     return bool(((values > 0) & (values < np.finfo(dtype).tiny)).any())
-
-
-class ChainGiven(NamedTuple):
-    """Coefficients in padded columns; `scale`, `large` and `shift` as in `Coefficients`.
-
-    `shift` may be empty. `lossy` says whether a coefficient was lost to the range of numbers.
-    """
-
-    values: Floats
-    scale: Floats
-    large: int
-    shift: Ints
-    lossy: bool
 
 
 class _ChunkTables(NamedTuple):
@@ -200,7 +189,7 @@ class Chain:
 
         def make() -> ChainMatrix:
             own = self.transitions
-            weights = arithmetic.weights(self.program, bottom).mix_part
+            weights = self.program.weights(bottom, arithmetic.is_linear).mix_part
             by_edge = np.concatenate([weights.op, weights.mix])[own.place]
             (edges, places), (start, end, sparse) = self._places(transposed)
             padding = 0.0 if arithmetic.is_linear else -np.inf
@@ -212,7 +201,7 @@ class Chain:
             group = np.searchsorted(self.shape.column, read, side="right") - 1
             source[sparse] = read - self.shape.column[group]
             weight[sparse] = by_edge[edges]
-            return ChainMatrix(dense, start, end, source, weight)
+            return ChainMatrix(self.shape, dense, start, end, source, weight)
 
         return self.program.matrices((arithmetic.is_linear, bottom, transposed, dtype), make)
 
@@ -226,94 +215,25 @@ class Chain:
         every = np.concatenate([edges, self.transitions.sparse_edges_by_input])
         return self.transitions.place[every], found
 
-    def expand(self, given: Given, padding: float, dtype: Real) -> ChainGiven:
-        """Coefficients of every slice in the padded columns of its outputs."""
-        own = given.coefficients
-        count = own.scale.shape[1]
-        by_slice = own.values.reshape(count, -1)
-        if own.row_step != 1:
-            by_slice = own.values.reshape(-1, count).T
-        out = np.full((count, self.shape.width), padding, dtype)
-        out[:, self.columns] = by_slice[:, self.transitions.loads]
-        lossy = given.lossy or _is_lost(by_slice, dtype)
-        return ChainGiven(out, own.scale, own.large, own.shift, lossy)
-
-    def products(
-        self,
-        job: Job,
-        arithmetic: Arithmetic,
-        bottom: bool,
-        numbers: Codes,
-        rows: Ints,
-        dtype: Real,
-    ) -> ChainGiven:
-        """Coefficients that are products of leaves, from the joint codes by chunk at some rows."""
-
-        def make() -> _ChunkTables:
-            found = self._chunk_tables(job, arithmetic, bottom)
-            lossy = found.lossy or _is_lost(found.values, dtype)
-            return found._replace(values=found.values.astype(dtype, copy=False), lossy=lossy)
-
-        if job.coding.follows_schema:
-            key = (arithmetic, bottom, dtype, *job.coding.widths.tolist())
-            tables = self.program.chunk_tables(key, make)
-        else:
-            tables = make()
-        out = np.empty((rows.size, self.shape.width), dtype)
-        scale = np.zeros((2, rows.size))
-        chunks = (self.shape, tables.values, tables.first, numbers, rows, tables.divisors)
-        if not arithmetic.is_linear:
-            add_chunks(*chunks, out, scale)
-            return ChainGiven(out, scale, job.is_large(scale), _NO_SHIFT, False)
-        rescale = tables.smallest < (_SMALL if dtype is DOUBLE else _SMALL_SINGLE)
-        shift = _NO_SHIFT
-        if rescale:
-            shift = np.zeros((self.program.num_groups, rows.size), dtype=np.int64)
-        lossy = underflows(multiply_chunks, *chunks, out, scale, shift, arithmetic.floor, rescale)
-        return ChainGiven(out, scale, job.is_large(scale), shift, lossy or tables.lossy)
-
-    def _chunk_tables(self, job: Job, arithmetic: Arithmetic, bottom: bool) -> _ChunkTables:
-        """Products of the leaves of each chunk for all its joint codes; padding has density 0."""
-        leaf, lossy = job.shared_tables(arithmetic, bottom)
-        coding, linear = job.coding, arithmetic.is_linear
-        values = np.empty((int(coding.chunk_first[-1]) + 1, self.shape.width))
-        values[-1] = 1.0 if linear else 0.0
-        divisors = np.empty((2, len(values) - 1))
-        lost = underflows(
-            join_leaves,
-            leaf.values,
-            self._leaf_places(job, leaf),
-            *(coding.widths, coding.chunk_of, coding.chunk_first),
-            *(leaf.divisor_start, leaf.divisors, linear, arithmetic.floor, values, divisors),
-        )
-        smallest = np.where(values[:-1] > 0, values[:-1], 1.0).min(axis=1, initial=1.0)
-        least = float(np.prod(np.minimum.reduceat(smallest, coding.chunk_first[:-1])))
-        padding = np.ones(self.shape.width, dtype=np.bool_)
-        padding[self.columns] = False
-        values[:, padding] = 0.0 if linear else -np.inf
-        return _ChunkTables(
-            values, coding.chunk_first[:-1], divisors, least, lossy or (linear and lost)
-        )
-
-    def _leaf_places(self, job: Job, leaf: LeafTables) -> Ints:
+    def leaf_places(self, factor_of: tuple[int, ...], leaf: LeafTables) -> Ints:
         """Where the densities of each factor's leaf begin, (factors, columns).
 
         -1 where the output of a column does not have the variable.
         """
         factors = self.program.template.factors
         assert factors is not None
-        variables = np.flatnonzero(np.array(job.coding.factor_of) >= 0)
+        variables = np.flatnonzero(np.array(factor_of) >= 0)
         loads = factors[self.transitions.loads][:, variables].T
         places = np.full((variables.size, self.shape.width), -1)
         places[:, self.columns] = np.where(loads >= 0, leaf.start[loads], -1)
         return places
 
-    def put_vectors(self, state: ChainState, v: Floats) -> None:
+    def put_vectors(self, state: State, v: Floats) -> None:
         """Writes interface vectors (interfaces, lanes) into a state."""
         for rows, columns in self._ranges:
             state.v[: v.shape[1], columns] = v[rows].T
 
-    def vectors(self, state: ChainState, width: int) -> Floats:
+    def vectors(self, state: State, width: int) -> Floats:
         """Interface vectors as (interfaces, lanes)."""
         out = np.empty((self.program.num_interfaces, width))
         for rows, columns in self._ranges:
@@ -330,12 +250,7 @@ class ChainRun:
     """
 
     def __init__(
-        self,
-        job: Job,
-        arithmetic: Arithmetic,
-        *,
-        transposed: bool = False,
-        for_flows: bool = False,
+        self, job: Job, arithmetic: Arithmetic, *, transposed: bool = False, for_flows: bool = False
     ) -> None:
         self.job = job
         self.arithmetic = arithmetic
@@ -367,13 +282,65 @@ class ChainRun:
                 _ = job.coding.row_chunks
         elif job.program.template.factors is None:
             given = job.shared_given(self.arithmetic, bottom)
-            self.shared[bottom] = self.chain.expand(given, self.padding, self.dtype)
+            self.shared[bottom] = self._expand(*given)
         else:
             numbers = job.coding.distinct_chunks
             self.shared[bottom] = self._products(bottom, numbers, np.arange(len(numbers)))
 
     def _products(self, bottom: bool, numbers: Codes, rows: Ints) -> ChainGiven:
-        return self.chain.products(self.job, self.arithmetic, bottom, numbers, rows, self.dtype)
+        """Coefficients that are products of leaves, from the joint codes by chunk at some rows."""
+        job, shape, linear = self.job, self.chain.shape, self.arithmetic.is_linear
+        tables = self._chunk_tables(bottom)
+        out = np.empty((rows.size, shape.width), self.dtype)
+        scale, shift = np.zeros((2, rows.size)), _NO_SHIFT
+        if linear and tables.smallest < (_SMALL_SINGLE if self.is_single else _SMALL):
+            shift = np.zeros((job.program.num_groups, rows.size), dtype=np.int64)
+        chunks = Chunks(tables.values, tables.first, tables.divisors, numbers, rows)
+        own = (shape, chunks, out, scale, shift, self.arithmetic.floor, linear)
+        lossy = underflows(multiply_chunks, *own) or tables.lossy
+        return ChainGiven(out, scale, job.is_large(scale), shift, linear and lossy)
+
+    def _chunk_tables(self, bottom: bool) -> _ChunkTables:
+        """Products of the leaves of each chunk for all its joint codes."""
+        coding = self.job.coding
+        if not coding.follows_schema:
+            return self._make_chunk_tables(bottom)
+        key = (self.arithmetic, bottom, self.dtype, *coding.widths.tolist())
+        return self.job.program.chunk_tables(key, lambda: self._make_chunk_tables(bottom))
+
+    def _make_chunk_tables(self, bottom: bool) -> _ChunkTables:
+        job, chain, linear = self.job, self.chain, self.arithmetic.is_linear
+        leaf, lossy = job.shared_tables(self.arithmetic, bottom)
+        coding, width = job.coding, chain.shape.width
+        values = np.empty((int(coding.chunk_first[-1]) + 1, width))
+        values[-1] = 1.0 if linear else 0.0
+        divisors = np.empty((2, len(values) - 1))
+        lost = underflows(
+            join_leaves,
+            leaf.values,
+            chain.leaf_places(coding.factor_of, leaf),
+            *(coding.widths, coding.chunk_of, coding.chunk_first, leaf.divisor_start),
+            *(leaf.divisors, linear, self.arithmetic.floor, values, divisors),
+        )
+        smallest = np.where(values[:-1] > 0, values[:-1], 1.0).min(axis=1, initial=1.0)
+        least = float(np.prod(np.minimum.reduceat(smallest, coding.chunk_first[:-1])))
+        padding = np.ones(width, dtype=np.bool_)
+        padding[chain.columns] = False
+        values[:, padding] = self.padding
+        lossy = lossy or (linear and lost) or _is_lost(values, self.dtype)
+        narrow = values.astype(self.dtype, copy=False)
+        return _ChunkTables(narrow, coding.chunk_first[:-1], divisors, least, lossy)
+
+    def _expand(self, own: Coefficients, lossy: bool) -> ChainGiven:
+        """Coefficients of every slice in the padded columns of its outputs."""
+        chain, count = self.chain, own.scale.shape[1]
+        by_slice = own.values.reshape(count, -1)
+        if own.row_step != 1:
+            by_slice = own.values.reshape(-1, count).T
+        out = np.full((count, chain.shape.width), self.padding, self.dtype)
+        out[:, chain.columns] = by_slice[:, chain.transitions.loads]
+        lossy = lossy or _is_lost(by_slice, self.dtype)
+        return ChainGiven(out, own.scale, own.large, own.shift, lossy)
 
     def matrix(self, bottom: bool, *, transposed: bool) -> ChainMatrix:
         """Matrices of the bottom network or of the template."""
@@ -388,8 +355,8 @@ class ChainRun:
         if job.coding.is_complete and job.program.template.factors is not None:
             rows = block.rows(segment)[0].ravel()
             return self._products(segment.bottom, job.coding.row_chunks, rows)
-        given = job.given(self.arithmetic, block, segment)
-        return self.chain.expand(given, self.padding, self.dtype)
+        span, lossy = job.given(self.arithmetic, block, segment)
+        return self._expand(span.given, lossy)
 
     def segments(self, block: LaneBlock, *, keep: bool) -> list[Segment]:
         """Segments whose vectors, and coefficients and posteriors by place, stay within a size."""
@@ -404,42 +371,36 @@ class ChainRun:
             max(floats, 1), job.program.paths.segment_bytes, untied=job.program.untied
         )
 
-    def start(self, width: int) -> ChainState:
+    def start(self, width: int) -> State:
         """The state below position 0: every input at 1."""
         own = self.arithmetic.start(self.job.program, width)
         lanes = _full_vectors(width, self.is_single)
         v = np.full((lanes, self.chain.shape.width), self.padding, self.dtype)
         v[:width, self.chain.columns] = own.v[0, 0]
-        return ChainState(v, own.exponents, np.zeros((TERMS, width)))
+        return State(v, own.exponents, np.zeros((TERMS, width)))
 
     def new_store(self, segment: Segment, width: int, room: Callable[..., Floats]) -> Floats:
         """Room for the vectors around every position of a segment."""
         lanes = _full_vectors(width, self.is_single)
-        return room((segment.length + 1, lanes, self.chain.shape.width), self.dtype)
+        return room((segment.p1 - segment.p0 + 1, lanes, self.chain.shape.width), self.dtype)
 
     def upward(
-        self,
-        block: LaneBlock,
-        segment: Segment,
-        given: ChainGiven,
-        state: ChainState,
-        store: Floats,
+        self, block: LaneBlock, segment: Segment, given: ChainGiven, state: State, store: Floats
     ) -> bool:
         """Moves the state up through a segment; returns whether a coefficient lost an entry."""
         floor = _FLOOR_SINGLE if self.has_floor else self.arithmetic.floor
         best = not self.arithmetic.is_linear
         lossy = underflows(
             chain_upward,
-            *(self.chain.shape, self.matrix(segment.bottom, transposed=False)),
-            *(given.values, given.scale, given.large, given.shift),
-            *(block.batch(self.job.numbers), segment, state, store),
+            self.matrix(segment.bottom, transposed=False),
+            *(given, block.batch(self.job.numbers), segment, state, store),
             *(floor, self.rescale_every, best),
         )
         # What underflowed under a floor is less than the floor, and logarithms do not.
         lossy = lossy and not (self.has_floor or best)
         return given.lossy or lossy or self._loses_weights[segment.bottom]
 
-    def top(self, own: ChainState, width: int) -> TopValues:
+    def top(self, own: State, width: int) -> TopValues:
         """The root's value for each lane, from the vectors above the topmost slices."""
         program = self.job.program
         exponents = own.exponents.copy()
@@ -449,7 +410,7 @@ class ChainRun:
         state = state._replace(exponents=exponents, scale=own.scale.copy())
         return self.arithmetic.top(program, state)
 
-    def top_derivatives(self, top: TopValues, width: int) -> ChainState:
+    def top_derivatives(self, top: TopValues, width: int) -> State:
         """Derivatives of the root at the outputs of the topmost slices."""
         state = self.start(width)
         found = self.arithmetic.top_derivatives(self.job.program, top.rows)

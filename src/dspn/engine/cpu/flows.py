@@ -16,7 +16,7 @@ from dspn.engine.base import ExpectedFlows, NetworkFlows, difference, plus, tota
 from dspn.engine.cpu.arithmetic import LINEAR, LOGARITHMIC, NO_EDGES, Arithmetic
 from dspn.engine.cpu.batch import Job, LaneBlock, in_threads
 from dspn.engine.cpu.chain import ChainRun, is_chain
-from dspn.engine.cpu.kernels.chain_downward import LEAST_MASS, chain_downward
+from dspn.engine.cpu.kernels.chain import LEAST_MASS, chain_downward
 from dspn.engine.cpu.kernels.coding import add_to_chunks, split_chunks
 from dspn.engine.cpu.passes import Ascent, Climber, GeneralRun, Room
 from dspn.engine.cpu.program import CpuProgram, Memo
@@ -107,7 +107,7 @@ class _Sums:
     ) -> None:
         """Adds the expected statistics of values to members of banks of one family."""
         program = self.job.program
-        leaves = program.leaf_parameters(self.bottom)
+        leaves = program.parameters(self.bottom).leaves
         rows = [leaves[bank][own] for bank, own in zip(banks, members, strict=True)]
         family = program.network.template.banks[banks[0]].family
         seen = family.expected_statistics(np.concatenate(rows), values, np.concatenate(counts))
@@ -120,7 +120,7 @@ class _Sums:
         complete, own = self.job.coding.is_complete, (LINEAR, self.bottom, rows, shift, seeds)
         found, tables = self.job.slice_flows(*own, edges=self.slice_edges, counted=complete)
         if complete:
-            self._add_counts(tables.tables, found.counts)
+            self._add_counts(tables.slices.tables, found.counts)
         else:
             self.add_leaves(found.posterior, rows)
 
@@ -152,7 +152,7 @@ class _Sums:
             if self.run is not None:
                 given = self.run.shared[self.bottom].values
                 seeds = self.seeds_of_outputs(self.by_slice, given)
-            shift = job.shared_given(LINEAR, self.bottom).coefficients.shift
+            shift = job.shared_given(LINEAR, self.bottom)[0].shift
             self.add_seeds(job.coding.distinct.rows, shift, seeds)
         weights = np.zeros(job.program.network.template.num_weights)
         own = job.program.weights(self.bottom)
@@ -233,7 +233,7 @@ class _Shard:
                 total_of(derivatives[0, parents]), derivatives[1, parents], *rows[:, children]
             )
             used = np.exp(difference(logs, plus(total_of(rows[0, root]), rows[1, root]))) @ weight
-        self.top[part.weights.op_edge] += used * program.top_weights.op[places]
+        self.top[part.weights.op_edge] += used * program.top_weights().op[places]
 
     def add_general(self, ascent: Ascent, weight: Floats, *, dry: bool) -> Floats:
         """Adds the flows of a block (unless dry); returns the least mass of each lane."""
@@ -245,42 +245,27 @@ class _Shard:
         for segment, given, store in ascent.from_the_top():
             sums = self.of(segment)
             edges = EdgeFlows(sums.mix_op, sums.mix, sums.by_slice if by_slice else _NO_SEEDS)
-            flows = arithmetic.new_flows(
-                job.program, segment.length, block.width, seed=not (by_slice or dry)
-            )
-            arithmetic.downward(
-                *(job.program, given.coefficients, block.batch(job.numbers), segment),
-                *(state, store, flows, weight, NO_EDGES if dry else edges),
-            )
+            flows = arithmetic.new_flows(job.program, given.span, seed=not (by_slice or dry))
+            at_span = (job.program, given.span, state, store, flows)
+            arithmetic.downward(*at_span, weight, NO_EDGES if dry else edges)
             rows, active = block.rows(segment)
             if arithmetic.is_linear:
                 masses = np.where(active[:, None, :], flows.mass, np.inf)
                 least = np.minimum(least, masses.min(axis=(0, 1)))
             if flows.seed.size:
                 at, lane = np.nonzero(active)
-                own = rows[at, lane]
-                numbers = job.numbers[own] if job.numbers.size else at * rows.shape[1] + lane
-                shift, seeds = given.coefficients.shift[:, numbers], flows.seed[at, :, lane].T
-                self._add_places(sums, arithmetic, own, shift, seeds, weight[lane])
+                slices = rows[at, lane]
+                shift = job.shifts(given.span, slices, at, lane)
+                seeds = flows.seed[at, :, lane].T
+                if arithmetic.is_linear:
+                    sums.add_seeds(slices, shift, seeds)
+                    continue
+                # Linear seeds carry the weight of their lane, logarithmic ones do not.
+                own = (arithmetic, sums.bottom, slices, shift, seeds)
+                edges, by_lane = sums.slice_edges, weight[lane]
+                found, _ = job.slice_flows(*own, edges=edges, weight=by_lane)
+                sums.add_leaves(found.posterior * by_lane, slices)
         return least
-
-    def _add_places(
-        self,
-        sums: _Sums,
-        arithmetic: Arithmetic,
-        rows: Ints,
-        shift: Ints,
-        seeds: Floats,
-        weight: Floats,
-    ) -> None:
-        """Carries the seeds of some slices down to their leaves."""
-        if arithmetic.is_linear:
-            sums.add_seeds(rows, shift, seeds)
-            return
-        own = (arithmetic, sums.bottom, rows, shift, seeds)
-        found, _ = self.job.slice_flows(*own, edges=sums.slice_edges, weight=weight)
-        # Linear seeds carry the weight of their lane, logarithmic ones do not.
-        sums.add_leaves(found.posterior * weight, rows)
 
     def add_chain(self, ascent: Ascent, weight: Floats, *, dry: bool) -> Floats:
         """Adds the flows of a chain's block (unless dry); returns the least mass of each lane."""
@@ -298,7 +283,7 @@ class _Shard:
                 posterior, dense, edge = (np.zeros_like(own) for own in flows[:3])
                 flows = ChainFlows(posterior, dense, edge, least)
             chain_downward(
-                *(run.chain.shape, run.matrix(segment.bottom, transposed=True), given.values),
+                *(run.matrix(segment.bottom, transposed=True), given.values),
                 *(block.batch(job.numbers), segment, state, store, weight),
                 *(flows, run.rescale_every, run.least_mass, run.has_floor),
             )
@@ -325,7 +310,7 @@ class _Shard:
                 sums.add_outputs([variable], job.data.values[own, variable], [by_output])
             return
         seeds = sums.seeds_of_outputs(posterior[places], values[places])
-        shift = job.given(LINEAR, block, segment).coefficients.shift[:, places]
+        shift = job.given(LINEAR, block, segment).span.given.shift[:, places]
         sums.add_seeds(own, shift, seeds)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -63,9 +63,7 @@ class Paths:
     worth_leaving_out: int = 2**27
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class WeightMap:
+class WeightMap(NamedTuple):
     """Where each weight goes, in the order of `op_child` and in the dense matrices.
 
     The weight of edge `op_edge[i]` stands at `op_position[i]`, and likewise for the matrices.
@@ -87,9 +85,7 @@ class WeightMap:
         return op_weight, mix_weight
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Part:
+class Part(NamedTuple):
     """Operations and the places of their weights."""
 
     operations: Operations
@@ -127,9 +123,7 @@ class Transitions:
         return found
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class TemplateLayout:
+class TemplateLayout(NamedTuple):
     """The two parts of a template.
 
     `input_order[r]` is the interface position of input row r. Load i of the slice part is leaf
@@ -151,9 +145,7 @@ class TemplateLayout:
     transitions: Transitions | None
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class TopLayout:
+class TopLayout(NamedTuple):
     """The top network in the template's order of inputs."""
 
     part: Part
@@ -237,7 +229,6 @@ class _Assembly:
             num_inputs=num_inputs,
             num_loads=len(load_group),
             num_rows=len(self.row),
-            diagonal=0,
             op_kind=_ints([kind for _, kind, _ in self.operations]),
             op_row=_ints(filled),
             op_start=_starts([len(rows) for _, _, rows in self.operations]),
@@ -419,17 +410,6 @@ def _transitions(split: _Split, part: Part, paths: Paths) -> Transitions:
     )
 
 
-def _is_diagonal(ops: Operations) -> bool:
-    """Whether the operations of a chain are its outputs, and output i uses row i of one matrix."""
-    k = ops.num_inputs
-    return (
-        ops.op_row.size == k
-        and ops.mix_row.size == ops.group_start.size - 1
-        and np.array_equal(ops.output_row, ops.op_row)
-        and np.array_equal(ops.op_child[1::2], k + ops.num_loads + np.arange(k))
-    )
-
-
 def lay_out(network: DynamicNetwork, paths: Paths) -> tuple[TemplateLayout, TopLayout]:
     """The layouts of a DSPN's template and top network."""
     template, groups = network.template, network.groups
@@ -437,11 +417,8 @@ def lay_out(network: DynamicNetwork, paths: Paths) -> tuple[TemplateLayout, TopL
     load_group, scalable = split.groups_of_coefficients()
     slice_part, banks, members = split.slice_part()
     mix_part, transitions = split.mix_part(load_group), None
-    if is_chain(template):
-        diagonal = int(_is_diagonal(mix_part.operations))
-        mix_part = Part(mix_part.operations._replace(diagonal=diagonal), mix_part.weights)
-        if paths.chains:
-            transitions = _transitions(split, mix_part, paths)
+    if paths.chains and is_chain(template):
+        transitions = _transitions(split, mix_part, paths)
     factors = _leaf_factors(slice_part, banks, len(template.schema))
     own = (_ints(split.order), groups, _ints(banks), _ints(members), scalable, factors, transitions)
     return TemplateLayout(slice_part, mix_part, *own), _lay_out_top(network.top, groups)

@@ -30,19 +30,11 @@ from numpy.typing import NDArray
 from dspn._arguments import Bools, Floats, Ints
 from dspn.data.sequences import Sequences
 from dspn.engine.base import TERMS, Choices, Posteriors, Want, rounded
-from dspn.engine.cpu.arithmetic import (
-    BEST,
-    BOUND,
-    LINEAR,
-    LOGARITHMIC,
-    Arithmetic,
-    TopValues,
-)
+from dspn.engine.cpu.arithmetic import BEST, BOUND, LINEAR, LOGARITHMIC, Arithmetic, TopValues
 from dspn.engine.cpu.batch import LANES, Given, Job, LaneBlock
-from dspn.engine.cpu.chain import ChainRun, is_chain
+from dspn.engine.cpu.chain import Chain, ChainRun, is_chain
 from dspn.engine.cpu.kernels import LOG_TWO, choices
-from dspn.engine.cpu.kernels.chain import chain_best_descend
-from dspn.engine.cpu.kernels.chain_downward import LEAST_MASS, chain_posteriors
+from dspn.engine.cpu.kernels.chain import LEAST_MASS, chain_best_descend, chain_posteriors
 from dspn.engine.cpu.program import CpuProgram, Memo
 from dspn.engine.cpu.records import Chosen, Segment, State
 
@@ -77,16 +69,14 @@ class GeneralRun:
 
     def new_store(self, segment: Segment, width: int, room: Callable[..., Floats]) -> Floats:
         """Room for the input vectors of every position of a segment."""
-        return np.zeros((segment.length, self.arithmetic.num_rows(self.job.program), width))
+        rows = self.arithmetic.num_rows(self.job.program)
+        return np.zeros((segment.p1 - segment.p0, rows, width))
 
     def upward(
         self, block: LaneBlock, segment: Segment, given: Given, state: State, store: Floats
     ) -> bool:
         """Moves the state up through a segment; returns whether a value may have been lost."""
-        batch = block.batch(self.job.numbers)
-        lost = self.arithmetic.upward(
-            self.job.program, given.coefficients, batch, segment, state, store
-        )
+        lost = self.arithmetic.upward(self.job.program, given.span, state, store)
         return lost or given.lossy
 
     def top(self, state: State, width: int) -> TopValues:
@@ -127,14 +117,15 @@ class Ascent:
         self.block = block
         self.room = Room() if room is None else room
         self.segments: list[Segment] = run.segments(block, keep=True)
-        self.below: list[Any] = []
+        self.below: list[Any] = [None] * len(self.segments)
         self.lossy = False
         # A single segment is kept as it is climbed; of several, each is climbed again going down.
         one = len(self.segments) == 1
         self._only = self._new_store(self.segments[0]) if one else run.no_store
         state = run.start(block.width)
-        for segment in self.segments:
-            self.below.append(state.copy())
+        for number, segment in enumerate(self.segments):
+            if not one:
+                self.below[number] = state.copy()
             self._given = run.given(block, segment)
             self.lossy = run.upward(block, segment, self._given, state, self._only) or self.lossy
         self.state = state
@@ -292,14 +283,10 @@ class _Posteriors:
         ascent = Ascent(GeneralRun(job, arithmetic), block)
         doubtful = self._begin(ascent)
         state = arithmetic.top_derivatives(program, ascent.top.rows)
-        batch = block.batch(job.numbers)
         for segment, given, store in ascent.from_the_top():
-            flows = arithmetic.new_flows(
-                *(program, segment.length, block.width),
-                interface=want.interfaces,
-                seed=self.by_leaf,
-            )
-            arithmetic.downward(program, given.coefficients, batch, segment, state, store, flows)
+            asked = {"interface": want.interfaces, "seed": self.by_leaf}
+            flows = arithmetic.new_flows(program, given.span, **asked)
+            arithmetic.downward(program, given.span, state, store, flows)
             rows, active = block.rows(segment)
             if arithmetic.is_linear:
                 doubtful |= (~(flows.mass >= LEAST_MASS) & active[:, None, :]).any(axis=(0, 1))
@@ -310,9 +297,8 @@ class _Posteriors:
             if self.by_leaf and wanted.any():
                 at, lane = np.nonzero(wanted)
                 own = rows[wanted]
-                numbers = job.numbers[own] if job.numbers.size else at * rows.shape[1] + lane
-                shift, seeds = given.coefficients.shift[:, numbers], flows.seed[at, :, lane].T
-                self._put_leaves(arithmetic, segment.bottom, own, shift, seeds)
+                shift = job.shifts(given.span, own, at, lane)
+                self._put_leaves(arithmetic, segment.bottom, own, shift, flows.seed[at, :, lane].T)
         return doubtful
 
     def _begin(self, ascent: Ascent) -> Bools:
@@ -327,20 +313,27 @@ class _Posteriors:
         self, arithmetic: Arithmetic, bottom: bool, rows: Ints, shift: Ints, seeds: Floats
     ) -> None:
         """Carries seeds of the slices `rows` down to their leaves."""
-        job, program = self.job, self.job.program
-        found, tables = job.slice_flows(arithmetic, bottom, rows, shift, seeds)
-        for variable, (loads, members) in enumerate(program.leaves):
-            if self.want.surprises:
+        own, surprises = (arithmetic, bottom, rows, shift, seeds), self.want.surprises
+        found, tables = self.job.slice_flows(*own, left_out=surprises)
+        for variable, (loads, members) in enumerate(self.job.program.leaves):
+            if surprises:
                 # P(rest) / P(all) was found with divided densities; the divisor of the entry
                 # belongs to P(all).
-                divisors = job.log_divisors(tables, variable, rows)
+                divisors = self.job.log_divisors(tables, variable)
                 self.surprises[rows, variable] = found.leave_out[variable] - divisors
             if self.want.leaves is not None:
                 places = np.flatnonzero(self.want.leaves[rows, variable])
-                entries = self.entry_of[rows[places], variable]
-                self.leaves[variable][entries[:, None], members] = found.posterior[loads][
-                    :, places
-                ].T
+                # The loads of a variable are neighbours.
+                by_leaf = found.posterior[loads[0] : loads[-1] + 1]
+                self._put(variable, rows[places], members, by_leaf[:, places].T)
+
+    def _put(self, variable: int, rows: Ints, members: Ints, posterior: Floats) -> None:
+        """Writes posteriors (entries, members) of leaves of a variable at the slices `rows`."""
+        entries, target = self.entry_of[rows, variable], self.leaves[variable]
+        if np.array_equal(members, np.arange(target.shape[1])):
+            target[entries] = posterior
+        else:
+            target[entries[:, None], members] = posterior
 
     def by_chain(self, run: ChainRun, block: LaneBlock, room: Room) -> Bools:
         """Both passes over a block of a chain; lanes that cannot be trusted."""
@@ -350,9 +343,9 @@ class _Posteriors:
         state = run.top_derivatives(ascent.top, block.width)
         least = np.full(block.width, np.inf)
         for segment, given, store in ascent.from_the_top():
-            posterior = np.zeros((segment.length, block.width, chain.shape.width))
+            posterior = np.zeros((len(store) - 1, block.width, chain.shape.width))
             chain_posteriors(
-                *(chain.shape, run.matrix(segment.bottom, transposed=True), given.values),
+                *(run.matrix(segment.bottom, transposed=True), given.values),
                 *(block.batch(self.job.numbers), segment, state, store),
                 *(posterior, least, run.rescale_every),
             )
@@ -362,30 +355,21 @@ class _Posteriors:
                 self.interfaces[rows[active][:, None], self.order] = own
             if self.want.leaves is not None:
                 wanted = self._wanted(rows, active)
-                self._put_outputs(
-                    chain.outputs_of, rows[wanted], posterior[wanted][:, chain.columns]
-                )
+                self._put_outputs(chain, rows[wanted], posterior[wanted][:, chain.columns])
         return doubtful | ~(least >= LEAST_MASS)
 
-    def _put_outputs(
-        self, outputs_of: list[tuple[Ints, Ints]], rows: Ints, posterior: Floats
-    ) -> None:
+    def _put_outputs(self, chain: Chain, rows: Ints, posterior: Floats) -> None:
         """Writes posteriors of outputs (slices, outputs), products of leaves, for their leaves."""
         assert self.want.leaves is not None
-        for variable, (outputs, members) in enumerate(outputs_of):
+        for variable, (outputs, members) in enumerate(chain.outputs_of):
             places = np.flatnonzero(self.want.leaves[rows, variable])
-            if not places.size:
-                continue
-            entries = self.entry_of[rows[places], variable]
             own = posterior[places[:, None], outputs]
-            target = self.leaves[variable]
-            if np.array_equal(members, np.arange(target.shape[1])):
-                target[entries] = own
-            else:
+            if np.any(np.diff(members) <= 0):
                 order = np.argsort(members, kind="stable")
                 first = np.flatnonzero(np.diff(members[order], prepend=-1))
-                sums = np.add.reduceat(own[:, order], first, axis=1)
-                target[entries[:, None], members[order][first]] = sums
+                own = np.add.reduceat(own[:, order], first, axis=1)
+                members = members[order][first]
+            self._put(variable, rows[places], members, own)
 
 
 def posteriors(program: CpuProgram, data: Sequences, want: Want) -> Posteriors:
@@ -413,28 +397,22 @@ def posteriors(program: CpuProgram, data: Sequences, want: Want) -> Posteriors:
 def _block_descent(ascent: Ascent, mode: int, seeds: NDArray[np.uint64], out: Chosen) -> Floats:
     """Writes the choices of every lane from the root down; returns the log values of the ascent."""
     job, block, arithmetic = ascent.run.job, ascent.block, ascent.run.arithmetic
-    program, batch = job.program, block.batch(job.numbers)
-    own_seeds = np.ascontiguousarray(seeds[block.members])
+    program, own_seeds = job.program, np.ascontiguousarray(seeds[block.members])
     chosen = _descend_top(ascent, mode, own_seeds)
     for segment, given, store in ascent.from_the_top():
-        weights = arithmetic.weights(program, segment.bottom)
+        weights = program.weights(segment.bottom, arithmetic.is_linear)
         rows, active = block.rows(segment)
         marks = np.zeros((rows.size, program.num_coefficients), dtype=np.bool_)
         slice_seeds = np.zeros(rows.size, dtype=np.uint64)
         choices.descend(
-            program.template.mix_part.operations,
-            *(weights.mix_part.op, weights.mix_part.mix, given.coefficients, batch),
-            *(segment.p0, segment.p1, store, mode, own_seeds, program.input_group),
+            *(weights.mix_part, given.span, store, mode, own_seeds, program.input_group),
             *(chosen, out, marks, slice_seeds),
         )
         places = np.flatnonzero(active)
         own_rows = rows.ravel()[places]
-        tables = job.leaf_tables(arithmetic, segment.bottom, own_rows).tables
-        choices.slice_descend(
-            program.template.slice_part.operations,
-            *(weights.slice_part.op, tables, job.coding.codes, own_rows),
-            *(marks[places], mode, slice_seeds[places], out),
-        )
+        slices = job.leaf_tables(arithmetic, segment.bottom, own_rows).slices
+        rest = (marks[places], mode, slice_seeds[places], out)
+        choices.slice_descend(weights.slice_part, slices, *rest)
     return ascent.log_values
 
 
@@ -442,15 +420,11 @@ def _descend_top(ascent: Ascent, mode: int, seeds: NDArray[np.uint64]) -> Ints:
     """The input row of each group (groups, lanes) that the chosen tree goes through at the top."""
     program, width = ascent.run.job.program, ascent.block.width
     chosen = np.empty((program.num_groups, width), dtype=np.int64)
-    rows, weights = ascent.top.rows, program.top_weights
-    if ascent.run.arithmetic.is_linear:
+    rows, linear = ascent.top.rows, ascent.run.arithmetic.is_linear
+    if linear:
         rows = np.stack([rows, np.zeros_like(rows)])
-    else:
-        weights = weights.logarithms
-    operations, root = program.top.part.operations, program.top.root_row
-    choices.top_descend(
-        operations, weights.op, rows, root, mode, seeds, program.input_group, chosen
-    )
+    own = (program.top_weights(linear), rows, program.top.root_row, mode, seeds)
+    choices.top_descend(*own, program.input_group, chosen)
     return chosen
 
 
@@ -480,7 +454,7 @@ def _chain_best(run: ChainRun, block: LaneBlock, columns: Ints) -> tuple[Floats,
     chosen = chain.columns[_descend_top(ascent, choices.LOG_BEST, seeds)]
     for segment, _, store in ascent.from_the_top():
         chain_best_descend(
-            *(chain.shape, run.matrix(segment.bottom, transposed=False)),
+            run.matrix(segment.bottom, transposed=False),
             run.matrix(segment.bottom, transposed=True).dense,
             *(block.batch(job.numbers), segment, store, chosen, columns),
         )

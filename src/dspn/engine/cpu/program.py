@@ -1,10 +1,10 @@
 """A network compiled for the kernels: layouts of its structure, bound to its parameters."""
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from threading import RLock
-from typing import Any, Final, TypeVar, cast, final
+from typing import Any, Final, NamedTuple, TypeVar, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from dspn.data.sequences import Sequences
 from dspn.engine import base
 from dspn.engine.base import Choices, ExpectedFlows, Posteriors, Prefixes, StreamArrays, Want
 from dspn.engine.cpu.layout import Part, Paths, TemplateLayout, TopLayout, lay_out
+from dspn.engine.cpu.records import Weighted
 from dspn.structure.edit import marginal, speaking_groups
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.parameters import NetworkParameters
@@ -47,37 +48,19 @@ class Memo:
         return Memo, ()
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """Weights in the order of the operations and of the dense matrices."""
+class TemplateWeights(NamedTuple):
+    """The slice part and the mix part with their weights."""
 
-    op: Floats
-    mix: Floats
+    slice_part: Weighted
+    mix_part: Weighted
 
-    @cached_property
-    def logarithms(self) -> "Weights":
-        """The same in log space; log 0 = -inf."""
+
+def _bind(part: Part, parameters: NetworkParameters, linear: bool) -> Weighted:
+    op, mix = part.weights.scatter(parameters.weights)
+    if not linear:
         with np.errstate(divide="ignore"):
-            return Weights(np.log(self.op), np.log(self.mix))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class TemplateWeights:
-    """Weights of the slice part and of the mix part."""
-
-    slice_part: Weights
-    mix_part: Weights
-
-    @cached_property
-    def logarithms(self) -> "TemplateWeights":
-        """The same in log space."""
-        return TemplateWeights(self.slice_part.logarithms, self.mix_part.logarithms)
-
-
-def _bind(part: Part, parameters: NetworkParameters) -> Weights:
-    return Weights(*part.weights.scatter(parameters.weights))
+            op, mix = np.log(op), np.log(mix)
+    return Weighted(part.operations, op, mix)
 
 
 @final
@@ -103,6 +86,7 @@ class CpuProgram(base.NetworkProgram):
         self.paths = paths
         self.single = single
         self.untied = network.parameters.bottom is not None
+        self.bound = Memo()
         self.leaf_tables = Memo()
         self.chunk_tables = Memo()
         self.matrices = Memo()
@@ -144,32 +128,25 @@ class CpuProgram(base.NetworkProgram):
         """How many numbers the slice part hands to the mix part for each slice."""
         return self.template.mix_part.operations.num_loads
 
-    @cached_property
-    def _weights(self) -> tuple[TemplateWeights, TemplateWeights]:
-        """Weights of the template and of the bottom network."""
+    def parameters(self, bottom: bool) -> NetworkParameters:
+        """Parameters of the bottom network or of the template."""
+        own = self.network.parameters
+        return own.bottom if bottom and own.bottom is not None else own.template
 
-        def bind(own: NetworkParameters) -> TemplateWeights:
-            layout = self.template
-            return TemplateWeights(_bind(layout.slice_part, own), _bind(layout.mix_part, own))
+    def weights(self, bottom: bool, linear: bool = True) -> TemplateWeights:
+        """Weights of the bottom network or of the template, or their logarithms."""
 
-        parameters = self.network.parameters
-        template = bind(parameters.template)
-        return template, template if parameters.bottom is None else bind(parameters.bottom)
+        def bind() -> TemplateWeights:
+            layout, own = self.template, self.parameters(bottom)
+            parts = (layout.slice_part, layout.mix_part)
+            return TemplateWeights(*(_bind(part, own, linear) for part in parts))
 
-    def weights(self, bottom: bool) -> TemplateWeights:
-        """Weights of the bottom network or of the template."""
-        return self._weights[bottom]
+        return self.bound((bottom and self.untied, linear), bind)
 
-    @cached_property
-    def top_weights(self) -> Weights:
-        """Weights of the top network."""
-        return _bind(self.top.part, self.network.parameters.top)
-
-    def leaf_parameters(self, bottom: bool) -> tuple[Floats, ...]:
-        """Leaf parameters by bank, of the bottom network or of the template."""
-        parameters = self.network.parameters
-        own = parameters.bottom if bottom else None
-        return (own or parameters.template).leaves
+    def top_weights(self, linear: bool = True) -> Weighted:
+        """Weights of the top network, or their logarithms."""
+        own = self.network.parameters.top
+        return self.bound(linear, lambda: _bind(self.top.part, own, linear))
 
     @cached_property
     def leaves(self) -> list[tuple[Ints, Ints]]:
@@ -289,3 +266,18 @@ def _are_observed(data: Sequences) -> Bools:
         if found.all():
             break
     return found
+
+
+@final
+@dataclass(frozen=True)
+class CpuEngine:
+    """Compiles networks for the kernels; all `paths` give the same results."""
+
+    paths: Paths = field(default_factory=Paths)
+
+    def compile(self, network: DynamicNetwork, *, precision: str) -> CpuProgram:
+        """Lays out the structure of a network and binds its parameters."""
+        return CpuProgram.of(network, self.paths, single=precision == "single")
+
+
+ENGINE: Final[base.Engine] = CpuEngine()

@@ -30,14 +30,12 @@ class Operations(NamedTuple):
     for inputs and loads, -2 - m for rows of mix m. `load_group` is the group whose outputs a loaded
     row lies under. Outputs of group g read the inputs of the groups `source_group[source_start[g] :
     source_start[g + 1]]`. `op_bare[o]` is 1 when there is no leaf below, so that the bottom network
-    does not have the operation. `diagonal` is 1 when each group has one mix with a row for each
-    output, and output i is the product of one load and mix row i, in the order of the inputs.
+    does not have the operation.
     """
 
     num_inputs: int
     num_loads: int
     num_rows: int
-    diagonal: int
     op_kind: Ints
     op_row: Ints
     op_start: Ints
@@ -53,6 +51,17 @@ class Operations(NamedTuple):
     group_start: Ints
     source_start: Ints
     source_group: Ints
+
+
+class Weighted(NamedTuple):
+    """A part with the weights of its operations, in the order of `op_child`, and of its matrices.
+
+    In log space weights are logarithms.
+    """
+
+    ops: Operations
+    op: Floats
+    mix: Floats
 
 
 class LeafTables(NamedTuple):
@@ -72,6 +81,33 @@ class LeafTables(NamedTuple):
     divisor_start: Ints
     divisors: Floats
     dense_divisor: Floats
+
+
+class Slices(NamedTuple):
+    """Some slices, rows `rows` of the data, with their leaf densities.
+
+    `codes[row, factor]` are those of all slices; a slice's place in the dense tables is its place
+    in `rows`.
+    """
+
+    tables: LeafTables
+    codes: Codes
+    rows: Ints
+
+
+class Chunks(NamedTuple):
+    """Products of the leaves of a chunk for each of its joint codes, and some slices' codes.
+
+    `tables[first[q] + numbers[row, q]]` has those of chunk q at a row of the data; `divisors[0]` in
+    the same places is the sum of the leaves' log divisors, and `divisors[1]` what that has rounded
+    off. `rows` are the slices meant.
+    """
+
+    tables: Floats
+    first: Ints
+    divisors: Floats
+    numbers: Codes
+    rows: Ints
 
 
 class Coefficients(NamedTuple):
@@ -102,11 +138,6 @@ class Segment(NamedTuple):
     p1: int
     bottom: bool
 
-    @property
-    def length(self) -> int:
-        """Number of positions."""
-        return self.p1 - self.p0
-
 
 class Batch(NamedTuple):
     """A block of sequences, one lane each, by falling `lengths`.
@@ -122,6 +153,14 @@ class Batch(NamedTuple):
     lengths: Ints
 
 
+class Span(NamedTuple):
+    """Coefficients of the slices of a segment of a block."""
+
+    given: Coefficients
+    batch: Batch
+    segment: Segment
+
+
 class State(NamedTuple):
     """What a pass carries from position to position, one column for each lane.
 
@@ -130,8 +169,12 @@ class State(NamedTuple):
     row. What the vector was divided by is told by `exponents`, which have a row for each group
     and as many again. In linear space they are powers of two, and the further rows their copy;
     in log space they are logarithms, and the further rows what the first ones have rounded off.
-    `scale` (three terms, see `totals`) sums the logarithms by which the densities of the leaves of
-    all slices so far were divided.
+    `scale` (three terms, see `engine.base`) sums the logarithms by which the densities of leaves
+    were divided at all slices so far.
+
+    A chain's `v` has a row of padded columns for each lane instead, and rows for full vectors of
+    lanes; in its max pass the further rows of `exponents` have the least logarithm that a group was
+    divided by.
     """
 
     v: Floats
@@ -210,7 +253,7 @@ class ChainShape(NamedTuple):
 
 
 class ChainMatrix(NamedTuple):
-    """The matrices of a chain's groups.
+    """The matrices of a chain's groups, whose columns `shape` tells.
 
     `dense` holds those that are not sparse, one after the other. Of the sparse ones, the entry of
     column c of the product is a sum over edges `row_start[c] : row_end[c]`; edge e has the weight
@@ -218,11 +261,25 @@ class ChainMatrix(NamedTuple):
     edges of weight 0 (also in logarithms) that read number 0.
     """
 
+    shape: ChainShape
     dense: Floats
     row_start: Ints
     row_end: Ints
     source: NDArray[np.int32]
     weight: Floats
+
+
+class ChainGiven(NamedTuple):
+    """Coefficients of a chain in padded columns; `scale`, `large` and `shift` as in `Coefficients`.
+
+    `shift` may be empty. `lossy` says whether a coefficient was lost to the range of numbers.
+    """
+
+    values: Floats
+    scale: Floats
+    large: int
+    shift: Ints
+    lossy: bool
 
 
 class Factors(NamedTuple):
@@ -234,23 +291,6 @@ class Factors(NamedTuple):
     coefficients: Floats
     numbers: Ints
     floor: float
-
-
-class ChainState(NamedTuple):
-    """What a pass of a chain carries from position to position, one row of `v` for each lane.
-
-    A row has `width` numbers, and there are rows for full vectors of lanes. `exponents` and `scale`
-    are as in `State`; in the max pass the further rows of `exponents` have the least logarithm that
-    a group was divided by.
-    """
-
-    v: Floats
-    exponents: Ints | Floats
-    scale: Floats
-
-    def copy(self) -> "ChainState":
-        """The same values in arrays of their own."""
-        return ChainState(self.v.copy(), self.exponents.copy(), self.scale.copy())
 
 
 class ChainFlows(NamedTuple):

@@ -8,7 +8,6 @@ group; otherwise (outputs that multiply groups) prefixes are evaluated one by on
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import product as cartesian
 from typing import Final, NamedTuple, TypeVar, final
@@ -27,10 +26,10 @@ from dspn.engine.cpu.arithmetic import (
     powers_of_two,
     scaled_logs,
 )
-from dspn.engine.cpu.batch import Job, LaneBlock, slices_as_lanes
+from dspn.engine.cpu.batch import Given, Job, LaneBlock
 from dspn.engine.cpu.passes import AGREEMENT
 from dspn.engine.cpu.program import CpuProgram
-from dspn.engine.cpu.records import Flows, Segment, State
+from dspn.engine.cpu.records import Segment, State
 from dspn.errors import StructureError
 from dspn.structure.network import Root
 from dspn.structure.nodes import Input, Product, Sum
@@ -60,9 +59,7 @@ def can_stream(program: CpuProgram) -> bool:
     return program.network.root == Root.LAST or reads_one_group_each(program)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class TopTerms:
+class TopTerms(NamedTuple):
     """The top network as sum_r coefficient[r] * prod_g (forms[r, inputs of g] . v_g)."""
 
     coefficients: Floats
@@ -141,57 +138,42 @@ class Step(NamedTuple):
     lossy: bool
 
 
+def _given(job: Job, arithmetic: Arithmetic, rows: Ints, bottom: bool) -> Given:
+    """Coefficients of the slices `rows`, one lane of one slice each."""
+    block = LaneBlock(rows, np.ones(rows.size, dtype=np.int64), rows, 1)
+    return job.given(arithmetic, block, Segment(0, 1, bottom and job.program.untied))
+
+
 def step_up(job: Job, arithmetic: Arithmetic, rows: Ints, below: State, *, bottom: bool) -> Step:
     """The state above the slices `rows`, one lane each, from the state below them."""
-    block = slices_as_lanes(rows)
-    segment = Segment(0, 1, bottom and job.program.untied)
-    state = below.copy()
-    given = job.given(arithmetic, block, segment)
-    lossy = arithmetic.upward(
-        job.program, given.coefficients, block.batch(job.numbers), segment, state, _NO_STORE
-    )
+    given, state = _given(job, arithmetic, rows, bottom), below.copy()
+    lossy = arithmetic.upward(job.program, given.span, state, _NO_STORE)
     return Step(state, lossy or given.lossy)
 
 
-def step_down(
-    job: Job,
-    arithmetic: Arithmetic,
-    rows: Ints,
-    forms: State,
-    *,
-    seed: bool = False,
-    below: Floats | None = None,
-    bottom: bool = False,
-) -> tuple[Flows, bool]:
-    """Moves linear forms down through the slices `rows`, in place; returns the flows there.
+def step_down(job: Job, arithmetic: Arithmetic, rows: Ints, forms: State) -> bool:
+    """Moves linear forms down through the slices `rows`, in place, above inputs that are all 1.
 
-    `below` are the input vectors, all 1 where they are not given. The second result says whether a
-    value may have been lost.
+    Returns whether a value may have been lost.
     """
-    block, segment = slices_as_lanes(rows), Segment(0, 1, bottom and job.program.untied)
-    given = job.given(arithmetic, block, segment)
-    inputs = arithmetic.start(job.program, rows.size).v if below is None else below
-    flows = arithmetic.new_flows(job.program, 1, rows.size, seed=seed)
-    lossy = arithmetic.downward(
-        job.program,
-        given.coefficients,
-        block.batch(job.numbers),
-        segment,
-        forms,
-        inputs[None],
-        flows,
-    )
-    return flows, lossy or given.lossy
+    given, inputs = _given(job, arithmetic, rows, False), arithmetic.start(job.program, rows.size)
+    flows = arithmetic.new_flows(job.program, given.span)
+    lossy = arithmetic.downward(job.program, given.span, forms, inputs.v[None], flows)
+    return lossy or given.lossy
 
 
 def leaf_posteriors(
-    job: Job, arithmetic: Arithmetic, rows: Ints, flows: Flows, *, bottom: bool
-) -> Floats:
-    """P(leaf | evidence), (leaves, slices), of the slices `rows` from the seeds of `step_down`."""
-    own_parameters = bottom and job.program.untied
-    given = job.given(arithmetic, slices_as_lanes(rows), Segment(0, 1, own_parameters))
-    shift = given.coefficients.shift
-    return job.slice_flows(arithmetic, own_parameters, rows, shift, flows.seed[0])[0].posterior
+    job: Job, arithmetic: Arithmetic, rows: Ints, forms: State, below: Floats, *, bottom: bool
+) -> tuple[Floats, bool]:
+    """P(leaf | evidence), (leaves, slices), of the slices `rows`, between forms and input vectors.
+
+    The second result says whether a value may have been lost.
+    """
+    given = _given(job, arithmetic, rows, bottom)
+    flows = arithmetic.new_flows(job.program, given.span, seed=True)
+    lossy = arithmetic.downward(job.program, given.span, forms, below[None], flows)
+    own = (given.span.segment.bottom, rows, given.span.given.shift, flows.seed[0])
+    return job.slice_flows(arithmetic, *own)[0].posterior, lossy or given.lossy
 
 
 def paired(
@@ -268,12 +250,12 @@ def _from_below(
     """Root at the last slice: each slice enters on top of the vector of those before it."""
     program = job.program
     state = arithmetic.start(program, block.width)
-    batch, inputs = block.batch(job.numbers), arithmetic.num_rows(program)
+    inputs = arithmetic.num_rows(program)
     after = inputs + 2 * program.num_groups
     for segment in job.segments(block, keep_flows=True):
         given = job.given(arithmetic, block, segment)
-        store = np.zeros((segment.length, after + TERMS, block.width))
-        lost = arithmetic.upward(program, given.coefficients, batch, segment, state, store)
+        store = np.zeros((segment.p1 - segment.p0, after + TERMS, block.width))
+        lost = arithmetic.upward(program, given.span, state, store)
         every, active = block.rows(segment)
         at, lanes = np.nonzero(active)
         found, rows = store[at, :, lanes], every[active]
@@ -299,12 +281,12 @@ def _from_above(
     wide = LaneBlock(members, lengths, base_rows, -1)
     forms = starting_forms(program, arithmetic, terms, 1)
     forms = arithmetic.start(program, wide.width)._replace(v=np.tile(forms.v, (1, block.width)))
-    batch = wide.batch(job.numbers)
     for segment in reversed(job.segments(wide, keep_flows=True)):
         given = job.given(arithmetic, wide, segment)
-        below = np.tile(arithmetic.start(program, wide.width).v, (segment.length, 1, 1))
-        flows = arithmetic.new_flows(program, segment.length, wide.width, derivative=True)
-        lost = arithmetic.downward(program, given.coefficients, batch, segment, forms, below, flows)
+        shape = (segment.p1 - segment.p0, 1, 1)
+        below = np.tile(arithmetic.start(program, wide.width).v, shape)
+        flows = arithmetic.new_flows(program, given.span, derivative=True)
+        lost = arithmetic.downward(program, given.span, forms, below, flows)
         every, active = block.rows(segment)
         at, lanes = np.nonzero(active)
         rows = every[active]
@@ -415,7 +397,7 @@ class _Steps:
             for v in (values.state, None)
         )
         moved = state.copy()
-        _, lossy = step_down(job, arithmetic, self.rows, moved)
+        lossy = step_down(job, arithmetic, self.rows, moved)
         return _Advanced(moved, log_seen, log_unseen, lossy or values.lossy)
 
     def predict(self, arithmetic: Arithmetic, state: State, first: bool) -> _Predicted:
@@ -425,17 +407,14 @@ class _Steps:
             unseen = step_up(missing, arithmetic, _ROW, state, bottom=first)
             top = arithmetic.top(program, unseen.state)
             forms = arithmetic.top_derivatives(program, top.rows)
-            flows, lost = step_down(
-                missing, arithmetic, _ROW, forms, seed=True, below=state.v, bottom=first
-            )
-            found = leaf_posteriors(missing, arithmetic, _ROW, flows, bottom=first)
+            own = (missing, arithmetic, _ROW, forms, state.v)
+            found, lost = leaf_posteriors(*own, bottom=first)
             return _Predicted(found[:, 0], top.total[:, 0], lost or unseen.lossy or top.lossy)
         logs = paired(program, arithmetic, state, None)
         log_unseen, shares = summed_terms(terms, logs)
-        flows, lossy = step_down(
-            missing, arithmetic, self.rows, state.copy(), seed=True, bottom=True
-        )
-        found = leaf_posteriors(missing, arithmetic, self.rows, flows, bottom=True)
+        ones = arithmetic.start(program, self.rows.size).v
+        own = (missing, arithmetic, self.rows, state.copy(), ones)
+        found, lossy = leaf_posteriors(*own, bottom=True)
         # A term that the evidence rules out has no posterior.
         share = np.exp(shares[:, 0])
         possible = share > 0

@@ -36,9 +36,7 @@ _FIRST: Final = np.zeros(1, dtype=np.int64)
 _LOST_BELOW: Final = -690.0  # exp of less than this leaves the range of normal numbers
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Distinct:
+class Distinct(NamedTuple):
     """The distinct slices of the data.
 
     `numbers[r]` is the number of the distinct slice at row r. Distinct slice u stands at row
@@ -321,7 +319,7 @@ def _densities(
 
     A missing value has density 1, or that of the leaf's mode in the max pass.
     """
-    parameters = program.leaf_parameters(bottom)
+    parameters = program.parameters(bottom).leaves
     start, width = np.zeros((2, len(parameters)), dtype=np.int64)
     pieces: list[Floats] = []
     divisors: dict[int, Floats] = {}
@@ -367,17 +365,6 @@ def tabulate(
     return tables, found.lossy
 
 
-class DenseTables(NamedTuple):
-    """Tables with the dense values at given places, and the log divisors of the dense variables.
-
-    `lossy` says whether an entry was lost to the range of numbers.
-    """
-
-    tables: LeafTables
-    lossy: bool
-    divisors: dict[int, Floats]
-
-
 def with_dense(
     tables: LeafTables,
     program: CpuProgram,
@@ -385,10 +372,11 @@ def with_dense(
     arithmetic: Arithmetic,
     bottom: bool,
     columns: Floats,
-) -> DenseTables:
+) -> tuple[LeafTables, bool, dict[int, Floats]]:
     """The tables with the dense variables, those that are not tabulated, added.
 
-    `columns[v]` holds variable v's values by place.
+    `columns[v]` holds variable v's values by place. Also returns whether an entry was lost to the
+    range of numbers, and the log divisors of the dense variables.
     """
     banks = program.network.template.banks
     items = (
@@ -403,4 +391,4 @@ def with_dense(
         total[1] += rest
     starts = np.where(tables.factor < 0, found.starts_of_loads(program), tables.start)
     dense = tables._replace(start=starts, dense=found.values, dense_divisor=total)
-    return DenseTables(dense, found.lossy, found.divisors)
+    return dense, found.lossy, found.divisors

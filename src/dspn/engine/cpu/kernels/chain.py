@@ -1,4 +1,4 @@
-"""Upward passes for chains: every output is one coefficient times one sum over its group's inputs.
+"""Passes over chains: every output is one coefficient times one sum over its group's inputs.
 
 This is the initial template, an HMM, and any number of such groups side by side. Here a lane's
 interface vector is contiguous (each group padded to full vectors), a slice is one matrix product
@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from dspn._arguments import Floats, Ints
-from dspn.engine.cpu.kernels import kernel
+from dspn.engine.cpu.kernels import kernel, reducing
 from dspn.engine.cpu.kernels.rows import (
     active_lanes,
     add_scale,
@@ -19,32 +19,45 @@ from dspn.engine.cpu.kernels.rows import (
     needs_care,
     number_slices,
     numbers_in_vector,
+    rescale,
 )
-from dspn.engine.cpu.kernels.sparse import advance_sparse, best_source, working_space
+from dspn.engine.cpu.kernels.sparse import (
+    add_use,
+    advance_and_add_use,
+    advance_sparse,
+    best_source,
+    working_space,
+)
 from dspn.engine.cpu.kernels.tiles import (
+    add_eight_rows,
     best_eight_lanes,
     best_entry,
     best_one_lane,
     eight_lanes,
     one_lane,
+    weigh_row,
 )
-from dspn.engine.cpu.records import Batch, ChainMatrix, ChainShape, ChainState, Factors, Segment
+from dspn.engine.cpu.records import (
+    Batch,
+    ChainFlows,
+    ChainGiven,
+    ChainMatrix,
+    ChainShape,
+    Factors,
+    Segment,
+    State,
+)
 
+LEAST_MASS: Final = 1e-250  # below this a mass may lack what underflowed; see `passes`
 FEW: Final = 4  # a rest of fewer lanes than this is run lane by lane, a larger one as a full tile
 
 
 @kernel
 def advance_dense(
-    shape: ChainShape,
-    group: int,
-    matrix: Floats,
-    v: Floats,
-    out: Floats,
-    given: Factors,
-    n: int,
-    best: bool,
+    group: int, matrix: ChainMatrix, v: Floats, out: Floats, given: Factors, n: int, best: bool
 ) -> None:
     """See `advance`; for a group with a dense matrix."""
+    shape = matrix.shape
     width, step = shape.width, numbers_in_vector(v)
     first, start = shape.column[group], shape.start[group]
     size = shape.column[group + 1] - first
@@ -56,60 +69,31 @@ def advance_dense(
         for i in range(0, size, step):
             places = (start + i, size, at, width, at + i, lane, first + i)
             if best and many:
-                best_eight_lanes(matrix, v, out, values, numbers, places, -np.inf)
+                best_eight_lanes(matrix.dense, v, out, values, numbers, places, -np.inf)
             elif best:
-                best_one_lane(matrix, v, out, values, numbers, places, -np.inf)
+                best_one_lane(matrix.dense, v, out, values, numbers, places, -np.inf)
             elif many:
-                eight_lanes(matrix, v, out, values, numbers, places, floor)
+                eight_lanes(matrix.dense, v, out, values, numbers, places, floor)
             else:
-                one_lane(matrix, v, out, values, numbers, places, floor)
+                one_lane(matrix.dense, v, out, values, numbers, places, floor)
         lane += 8 if many else 1
 
 
 @kernel
 def advance(
-    shape: ChainShape,
-    matrix: ChainMatrix,
-    v: Floats,
-    out: Floats,
-    given: Factors,
-    n: int,
-    space: Floats,
-    best: bool,
+    matrix: ChainMatrix, v: Floats, out: Floats, given: Factors, n: int, space: Floats, best: bool
 ) -> None:
     """out[l] = floor + c_l (floor + v[l] matrix), group by group.
 
     c_l are the coefficients of lane l's slice. With `best`, out[l, i] = log c_l,i plus the largest
     of matrix[j, i] + v[l, j].
     """
+    shape = matrix.shape
     for group in range(shape.column.size - 1):
         if shape.is_sparse[group]:
-            advance_sparse(shape, group, matrix, v, out, given, n, space, best)
+            advance_sparse(group, matrix, v, out, given, n, space, best)
         else:
-            advance_dense(shape, group, matrix.dense, v, out, given, n, best)
-
-
-@kernel
-def rescale(shape: ChainShape, v: Floats, exponents: Ints, work: Floats, n: int) -> None:
-    """Brings the largest entry of each lane and group into [0.5, 1) by a power of two.
-
-    A group of zeros stays as it is.
-    """
-    bits = work.view(np.int64)
-    own = np.empty_like(v[0, :1])  # the factor in the precision of the vectors
-    for lane in range(n):
-        for group in range(shape.column.size - 1):
-            row = v[lane, shape.column[group] : shape.column[group + 1]]
-            work[0] = largest_entry(row)
-            if work[0] == 0.0:
-                continue
-            shift = (bits[0] >> 52) - 1022
-            bits[0] = (1023 - shift) << 52
-            own[0] = work[0]
-            factor = own[0]
-            for i in range(row.size):
-                row[i] *= factor
-            exponents[group, lane] += shift
+            advance_dense(group, matrix, v, out, given, n, best)
 
 
 @kernel
@@ -147,15 +131,11 @@ def _divide(shape: ChainShape, v: Floats, exponents: Floats, n: int) -> None:
 
 @kernel
 def chain_upward(
-    shape: ChainShape,
     matrix: ChainMatrix,
-    coefficients: Floats,
-    scale: Floats,
-    large: int,
-    shift: Ints,
+    given: ChainGiven,
     batch: Batch,
     segment: Segment,
-    state: ChainState,
+    state: State,
     store: Floats,
     floor: float,
     rescale_every: int,
@@ -163,21 +143,20 @@ def chain_upward(
 ) -> None:
     """Moves the vectors up through the positions of a segment.
 
-    Coefficients of group g have been divided by 2^shift[g], unless that is empty. Vectors are
-    rescaled after every `rescale_every` positions; with `best` they are divided by the largest
-    entry of each group after every position. With a non-empty store, the vectors below position s
-    of the segment are kept in its part s, and those above the last position in the part after; a
-    lane that ends keeps its last vector there.
+    Vectors are rescaled after every `rescale_every` positions; with `best` they are divided by the
+    largest entry of each group after every position. With a non-empty store, the vectors below
+    position s of the segment are kept in its part s, and those above the last position in the part
+    after; a lane that ends keeps its last vector there.
     """
+    shape = matrix.shape
     padded, p0, p1 = state.v.shape[0], segment.p0, segment.p1
     keep = store.size > 0
     v = store[0] if keep else state.v.copy()
     out = store[1] if keep else np.zeros_like(state.v)
     numbers = np.zeros(padded, dtype=np.int64)
-    given = Factors(coefficients, numbers, floor)
-    work = np.empty(1)
+    factors = Factors(given.values, numbers, floor)
     space = working_space(shape, v)
-    careful = needs_care(state.scale, large)
+    careful = needs_care(state.scale, given.large)
     n = active_lanes(batch.lengths, p0)
     if keep:
         copy_lanes(state.v, v, 0, n)
@@ -196,18 +175,18 @@ def chain_upward(
         if best and position == 0:  # the bottom network has no inputs to choose from
             for lane in range(n):
                 for i in range(shape.width):
-                    out[lane, i] = coefficients[numbers[lane], i]
+                    out[lane, i] = given.values[numbers[lane], i]
         else:
-            advance(shape, matrix, v, out, given, n, space, best)
+            advance(matrix, v, out, factors, n, space, best)
         _clear(out, n, min(padded, n + numbers_in_vector(v) - 1))
-        add_scale(state.scale, scale, careful, numbers, n)
-        for group in range(shift.shape[0]):
+        add_scale(state.scale, given.scale, careful, numbers, n)
+        for group in range(given.shift.shape[0]):
             for lane in range(n):
-                state.exponents[group, lane] += shift[group, numbers[lane]]
+                state.exponents[group, lane] += given.shift[group, numbers[lane]]
         if best:
             _divide(shape, out, state.exponents, n)
         elif position % rescale_every == rescale_every - 1:
-            rescale(shape, out, state.exponents, work, n)
+            rescale(shape, out, state.exponents, n)
         if keep:
             v = out
             if position + 1 < p1:
@@ -219,7 +198,6 @@ def chain_upward(
 
 @kernel
 def chain_best_descend(
-    shape: ChainShape,
     matrix: ChainMatrix,
     transposed: Floats,
     batch: Batch,
@@ -235,6 +213,7 @@ def chain_best_descend(
     path. Lanes run in eights, so that the vectors read and the slices written are neighbours.
     `transposed` holds the dense matrices with a row for each output.
     """
+    shape = matrix.shape
     width, padded, p0, p1 = shape.width, store.shape[1], segment.p0, segment.p1
     for first_lane in range(0, batch.lengths.size, 8):
         last_lane = min(first_lane + 8, batch.lengths.size)
@@ -257,3 +236,227 @@ def chain_best_descend(
                         places = (weights, v + first, size // 8)
                         place = best_entry(transposed, store, places, 0.0)
                         chosen[group, lane] = first + place
+
+
+@reducing
+def _dot(a: Floats, b: Floats) -> float:
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+@kernel
+def _outer(
+    e: Floats, v: Floats, column: int, size: int, width: int, n: int, out: Floats, start: int
+) -> None:
+    """out[i, j] += sum_l e[l, i] v[l, j] for one group.
+
+    That is the expected use of every edge, still to be multiplied by its weight.
+    """
+    for i in range(0, size, 8):
+        for j in range(0, size, numbers_in_vector(v)):
+            places = (column + j, width, column + i, width, n, start + i * size + j, size)
+            add_eight_rows(v, e, out, places, 0.0)
+
+
+@kernel
+def _add_use(
+    transposed: ChainMatrix,
+    e: Floats,
+    v: Floats,
+    below: Floats,
+    ones: Factors,
+    n: int,
+    flows: ChainFlows,
+    space: Floats,
+    is_moving: bool,
+) -> None:
+    """Adds the expected use of every edge at one position, group by group.
+
+    If it `is_moving`, the derivatives below are computed from the same numbers.
+    """
+    shape = transposed.shape
+    for group in range(shape.column.size - 1):
+        column = shape.column[group]
+        size = shape.column[group + 1] - column
+        if not shape.is_sparse[group]:
+            if is_moving:
+                advance_dense(group, transposed, e, below, ones, n, False)
+            _outer(e, v, column, size, shape.width, n, flows.dense, shape.start[group])
+        elif is_moving:
+            advance_and_add_use(group, transposed, v, e, below, ones, n, flows.edge, space)
+        else:
+            add_use(group, transposed, v, e, n, flows.edge, space)
+
+
+@kernel
+def _weigh(
+    shape: ChainShape,
+    above: Floats,
+    d: Floats,
+    coefficients: Floats,
+    numbers: Ints,
+    weight: Floats,
+    sums: Floats,
+    e: Floats,
+    mass: Floats,
+    n: int,
+    least: float,
+) -> None:
+    """Adds weight v_i d_i / mass, the posterior of output i, to the sums of its slice.
+
+    The mass of a group is sum_i v_i d_i over its outputs: the root's value up to a scale. `e`
+    receives weight c_i d_i / mass, the derivatives at the mixes relative to the mass.
+    """
+    width = shape.width
+    for group in range(shape.column.size - 1):
+        first = shape.column[group]
+        packs = (shape.column[group + 1] - first) // numbers_in_vector(d)
+        for lane in range(n):
+            places = (lane * width + first, numbers[lane] * width + first, packs)
+            mass[group, lane] = weigh_row(
+                above, d, coefficients, sums, e, places, (weight[lane], least)
+            )
+
+
+@kernel
+def _hand_down(
+    shape: ChainShape, below: Floats, mass: Floats, weight: Floats, d: Floats, n: int
+) -> None:
+    """D = below mass / weight: the derivatives at the inputs, no longer relative to the mass."""
+    ratio = np.empty_like(d[0, :1])  # in the precision of the vectors
+    for group in range(shape.column.size - 1):
+        first, last = shape.column[group], shape.column[group + 1]
+        for lane in range(n):
+            ratio[0] = mass[group, lane] / weight[lane]
+            factor = ratio[0]
+            to, own = d[lane, first:last], below[lane, first:last]
+            for i in range(to.size):
+                to[i] = own[i] * factor
+
+
+@kernel
+def _undo_rescaling(
+    shape: ChainShape, v: Floats, below: Floats, weight: Floats, e: Floats, least: Floats, n: int
+) -> None:
+    """E *= weight / sum_j v_j below_j, so that flows are relative to the mass over the inputs.
+
+    Where the vectors above were rescaled, so was the mass that e was divided by; the same sum over
+    the inputs tells by how much, or how much of it was owed to a floor. A non-empty `least`
+    receives the smallest such part.
+    """
+    ratio = np.empty_like(e[0, :1])  # in the precision of the vectors
+    for group in range(shape.column.size - 1):
+        first, last = shape.column[group], shape.column[group + 1]
+        for lane in range(n):
+            mass = _dot(v[lane, first:last], below[lane, first:last])
+            if least.size:
+                least[lane] = min(least[lane], mass / weight[lane])
+            ratio[0] = weight[lane] / mass if mass > 0.0 else 0.0
+            factor = ratio[0]
+            row = e[lane, first:last]
+            for i in range(row.size):
+                row[i] *= factor
+
+
+@kernel
+def chain_downward(
+    transposed: ChainMatrix,
+    coefficients: Floats,
+    batch: Batch,
+    segment: Segment,
+    state: State,
+    store: Floats,
+    weight: Floats,
+    flows: ChainFlows,
+    rescale_every: int,
+    least: float,
+    has_floor: bool,
+) -> None:
+    """Adds every lane's expected flows at positions p1 - 1 .. p0, times its weight, to `flows`.
+
+    `state.v` holds the derivatives at the outputs of position p1 - 1 (for a lane that ends below,
+    those at its own top), and afterwards those at the inputs of position p0. `flows.least` receives
+    the smallest mass that a lane's sums were divided by; with `has_floor`, as the upward pass had
+    it, also the smallest part of a mass that was not owed to the floor.
+    """
+    shape = transposed.shape
+    padded, p0, p1 = state.v.shape[0], segment.p0, segment.p1
+    d = state.v
+    e = np.zeros_like(d)
+    below = np.zeros_like(d)
+    mass = np.empty((shape.column.size - 1, padded))
+    # The coefficients are in e already: row 0 of ones stands for all of them.
+    ones = Factors(np.ones_like(d[:1]), np.zeros(padded, dtype=np.int64), 0.0)
+    numbers = np.zeros(padded, dtype=np.int64)
+    space = working_space(shape, d)
+    for position in range(p1 - 1, p0 - 1, -1):
+        n = active_lanes(batch.lengths, position)
+        if n == 0:
+            continue
+        v, above = store[position - p0], store[position - p0 + 1]
+        number_slices(batch, position, p0, numbers, n)
+        _weigh(shape, above, d, coefficients, numbers, weight, flows.coefficient, e, mass, n, least)
+        for group in range(mass.shape[0]):
+            for lane in range(n):
+                flows.least[lane] = min(flows.least[lane], mass[group, lane])
+        rescaled = position % rescale_every == rescale_every - 1
+        if position > 0 and not rescaled:
+            _add_use(transposed, e, v, below, ones, n, flows, space, True)
+        else:
+            advance(transposed, e, below, ones, n, space, False)
+        if position > 0 and rescaled:
+            doubted = flows.least if has_floor else flows.least[:0]
+            _undo_rescaling(shape, v, below, weight, e, doubted, n)
+            _add_use(transposed, e, v, below, ones, n, flows, space, False)
+        _hand_down(shape, below, mass, weight, d, n)
+        if position % rescale_every == 0:
+            rescale(shape, d, state.exponents, n)
+
+
+@kernel
+def chain_posteriors(
+    transposed: ChainMatrix,
+    coefficients: Floats,
+    batch: Batch,
+    segment: Segment,
+    state: State,
+    store: Floats,
+    posterior: Floats,
+    least: Floats,
+    rescale_every: int,
+) -> None:
+    """Writes the posteriors of the outputs, (positions, lanes, columns), at positions p1 - 1 .. p0.
+
+    `state.v` is as in `chain_downward`. `least` receives the smallest mass of each lane.
+    """
+    shape = transposed.shape
+    d, p0, p1 = state.v, segment.p0, segment.p1
+    e = np.zeros_like(d)
+    below = np.zeros_like(d)
+    ones = Factors(np.ones_like(d[:1]), np.zeros(d.shape[0], dtype=np.int64), 0.0)
+    numbers = np.zeros(d.shape[0], dtype=np.int64)
+    mass = np.empty((shape.column.size - 1, d.shape[0]))
+    weight = np.ones(d.shape[0])
+    space = working_space(shape, d)
+    for position in range(p1 - 1, p0 - 1, -1):
+        n = active_lanes(batch.lengths, position)
+        if n == 0:
+            continue
+        above = store[position - p0 + 1]
+        number_slices(batch, position, p0, numbers, n)
+        for group in range(mass.shape[0]):
+            first, last = shape.column[group], shape.column[group + 1]
+            for lane in range(n):
+                own = _dot(above[lane, first:last], d[lane, first:last])
+                mass[group, lane] = own
+                least[lane] = min(least[lane], own)
+                factor = 1.0 / own if own > 0.0 else 0.0
+                for i in range(first, last):
+                    posterior[position - p0, lane, i] = above[lane, i] * d[lane, i] * factor
+                    e[lane, i] = coefficients[numbers[lane], i] * d[lane, i] * factor
+        advance(transposed, e, below, ones, n, space, False)
+        _hand_down(shape, below, mass, weight, d, n)
+        if position % rescale_every == 0:
+            rescale(shape, d, state.exponents, n)

@@ -6,14 +6,10 @@ from numpy.typing import NDArray
 from dspn._arguments import Floats, Ints
 from dspn.engine.cpu.kernels import kernel
 from dspn.engine.cpu.kernels.general import fill
-from dspn.engine.cpu.kernels.logarithmic import (
-    load_log_coefficients,
-    load_log_inputs,
-    log_compute,
-)
+from dspn.engine.cpu.kernels.logarithmic import load_log_coefficients, load_log_inputs, log_compute
 from dspn.engine.cpu.kernels.rows import active_lanes, compute, number_slices, rounded_off
 from dspn.engine.cpu.kernels.slices import LANES, load_leaves
-from dspn.engine.cpu.records import Batch, Chosen, Coefficients, LeafTables, Operations
+from dspn.engine.cpu.records import Chosen, Slices, Span, Weighted
 
 LINEAR_DRAW = 0
 LOG_DRAW = 1
@@ -95,9 +91,7 @@ def _choose(
 
 @kernel
 def _walk(
-    ops: Operations,
-    op_weight: Floats,
-    mix_weight: Floats,
+    part: Weighted,
     V: Floats,
     lane: int,
     mode: int,
@@ -112,6 +106,7 @@ def _walk(
 
     `chosen[g]` receives the input row of group g, `visited` the loads.
     """
+    ops = part.ops
     count = 0
     while depth > 0:
         depth -= 1
@@ -127,7 +122,7 @@ def _walk(
             width = ops.group_start[ops.mix_group[number] + 1] - first
             start = ops.mix_start[number] + (row - ops.mix_row[number]) * width
             none = ops.op_child[:0]
-            place = _choose(mix_weight, start, none, first, width, V, lane, mode, seeds)
+            place = _choose(part.mix, start, none, first, width, V, lane, mode, seeds)
             stack[depth] = first + place
             depth += 1
         else:
@@ -139,7 +134,7 @@ def _walk(
                     stack[depth] = child
                     depth += 1
             else:
-                place = _choose(op_weight, low, children, 0, children.size, V, lane, mode, seeds)
+                place = _choose(part.op, low, children, 0, children.size, V, lane, mode, seeds)
                 stack[depth] = children[place]
                 depth += 1
     return count
@@ -147,8 +142,7 @@ def _walk(
 
 @kernel
 def top_descend(
-    ops: Operations,
-    op_weight: Floats,
+    part: Weighted,
     V: Floats,
     root_row: int,
     mode: int,
@@ -157,38 +151,21 @@ def top_descend(
     chosen: Ints,
 ) -> None:
     """For every lane, the input row of each group that the chosen tree ends in (-1: none)."""
+    ops = part.ops
     stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)
     own = np.empty(chosen.shape[0], dtype=np.int64)
     for lane in range(chosen.shape[1]):
         own[:] = -1
         stack[0] = root_row
-        _walk(
-            ops,
-            op_weight,
-            op_weight,
-            V,
-            lane,
-            mode,
-            seeds,
-            stack,
-            1,
-            input_group,
-            own,
-            stack[:0],
-        )
+        _walk(part, V, lane, mode, seeds, stack, 1, input_group, own, stack[:0])
         for group in range(own.size):
             chosen[group, lane] = own[group]
 
 
 @kernel
 def descend(
-    ops: Operations,
-    op_weight: Floats,
-    mix_weight: Floats,
-    given: Coefficients,
-    batch: Batch,
-    p0: int,
-    p1: int,
+    part: Weighted,
+    span: Span,
     store: Floats,
     mode: int,
     seeds: Seeds,
@@ -204,6 +181,8 @@ def descend(
     `marks[place, c]` receives which coefficients the tree ends in at each place, and
     `slice_seeds[place]` a seed for the choices below them.
     """
+    ops = part.ops
+    given, batch, segment = span
     width = batch.lengths.size
     num_groups = ops.group_start.size - 1
     V = np.zeros((2, ops.num_rows, width))
@@ -212,20 +191,20 @@ def descend(
     stack = np.empty(ops.num_rows + ops.op_child.size + num_groups, dtype=np.int64)
     visited = np.empty(ops.num_loads + 1, dtype=np.int64)
     own = np.empty(num_groups, dtype=np.int64)
-    for position in range(p1 - 1, p0 - 1, -1):
+    for position in range(segment.p1 - 1, segment.p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
-        number_slices(batch, position, p0, numbers, n)
+        number_slices(batch, position, segment.p0, numbers, n)
         if mode == LINEAR_DRAW:
             for i in range(ops.num_inputs):
                 for lane in range(n):
-                    V[0, i, lane] = store[position - p0, i, lane]
-            fill(ops, op_weight, mix_weight, given, numbers, V[0], n, 0.0)
+                    V[0, i, lane] = store[position - segment.p0, i, lane]
+            fill(part, given, numbers, V[0], n, 0.0)
         else:
-            load_log_inputs(ops, store[position - p0], V, n)
+            load_log_inputs(ops, store[position - segment.p0], V, n)
             load_log_coefficients(ops, given, numbers, V, n)
-            log_compute(ops, op_weight, mix_weight, V, work, n, mode == LOG_BEST, position == 0)
+            log_compute(part, V, work, n, mode == LOG_BEST, position == 0)
         for lane in range(n):
-            place = (position - p0) * width + lane
+            place = (position - segment.p0) * width + lane
             depth = 0
             own[:] = -1
             for group in range(num_groups):
@@ -234,20 +213,7 @@ def descend(
                 if i >= 0:
                     stack[depth] = ops.output_row[i]
                     depth += 1
-            count = _walk(
-                ops,
-                op_weight,
-                mix_weight,
-                V,
-                lane,
-                mode,
-                seeds,
-                stack,
-                depth,
-                input_group,
-                own,
-                visited,
-            )
+            count = _walk(part, V, lane, mode, seeds, stack, depth, input_group, own, visited)
             for number in range(count):
                 marks[place, visited[number]] = True
             slice_seeds[place] = _next(seeds, lane)
@@ -257,49 +223,29 @@ def descend(
 
 @kernel
 def slice_descend(
-    ops: Operations,
-    op_weight: Floats,
-    tables: LeafTables,
-    codes: Ints,
-    rows: Ints,
-    marks: NDArray[np.bool_],
-    mode: int,
-    seeds: Seeds,
-    out: Chosen,
+    part: Weighted, slices: Slices, marks: NDArray[np.bool_], mode: int, seeds: Seeds, out: Chosen
 ) -> None:
     """For every slice of `rows`, the chosen leaf of each variable under its marked coefficients."""
+    ops = part.ops
     V = np.zeros((2, ops.num_rows, LANES))
     work = np.empty((3, LANES))
     stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)
     visited = np.empty(ops.num_loads + 1, dtype=np.int64)
     none = stack[:0]
-    for first in range(0, rows.size, LANES):
-        n = min(LANES, rows.size - first)
-        load_leaves(ops, tables, codes, rows, first, V[0], n, 0.0)
+    for first in range(0, slices.rows.size, LANES):
+        n = min(LANES, slices.rows.size - first)
+        load_leaves(ops, slices, first, V[0], n, 0.0)
         if mode == LINEAR_DRAW:
-            compute(ops, op_weight, V[0], n, 0.0)
+            compute(part, V[0], n, 0.0)
         else:
-            log_compute(ops, op_weight, op_weight, V, work, n, mode == LOG_BEST, False)
+            log_compute(part, V, work, n, mode == LOG_BEST, False)
         for lane in range(n):
             place = first + lane
             for c in range(ops.output_row.size):
                 if not marks[place, c]:
                     continue
                 stack[0] = ops.output_row[c]
-                count = _walk(
-                    ops,
-                    op_weight,
-                    op_weight,
-                    V,
-                    lane,
-                    mode,
-                    seeds[first:],
-                    stack,
-                    1,
-                    none,
-                    none,
-                    visited,
-                )
+                count = _walk(part, V, lane, mode, seeds[first:], stack, 1, none, none, visited)
                 for number in range(count):
                     load = visited[number]
-                    out.loads[rows[place], tables.variable[load]] = load
+                    out.loads[slices.rows[place], slices.tables.variable[load]] = load

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from dspn._arguments import Bools, Floats, Ints
 from dspn.engine.cpu.kernels import kernel
-from dspn.engine.cpu.kernels.rows import largest_entry, numbers_in_vector, rounded_off, split_scale
+from dspn.engine.cpu.kernels.rows import numbers_in_vector, rescale, rounded_off, split_scale
 from dspn.engine.cpu.kernels.tiles import product_of_four, sum_of_four
-from dspn.engine.cpu.records import ChainShape
+from dspn.engine.cpu.records import ChainShape, Chunks
 
 
 @kernel
@@ -141,113 +141,50 @@ def split_chunks(
 
 
 @kernel
-def _place_chunks(
-    first: Ints,
-    numbers: Ints,
-    row: int,
-    width: int,
-    divisors: Floats,
-    place: Ints,
-    scale: Floats,
-    u: int,
-) -> None:
+def _place_chunks(chunks: Chunks, u: int, width: int, place: Ints, scale: Floats) -> None:
     """Where the rows of a slice's chunks begin; scale[:, u] = the sum of their log divisors."""
     high = low = 0.0
-    for q in range(first.size):
-        own = first[q] + numbers[row, q]
+    for q in range(chunks.first.size):
+        own = chunks.first[q] + chunks.numbers[chunks.rows[u], q]
         place[q] = own * width
-        total = high + divisors[0, own]
-        other = total - high
-        low += divisors[1, own] + ((high - (total - other)) + (divisors[0, own] - other))
-        high = total
+        divisor = chunks.divisors[0, own]
+        low += chunks.divisors[1, own] + rounded_off(high, divisor)
+        high += divisor
     split_scale(scale, u, high, low)
 
 
 @kernel
 def multiply_chunks(
     shape: ChainShape,
-    tables: Floats,
-    first: Ints,
-    numbers: Ints,
-    rows: Ints,
-    divisors: Floats,
+    chunks: Chunks,
     out: Floats,
     scale: Floats,
     shift: Ints,
     floor: float,
-    rescale: bool,
+    linear: bool,
 ) -> None:
     """out[u] = product over chunks q of tables[first[q] + numbers[rows[u], q]].
 
-    The last row of `tables` is all ones. scale[:, u] is the sum of the chunks' log divisors. With
-    `rescale` each group g is divided by 2^shift[g, u].
+    Logarithms, unless `linear`, are added. The last row of `tables` is all 1, or log 1. scale[:, u]
+    is the sum of the chunks' log divisors. Each group g is divided by 2^shift[g, u], unless that is
+    empty.
     """
-    width = shape.width
-    ones = (tables.shape[0] - 1) * width
-    count = first.size
+    width, tables, count = shape.width, chunks.tables, chunks.first.size
     packs = width // numbers_in_vector(out)
-    place = np.full(count + 4, ones)
-    work = np.empty(1)
-    for u in range(rows.size):
-        _place_chunks(first, numbers, rows[u], width, divisors, place, scale, u)
-        four = (place[0], place[1], place[2], place[3], u * width, packs)
-        product_of_four(tables, out, four, floor)
-        q = 4
-        while q < count:
-            own = out[u]
-            for i in range(width):
-                own[i] = own[i] * tables[place[q] // width, i] + floor
-            q += 1
-        if rescale:
-            _shift_row(shape, out[u], work, shift, u)
-
-
-@kernel
-def _shift_row(shape: ChainShape, row: Floats, work: Floats, shifts: Ints, u: int) -> None:
-    """Divides each group by a power of two near its largest."""
-    bits = work.view(np.int64)
-    for group in range(shape.column.size - 1):
-        part = row[shape.column[group] : shape.column[group + 1]]
-        work[0] = largest_entry(part)
-        if work[0] == 0.0:
-            continue
-        shift = (bits[0] >> 52) - 1022
-        bits[0] = (1023 - shift) << 52
-        factor = work[0]
-        for i in range(part.size):
-            part[i] *= factor
-        shifts[group, u] = shift
-
-
-@kernel
-def add_chunks(
-    shape: ChainShape,
-    tables: Floats,
-    first: Ints,
-    numbers: Ints,
-    rows: Ints,
-    divisors: Floats,
-    out: Floats,
-    scale: Floats,
-) -> None:
-    """out[u] = sum over chunks q of tables[first[q] + numbers[rows[u], q]]: products in logarithms.
-
-    The last row of `tables` is all zeros, log 1. scale[:, u] is the sum of the chunks' log
-    divisors.
-    """
-    width = shape.width
-    count = first.size
     place = np.full(count + 4, (tables.shape[0] - 1) * width)
-    for u in range(rows.size):
-        _place_chunks(first, numbers, rows[u], width, divisors, place, scale, u)
-        four = (place[0], place[1], place[2], place[3], u * width, width // 8)
-        sum_of_four(tables, out, four, 0.0)
-        q = 4
-        while q < count:
-            own = out[u]
+    for u in range(chunks.rows.size):
+        _place_chunks(chunks, u, width, place, scale)
+        own, four = out[u], (place[0], place[1], place[2], place[3], u * width, packs)
+        if linear:
+            product_of_four(tables, out, four, floor)
+        else:
+            sum_of_four(tables, out, four, 0.0)
+        for q in range(4, count):
+            row = tables[place[q] // width]
             for i in range(width):
-                own[i] += tables[place[q] // width, i]
-            q += 1
+                own[i] = own[i] * row[i] + floor if linear else own[i] + row[i]
+    if shift.size:
+        rescale(shape, out, shift, chunks.rows.size)
 
 
 @kernel

@@ -20,7 +20,15 @@ from dspn.engine.cpu.kernels.rows import (
     uncompute,
     unmix,
 )
-from dspn.engine.cpu.records import Batch, Coefficients, EdgeFlows, Flows, Operations, State
+from dspn.engine.cpu.records import (
+    Coefficients,
+    EdgeFlows,
+    Flows,
+    Operations,
+    Span,
+    State,
+    Weighted,
+)
 
 
 @kernel
@@ -71,7 +79,6 @@ def _largest(V: Floats, rows: Ints, first: int, last: int, peak: Floats, n: int)
 def _hand_up(
     ops: Operations,
     V: Floats,
-    rows: Ints,
     given: Coefficients,
     numbers: Ints,
     state: State,
@@ -87,10 +94,10 @@ def _hand_up(
     num_groups = ops.group_start.size - 1
     for group in range(num_groups):
         first, last = ops.group_start[group], ops.group_start[group + 1]
-        _largest(V, rows, first, last, peak, n)
+        _largest(V, ops.output_row, first, last, peak, n)
         to_powers(peak, shift, n)
         for i in range(first, last):
-            row = rows[i]
+            row = ops.output_row[i]
             for lane in range(n):
                 state.v[i, lane] = V[row, lane] * peak[lane]
         for lane in range(n):
@@ -105,68 +112,31 @@ def _hand_up(
 
 
 @kernel
-def _scale_mixed(
-    ops: Operations, given: Coefficients, numbers: Ints, V: Floats, n: int, floor: float
-) -> None:
-    """Multiplies each mix row of a diagonal mix part by its coefficient, read where it lies."""
-    first = ops.num_inputs + ops.num_loads
-    for i in range(ops.num_inputs):
-        row = first + i
-        start = (ops.op_child[2 * i] - ops.num_inputs) * given.row_step
-        if given.by_place:
-            start += numbers[0]
-            for lane in range(n):
-                V[row, lane] = V[row, lane] * given.values[start + lane] + floor
-        else:
-            for lane in range(n):
-                at = start + numbers[lane] * given.slice_step
-                V[row, lane] = V[row, lane] * given.values[at] + floor
-
-
-@kernel
 def fill(
-    ops: Operations,
-    op_weight: Floats,
-    mix_weight: Floats,
-    given: Coefficients,
-    numbers: Ints,
-    V: Floats,
-    n: int,
-    floor: float,
+    part: Weighted, given: Coefficients, numbers: Ints, V: Floats, n: int, floor: float
 ) -> None:
     """All rows of the mix part from its inputs and the coefficients of the slices `numbers`."""
+    ops = part.ops
     load_coefficients(ops, given, numbers, V, n)
-    mix(ops, mix_weight, V, n, floor)
-    compute(ops, op_weight, V, n, floor)
+    mix(part, V, n, floor)
+    compute(part, V, n, floor)
 
 
 @kernel
-def upward(
-    ops: Operations,
-    op_weight: Floats,
-    mix_weight: Floats,
-    given: Coefficients,
-    batch: Batch,
-    p0: int,
-    p1: int,
-    state: State,
-    store: Floats,
-    floor: float,
-) -> None:
+def upward(part: Weighted, span: Span, state: State, store: Floats, floor: float) -> None:
     """Moves the interface vectors up through positions p0 .. p1 - 1.
 
     A non-empty store receives every input vector (`store_state`).
     """
+    ops = part.ops
+    given, batch, segment = span
     width = batch.lengths.size
     V = np.empty((ops.num_rows, width))
     numbers = np.empty(width, dtype=np.int64)
     peak = np.empty(width)
     shift = np.empty(width, dtype=np.int64)
-    # In a diagonal mix part the products are taken in place, in the rows of the dense matrices.
-    first = ops.num_inputs + ops.num_loads
-    rows = np.arange(first, first + ops.num_inputs) if ops.diagonal else ops.output_row
     careful = needs_care(state.scale, given.large)
-    for position in range(p0, p1):
+    for position in range(segment.p0, segment.p1):
         n = active_lanes(batch.lengths, position)
         if n == 0:
             break
@@ -174,35 +144,11 @@ def upward(
             for lane in range(n):
                 V[i, lane] = state.v[i, lane]
         if store.size:
-            store_state(state, store, position - p0, n)
-        number_slices(batch, position, p0, numbers, n)
-        if ops.diagonal:
-            mix(ops, mix_weight, V, n, floor)
-            _scale_mixed(ops, given, numbers, V, n, floor)
-        else:
-            fill(ops, op_weight, mix_weight, given, numbers, V, n, floor)
+            store_state(state, store, position - segment.p0, n)
+        number_slices(batch, position, segment.p0, numbers, n)
+        fill(part, given, numbers, V, n, floor)
         add_scale(state.scale, given.scale, careful, numbers, n)
-        _hand_up(ops, V, rows, given, numbers, state, peak, shift, n)
-
-
-@kernel
-def top_upward(
-    ops: Operations,
-    op_weight: Floats,
-    v: Floats,
-    V: Floats,
-    root_row: int,
-    floor: float,
-    value: Floats,
-) -> None:
-    """Root value of the top network for every lane, from the interface vectors v."""
-    n = v.shape[1]
-    for i in range(ops.num_inputs):
-        for lane in range(n):
-            V[i, lane] = v[i, lane]
-    compute(ops, op_weight, V, n, floor)
-    for lane in range(n):
-        value[lane] = V[root_row, lane]
+        _hand_up(ops, V, given, numbers, state, peak, shift, n)
 
 
 @kernel
@@ -283,13 +229,7 @@ def _hand_down(
 
 @kernel
 def _write(
-    ops: Operations,
-    V: Floats,
-    d: Floats,
-    mass: Floats,
-    out: Flows,
-    at: int,
-    n: int,
+    ops: Operations, V: Floats, d: Floats, mass: Floats, out: Flows, at: int, n: int
 ) -> None:
     """Mass, posteriors and derivatives at the outputs of one position."""
     for group in range(ops.group_start.size - 1):
@@ -375,13 +315,8 @@ def _add_coefficient_flows(
 
 @kernel
 def downward(
-    ops: Operations,
-    op_weight: Floats,
-    mix_weight: Floats,
-    given: Coefficients,
-    batch: Batch,
-    p0: int,
-    p1: int,
+    part: Weighted,
+    span: Span,
     state: State,
     store: Floats,
     widest: int,
@@ -396,6 +331,8 @@ def downward(
     those at its own top). Writes `out` position by position, and adds to `flows` where its arrays
     are not empty; seeds and flows count a lane with its weight.
     """
+    ops = part.ops
+    given, batch, segment = span
     width = batch.lengths.size
     num_groups = ops.group_start.size - 1
     V = np.empty((ops.num_rows, width))
@@ -408,16 +345,16 @@ def downward(
     # Seeds and flows are relative to the root's value; exponents then no longer tell the scale.
     careful = needs_care(state.scale, given.large)
     normalise = out.seed.size or flows.mix.size or flows.op.size or flows.coefficient.size
-    for position in range(p1 - 1, p0 - 1, -1):
+    for position in range(segment.p1 - 1, segment.p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
         if n == 0:
             continue
-        at = position - p0
+        at = position - segment.p0
         for i in range(ops.num_inputs):
             for lane in range(n):
                 V[i, lane] = store[at, i, lane]
-        number_slices(batch, position, p0, numbers, n)
-        fill(ops, op_weight, mix_weight, given, numbers, V, n, floor)
+        number_slices(batch, position, segment.p0, numbers, n)
+        fill(part, given, numbers, V, n, floor)
         _weigh(ops, V, state.v, mass, n)
         _write(ops, V, state.v, mass, out, at, n)
         if out.exponents.size:
@@ -426,7 +363,7 @@ def downward(
         if normalise:
             _normalise(ops, state.v, mass, weight, n)
         _seed(ops, state.v, D, n)
-        uncompute(ops, op_weight, V, D, before, n)
+        uncompute(part, V, D, before, n)
         if out.seed.size:
             for load in range(ops.num_loads):
                 for lane in range(n):
@@ -437,18 +374,6 @@ def downward(
             _add_op_flows(ops, V, D, flows, n, position == 0)
         if flows.mix.size and position > 0:
             _add_mix_flows(ops, V, D, flows, n)
-        unmix(ops, mix_weight, D, n)
+        unmix(part, D, n)
         add_scale(state.scale, given.scale, careful, numbers, n)
         _hand_down(ops, D, given, numbers, state, peak, shift, n, floor)
-
-
-@kernel
-def top_downward(
-    ops: Operations, op_weight: Floats, V: Floats, root_row: int, widest: int, D: Floats
-) -> None:
-    """D = derivatives of the root at every row, given V of `top_upward`; D comes in as zeros."""
-    n = D.shape[1]
-    before = np.empty((widest + 1, n))
-    for lane in range(n):
-        D[root_row, lane] = 1.0
-    uncompute(ops, op_weight, V, D, before, n)

@@ -22,14 +22,15 @@ from dspn.engine.cpu.kernels.rows import (
 )
 from dspn.engine.cpu.kernels.slices import LANES, add_divisors, load_leaves
 from dspn.engine.cpu.records import (
-    Batch,
     Coefficients,
     EdgeFlows,
     Flows,
     LeafFlows,
-    LeafTables,
     Operations,
+    Slices,
+    Span,
     State,
+    Weighted,
 )
 
 
@@ -86,20 +87,14 @@ def _log_sum(
 
 @kernel
 def log_compute(
-    ops: Operations,
-    op_weight: Floats,
-    mix_weight: Floats,
-    V: Floats,
-    work: Floats,
-    n: int,
-    maximise: bool,
-    at_bottom: bool,
+    part: Weighted, V: Floats, work: Floats, n: int, maximise: bool, at_bottom: bool
 ) -> None:
     """Fills the computed rows of a part from its inputs and loads.
 
     The bottom network has no sums without a leaf below. There is nothing to choose at them, so they
     are added up even with `maximise`, and come to 1.
     """
+    ops = part.ops
     none = ops.op_child[:0]
     for number in range(ops.mix_row.size):
         group = ops.mix_group[number]
@@ -108,7 +103,7 @@ def log_compute(
         for i in range(ops.mix_size[number]):
             start, row = ops.mix_start[number] + i * width, ops.mix_row[number] + i
             best = maximise and not at_bottom
-            _log_sum(mix_weight, start, none, first, width, V, row, work, n, best)
+            _log_sum(part.mix, start, none, first, width, V, row, work, n, best)
     for op in range(ops.op_row.size):
         low, high = ops.op_start[op], ops.op_start[op + 1]
         children, row = ops.op_child[low:high], ops.op_row[op]
@@ -123,32 +118,25 @@ def log_compute(
                     V[1, row, lane] += V[1, child, lane] + rounded_off(own, factor)
         else:
             best = maximise and not (at_bottom and ops.op_bare[op])
-            _log_sum(op_weight, low, children, 0, children.size, V, row, work, n, best)
+            _log_sum(part.op, low, children, 0, children.size, V, row, work, n, best)
 
 
 @kernel
-def log_slice_values(
-    ops: Operations,
-    op_weight: Floats,
-    tables: LeafTables,
-    codes: Ints,
-    rows: Ints,
-    out: Coefficients,
-    maximise: bool,
-) -> None:
+def log_slice_values(part: Weighted, slices: Slices, out: Coefficients, maximise: bool) -> None:
     """Log coefficients of the slices `rows` of the data, written to `out` in their order."""
+    ops = part.ops
     V = np.zeros((2, ops.num_rows, LANES))
     work = np.empty((3, LANES))
-    for first in range(0, rows.size, LANES):
-        n = min(LANES, rows.size - first)
-        load_leaves(ops, tables, codes, rows, first, V[0], n, 0.0)
-        log_compute(ops, op_weight, op_weight, V, work, n, maximise, False)
+    for first in range(0, slices.rows.size, LANES):
+        n = min(LANES, slices.rows.size - first)
+        load_leaves(ops, slices, first, V[0], n, 0.0)
+        log_compute(part, V, work, n, maximise, False)
         for c in range(ops.output_row.size):
             row, start = ops.output_row[c], c * out.row_step + first * out.slice_step
             for lane in range(n):
                 out.values[start + lane * out.slice_step] = V[0, row, lane]
                 out.low[start + lane * out.slice_step] = V[1, row, lane]
-        add_divisors(tables, codes, rows, first, out.scale, n)
+        add_divisors(slices, first, out.scale, n)
 
 
 @kernel
@@ -213,19 +201,10 @@ def _add_exponent(exponents: Floats, group: int, num_groups: int, lane: int, pea
 
 
 @kernel
-def log_upward(
-    ops: Operations,
-    op_weight: Floats,
-    mix_weight: Floats,
-    given: Coefficients,
-    batch: Batch,
-    p0: int,
-    p1: int,
-    state: State,
-    store: Floats,
-    maximise: bool,
-) -> None:
-    """Moves the log interface vectors up through positions p0 .. p1 - 1; see `upward.upward`."""
+def log_upward(part: Weighted, span: Span, state: State, store: Floats, maximise: bool) -> None:
+    """Moves the log interface vectors up through positions p0 .. p1 - 1; see `general.upward`."""
+    ops = part.ops
+    given, batch, segment = span
     width = batch.lengths.size
     num_groups = ops.group_start.size - 1
     V = np.empty((2, ops.num_rows, width))
@@ -233,16 +212,16 @@ def log_upward(
     numbers = np.empty(width, dtype=np.int64)
     before = np.empty_like(state.exponents)
     careful = needs_care(state.scale, given.large)
-    for position in range(p0, p1):
+    for position in range(segment.p0, segment.p1):
         n = active_lanes(batch.lengths, position)
         if n == 0:
             break
         if store.size:
-            store_state(state, store, position - p0, n)
+            store_state(state, store, position - segment.p0, n)
         load_log_inputs(ops, state.v, V, n)
-        number_slices(batch, position, p0, numbers, n)
+        number_slices(batch, position, segment.p0, numbers, n)
         load_log_coefficients(ops, given, numbers, V, n)
-        log_compute(ops, op_weight, mix_weight, V, work, n, maximise, position == 0)
+        log_compute(part, V, work, n, maximise, position == 0)
         add_scale(state.scale, given.scale, careful, numbers, n)
         before[:, :n] = state.exponents[:, :n]
         for group in range(num_groups):
@@ -312,16 +291,9 @@ def _log_share(weight: float, row: int, child: int, D: Floats, n: int) -> None:
 
 
 @kernel
-def log_uncompute(
-    ops: Operations,
-    op_weight: Floats,
-    mix_weight: Floats,
-    V: Floats,
-    D: Floats,
-    before: Floats,
-    n: int,
-) -> None:
+def log_uncompute(part: Weighted, V: Floats, D: Floats, before: Floats, n: int) -> None:
     """D[r] = log (d root / d node r) for every row, given D at the outputs."""
+    ops = part.ops
     for op in range(ops.op_row.size - 1, -1, -1):
         low, high = ops.op_start[op], ops.op_start[op + 1]
         row = ops.op_row[op]
@@ -329,14 +301,14 @@ def log_uncompute(
             _log_unmultiply(ops.op_child[low:high], row, V, D, before, n)
         else:
             for place in range(low, high):
-                _log_share(op_weight[place], row, ops.op_child[place], D, n)
+                _log_share(part.op[place], row, ops.op_child[place], D, n)
     for number in range(ops.mix_row.size):
         group = ops.mix_group[number]
         first = ops.group_start[group]
         width = ops.group_start[group + 1] - first
         for i in range(ops.mix_size[number]):
             for j in range(width):
-                weight = mix_weight[ops.mix_start[number] + i * width + j]
+                weight = part.mix[ops.mix_start[number] + i * width + j]
                 _log_share(weight, ops.mix_row[number] + i, first + j, D, n)
 
 
@@ -360,13 +332,7 @@ def _add_flow(
 
 @kernel
 def _add_edge_flows(
-    ops: Operations,
-    V: Floats,
-    D: Floats,
-    weight: Floats,
-    flows: EdgeFlows,
-    n: int,
-    at_bottom: bool,
+    ops: Operations, V: Floats, D: Floats, weight: Floats, flows: EdgeFlows, n: int, at_bottom: bool
 ) -> None:
     if flows.mix.size and not at_bottom:
         for number in range(ops.mix_row.size):
@@ -481,13 +447,8 @@ def _hand_down(ops: Operations, D: Floats, state: State, peak: Floats, n: int) -
 
 @kernel
 def log_downward(
-    ops: Operations,
-    op_weight: Floats,
-    mix_weight: Floats,
-    given: Coefficients,
-    batch: Batch,
-    p0: int,
-    p1: int,
+    part: Weighted,
+    span: Span,
     state: State,
     store: Floats,
     widest: int,
@@ -495,10 +456,12 @@ def log_downward(
     out: Flows,
     flows: EdgeFlows,
 ) -> None:
-    """Moves log derivatives down through positions p1 - 1 .. p0; see `downward.downward`.
+    """Moves log derivatives down through positions p1 - 1 .. p0; see `general.downward`.
 
     `out.mass` and `out.seed` are logarithms; a seed does not include the lane's weight.
     """
+    ops = part.ops
+    given, batch, segment = span
     width = batch.lengths.size
     V = np.empty((2, ops.num_rows, width))
     D = np.empty((2, ops.num_rows, width))
@@ -508,15 +471,15 @@ def log_downward(
     numbers = np.empty(width, dtype=np.int64)
     careful = needs_care(state.scale, given.large)
     normalise = out.seed.size > 0 or flows.mix.size > 0 or flows.op.size > 0
-    for position in range(p1 - 1, p0 - 1, -1):
+    for position in range(segment.p1 - 1, segment.p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
         if n == 0:
             continue
-        at = position - p0
+        at = position - segment.p0
         load_log_inputs(ops, store[at], V, n)
-        number_slices(batch, position, p0, numbers, n)
+        number_slices(batch, position, segment.p0, numbers, n)
         load_log_coefficients(ops, given, numbers, V, n)
-        log_compute(ops, op_weight, mix_weight, V, work, n, False, False)
+        log_compute(part, V, work, n, False, False)
         if out.exponents.size:
             out.exponents[at, :, :n] = state.exponents[:, :n]
             out.scale[at, :, :n] = state.scale[:, :n]
@@ -524,7 +487,7 @@ def log_downward(
         D[1, :, :n] = 0.0
         for group in range(ops.group_start.size - 1):
             _seed_outputs(ops, group, V, state.v, D, flow, work, out, at, n, normalise)
-        log_uncompute(ops, op_weight, mix_weight, V, D, before, n)
+        log_uncompute(part, V, D, before, n)
         if out.seed.size:
             _write_seeds(ops, V, D, out, at, n)
         if flows.op.size or flows.mix.size:
@@ -535,11 +498,8 @@ def log_downward(
 
 @kernel
 def log_slice_flows(
-    ops: Operations,
-    op_weight: Floats,
-    tables: LeafTables,
-    codes: Ints,
-    rows: Ints,
+    part: Weighted,
+    slices: Slices,
     seeds: Floats,
     widest: int,
     weight: Floats,
@@ -547,15 +507,16 @@ def log_slice_flows(
     flows: EdgeFlows,
 ) -> None:
     """Carries log seeds (coefficients, slices) down to the leaves; `leave_out` is a logarithm."""
+    ops = part.ops
     V = np.zeros((2, ops.num_rows, LANES))
     D = np.empty((2, ops.num_rows, LANES))
     before = np.empty((2, widest + 1, LANES))
     work = np.empty((3, LANES))
     left = np.empty((2, leaf.leave_out.shape[0], LANES))
-    for first in range(0, rows.size, LANES):
-        n = min(LANES, rows.size - first)
-        load_leaves(ops, tables, codes, rows, first, V[0], n, 0.0)
-        log_compute(ops, op_weight, op_weight, V, work, n, False, False)
+    for first in range(0, slices.rows.size, LANES):
+        n = min(LANES, slices.rows.size - first)
+        load_leaves(ops, slices, first, V[0], n, 0.0)
+        log_compute(part, V, work, n, False, False)
         D[0, :, :n] = -np.inf
         D[1, :, :n] = 0.0
         for c in range(ops.output_row.size):
@@ -568,13 +529,13 @@ def log_slice_flows(
                     _log_add(D, row, lane, -V[0, row, lane], seed - V[1, row, lane])
                 else:
                     _log_add(D, row, lane, seed, 0.0)
-        log_uncompute(ops, op_weight, op_weight, V, D, before, n)
+        log_uncompute(part, V, D, before, n)
         if flows.op.size:
             _add_edge_flows(ops, V, D, weight[first:], flows, n, False)
         left[0] = -np.inf
         left[1] = 0.0
         for load in range(ops.num_loads):
-            variable = tables.variable[load]
+            variable = slices.tables.variable[load]
             for lane in range(n):
                 high, low = D[0, load, lane], D[1, load, lane]
                 posterior = 0.0
@@ -593,22 +554,19 @@ def log_slice_flows(
 
 
 @kernel
-def log_top_upward(
-    ops: Operations, op_weight: Floats, v: Floats, V: Floats, maximise: bool
-) -> None:
+def log_top_upward(part: Weighted, v: Floats, V: Floats, maximise: bool) -> None:
     """All rows of the top network for every lane, from the log interface vectors v."""
+    ops = part.ops
     n = v.shape[1]
     load_log_inputs(ops, v, V, n)
-    log_compute(ops, op_weight, op_weight, V, np.empty((3, n)), n, maximise, False)
+    log_compute(part, V, np.empty((3, n)), n, maximise, False)
 
 
 @kernel
-def log_top_downward(
-    ops: Operations, op_weight: Floats, V: Floats, root_row: int, widest: int, D: Floats
-) -> None:
+def log_top_downward(part: Weighted, V: Floats, root_row: int, widest: int, D: Floats) -> None:
     """D = log derivatives of the root at every row, given V of `log_top_upward`."""
     n = D.shape[2]
     D[0] = -np.inf
     D[1] = 0.0
     D[0, root_row] = 0.0
-    log_uncompute(ops, op_weight, op_weight, V, D, np.empty((2, widest + 1, n)), n)
+    log_uncompute(part, V, D, np.empty((2, widest + 1, n)), n)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dspn._arguments import Floats, Ints
 from dspn.engine.cpu.kernels import kernel, maximising, reducing
-from dspn.engine.cpu.records import LARGE_SCALE, LONG_SEQUENCE, Batch, Operations
+from dspn.engine.cpu.records import LARGE_SCALE, LONG_SEQUENCE, Batch, ChainShape, Weighted
 
 
 @kernel
@@ -70,7 +70,7 @@ def needs_care(scale: Floats, large: int) -> bool:
 
 @kernel
 def add_scale(scale: Floats, terms: Floats, careful: bool, numbers: Ints, n: int) -> None:
-    """Adds the log divisors of the slices `numbers` to the totals of the lanes; see `totals`.
+    """Adds the log divisors of the slices `numbers` to the totals of the lanes; see `base`.
 
     Where nothing `needs_care`, the sums of their first numbers round nothing off; the careful way
     gives the same bits then.
@@ -107,6 +107,30 @@ def largest_entry(row: Floats) -> float:
     for i in range(1, row.size):
         peak = max(peak, row[i])
     return peak
+
+
+@kernel
+def rescale(shape: ChainShape, v: Floats, exponents: Ints, n: int) -> None:
+    """Brings the largest entry of each lane and group of a chain into [0.5, 1) by a power of two.
+
+    The powers are added to the exponents. A group of zeros stays as it is.
+    """
+    work = np.empty(1)
+    bits = work.view(np.int64)
+    own = np.empty_like(v[0, :1])  # the factor in the precision of the vectors
+    for lane in range(n):
+        for group in range(shape.column.size - 1):
+            row = v[lane, shape.column[group] : shape.column[group + 1]]
+            work[0] = largest_entry(row)
+            if work[0] == 0.0:
+                continue
+            shift = (bits[0] >> 52) - 1022
+            bits[0] = (1023 - shift) << 52
+            own[0] = work[0]
+            factor = own[0]
+            for i in range(row.size):
+                row[i] *= factor
+            exponents[group, lane] += shift
 
 
 @kernel
@@ -176,8 +200,9 @@ def mix_four_rows(
 
 
 @kernel
-def mix(ops: Operations, mix_weight: Floats, V: Floats, n: int, floor: float) -> None:
+def mix(part: Weighted, V: Floats, n: int, floor: float) -> None:
     """V[mix rows] = floor + W V[inputs] for every dense matrix."""
+    ops = part.ops
     for number in range(ops.mix_row.size):
         group = ops.mix_group[number]
         first = ops.group_start[group]
@@ -185,11 +210,11 @@ def mix(ops: Operations, mix_weight: Floats, V: Floats, n: int, floor: float) ->
         start = ops.mix_start[number]
         row, last = ops.mix_row[number], ops.mix_row[number] + ops.mix_size[number]
         while row + 4 <= last:
-            mix_four_rows(mix_weight, start, width, first, row, V, n, floor)
+            mix_four_rows(part.mix, start, width, first, row, V, n, floor)
             row += 4
             start += 4 * width
         while row < last:
-            mix_one_row(mix_weight, start, width, first, row, V, n, floor)
+            mix_one_row(part.mix, start, width, first, row, V, n, floor)
             row += 1
             start += width
 
@@ -238,14 +263,15 @@ def _add(children: Ints, weight: Floats, row: int, V: Floats, n: int, floor: flo
 
 
 @kernel
-def compute(ops: Operations, op_weight: Floats, V: Floats, n: int, floor: float) -> None:
+def compute(part: Weighted, V: Floats, n: int, floor: float) -> None:
     """Fills the computed rows: operation after operation, a product or weighted sum of children."""
+    ops = part.ops
     for op in range(ops.op_row.size):
         low, high = ops.op_start[op], ops.op_start[op + 1]
         if ops.op_kind[op] == 0:
             _multiply(ops.op_child[low:high], ops.op_row[op], V, n, floor)
         else:
-            _add(ops.op_child[low:high], op_weight[low:high], ops.op_row[op], V, n, floor)
+            _add(ops.op_child[low:high], part.op[low:high], ops.op_row[op], V, n, floor)
 
 
 @kernel
@@ -274,10 +300,9 @@ def _unmultiply(children: Ints, row: int, V: Floats, D: Floats, before: Floats, 
 
 
 @kernel
-def uncompute(
-    ops: Operations, op_weight: Floats, V: Floats, D: Floats, before: Floats, n: int
-) -> None:
+def uncompute(part: Weighted, V: Floats, D: Floats, before: Floats, n: int) -> None:
     """D[r] += d root / d V[r] through the operations, from the last to the first."""
+    ops = part.ops
     for op in range(ops.op_row.size - 1, -1, -1):
         low, high = ops.op_start[op], ops.op_start[op + 1]
         row = ops.op_row[op]
@@ -285,7 +310,7 @@ def uncompute(
             _unmultiply(ops.op_child[low:high], row, V, D, before, n)
         else:
             for place in range(low, high):
-                child, weight = ops.op_child[place], op_weight[place]
+                child, weight = ops.op_child[place], part.op[place]
                 for lane in range(n):
                     D[child, lane] += weight * D[row, lane]
 
@@ -324,8 +349,9 @@ def _unmix_four(
 
 
 @kernel
-def unmix(ops: Operations, mix_weight: Floats, D: Floats, n: int) -> None:
+def unmix(part: Weighted, D: Floats, n: int) -> None:
     """D[inputs] += W' D[mix rows] for every dense matrix."""
+    ops = part.ops
     for number in range(ops.mix_row.size):
         group = ops.mix_group[number]
         first = ops.group_start[group]
@@ -333,11 +359,11 @@ def unmix(ops: Operations, mix_weight: Floats, D: Floats, n: int) -> None:
         start, size, row = ops.mix_start[number], ops.mix_size[number], ops.mix_row[number]
         j = 0
         while j + 4 <= width:
-            _unmix_four(mix_weight, start + j, width, size, first + j, row, D, n)
+            _unmix_four(part.mix, start + j, width, size, first + j, row, D, n)
             j += 4
         while j < width:
             for i in range(size):
-                a = mix_weight[start + i * width + j]
+                a = part.mix[start + i * width + j]
                 for lane in range(n):
                     D[first + j, lane] += a * D[row + i, lane]
             j += 1

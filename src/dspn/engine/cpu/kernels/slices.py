@@ -1,4 +1,4 @@
-"""The slice part in linear space: coefficients of many slices, and flows back to their leaves."""
+"""The slice part and the top network in linear space, for many slices or sequences at once."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,47 +13,52 @@ from dspn.engine.cpu.kernels.rows import (
     to_powers,
     uncompute,
 )
-from dspn.engine.cpu.records import Coefficients, EdgeFlows, LeafFlows, LeafTables, Operations
+from dspn.engine.cpu.records import Coefficients, EdgeFlows, LeafFlows, Operations, Slices, Weighted
 
 LANES = 128
 _FEW_CODES = 8  # leaves of this many codes are counted code by code, so that lanes stay together
 
 
 @kernel
+def read_codes(slices: Slices, first: int, factor: int, codes: NDArray[np.int32], n: int) -> None:
+    """Codes of one factor at the slices rows[first .. first + n - 1]."""
+    for lane in range(n):
+        codes[lane] = slices.codes[slices.rows[first + lane], factor]
+
+
+@kernel
 def load_leaves(
-    ops: Operations,
-    tables: LeafTables,
-    codes: Ints,
-    rows: Ints,
-    first: int,
-    V: Floats,
-    n: int,
-    floor: float,
+    ops: Operations, slices: Slices, first: int, V: Floats, n: int, floor: float
 ) -> None:
     """Densities of all leaves at the slices rows[first .. first + n - 1], plus the floor.
 
     The place of a slice in the dense tables is its place in `rows`.
     """
+    tables = slices.tables
+    codes = np.empty(n, dtype=np.int32)
+    last = -1
     for load in range(ops.num_loads):
         start, factor = tables.start[load], tables.factor[load]
         if factor < 0:
             start += first
             for lane in range(n):
                 V[load, lane] = tables.dense[start + lane] + floor
-        else:
-            for lane in range(n):
-                V[load, lane] = tables.values[start + codes[rows[first + lane], factor]] + floor
+            continue
+        if factor != last:
+            read_codes(slices, first, factor, codes, n)
+            last = factor
+        for lane in range(n):
+            V[load, lane] = tables.values[start + codes[lane]] + floor
 
 
 @kernel
-def add_divisors(
-    tables: LeafTables, codes: Ints, rows: Ints, first: int, scale: Floats, n: int
-) -> None:
+def add_divisors(slices: Slices, first: int, scale: Floats, n: int) -> None:
     """scale[:, s] = sum of the logarithms by which the densities of slice s were divided."""
+    tables = slices.tables
     for lane in range(n):
         high, low = 0.0, 0.0
         for factor in range(tables.divisor_start.size):
-            code = codes[rows[first + lane], factor]
+            code = slices.codes[slices.rows[first + lane], factor]
             divisor = tables.divisors[tables.divisor_start[factor] + code]
             low += rounded_off(high, divisor)
             high += divisor
@@ -98,27 +103,25 @@ def _shift_groups(
 
 @kernel
 def slice_values(
-    ops: Operations,
-    op_weight: Floats,
-    tables: LeafTables,
-    codes: Ints,
-    rows: Ints,
+    part: Weighted,
+    slices: Slices,
     load_group: Ints,
     scalable: Ints,
     out: Coefficients,
     floor: float,
 ) -> None:
     """Coefficients of the slices `rows` of the data, written to `out` in their order."""
+    ops = part.ops
     V = np.empty((ops.num_rows, LANES))
-    for first in range(0, rows.size, LANES):
-        n = min(LANES, rows.size - first)
-        load_leaves(ops, tables, codes, rows, first, V, n, floor)
-        compute(ops, op_weight, V, n, floor)
+    for first in range(0, slices.rows.size, LANES):
+        n = min(LANES, slices.rows.size - first)
+        load_leaves(ops, slices, first, V, n, floor)
+        compute(part, V, n, floor)
         for c in range(ops.output_row.size):
             row, start = ops.output_row[c], c * out.row_step + first * out.slice_step
             for lane in range(n):
                 out.values[start + lane * out.slice_step] = V[row, lane]
-        add_divisors(tables, codes, rows, first, out.scale, n)
+        add_divisors(slices, first, out.scale, n)
         _shift_groups(ops, load_group, scalable, V, out, first, n)
 
 
@@ -133,55 +136,32 @@ def _sum_where(P: Floats, codes: NDArray[np.int32], code: int, n: int) -> float:
 
 @kernel
 def _count(
-    tables: LeafTables,
-    load: int,
-    lane_codes: NDArray[np.int32],
-    V: Floats,
-    D: Floats,
-    P: Floats,
-    counts: Floats,
-    n: int,
+    ops: Operations, slices: Slices, first: int, V: Floats, D: Floats, counts: Floats, n: int
 ) -> None:
-    """Adds the posteriors of one tabulated leaf to the counts of the codes they were seen with."""
-    factor, start = tables.factor[load], tables.start[load]
-    ends = tables.divisor_start
-    last = ends[factor + 1] if factor + 1 < ends.size else tables.divisors.size
-    width = last - ends[factor]
-    codes = lane_codes[factor]
-    for lane in range(n):
-        P[lane] = V[load, lane] * D[load, lane]
-    if width <= _FEW_CODES:
-        for code in range(width):
-            counts[start + code] += _sum_where(P, codes, code, n)
-    else:
-        for lane in range(n):
-            counts[start + codes[lane]] += P[lane]
-
-
-@kernel
-def _write_leaves(
-    ops: Operations, tables: LeafTables, V: Floats, D: Floats, leaf: LeafFlows, first: int, n: int
-) -> None:
-    """Posteriors, and evidence left without each entry, of the slices first .. first + n - 1."""
-    for variable in range(leaf.leave_out.shape[0]):
-        for lane in range(n):
-            leaf.leave_out[variable, first + lane] = 0.0
+    """Adds the posteriors V D of tabulated leaves to the counts of the codes seen with them."""
+    tables, ends = slices.tables, slices.tables.divisor_start
+    codes = np.empty(n, dtype=np.int32)
+    posterior, known = np.empty(n), -1
     for load in range(ops.num_loads):
-        variable = tables.variable[load]
+        factor, start = tables.factor[load], tables.start[load]
         for lane in range(n):
-            leaf.posterior[load, first + lane] = V[load, lane] * D[load, lane]
-        if leaf.leave_out.shape[0]:
+            posterior[lane] = V[load, lane] * D[load, lane]
+        if factor != known:
+            read_codes(slices, first, factor, codes, n)
+            known = factor
+        last = ends[factor + 1] if factor + 1 < ends.size else tables.divisors.size
+        if last - ends[factor] <= _FEW_CODES:
+            for code in range(last - ends[factor]):
+                counts[start + code] += _sum_where(posterior, codes, code, n)
+        else:
             for lane in range(n):
-                leaf.leave_out[variable, first + lane] += D[load, lane]
+                counts[start + codes[lane]] += posterior[lane]
 
 
 @kernel
 def slice_flows(
-    ops: Operations,
-    op_weight: Floats,
-    tables: LeafTables,
-    codes: Ints,
-    rows: Ints,
+    part: Weighted,
+    slices: Slices,
     load_group: Ints,
     shift: Ints,
     seeds: Floats,
@@ -194,32 +174,65 @@ def slice_flows(
     A seed is relative to a coefficient that was divided by 2^shift, so it is divided by that again.
     With room for counts, which only tabulated leaves have, no posteriors are written.
     """
+    ops = part.ops
     V = np.empty((ops.num_rows, LANES))
     D = np.empty((ops.num_rows, LANES))
     before = np.empty((widest + 1, LANES))
-    lane_codes = np.empty((tables.divisor_start.size, LANES), dtype=np.int32)
-    for first in range(0, rows.size, LANES):
-        n = min(LANES, rows.size - first)
-        load_leaves(ops, tables, codes, rows, first, V, n, 0.0)
-        compute(ops, op_weight, V, n, 0.0)
+    power = np.empty((shift.shape[0], LANES))
+    bits = power.view(np.int64)
+    for first in range(0, slices.rows.size, LANES):
+        n = min(LANES, slices.rows.size - first)
+        load_leaves(ops, slices, first, V, n, 0.0)
+        compute(part, V, n, 0.0)
+        for group in range(shift.shape[0]):
+            for lane in range(n):
+                bits[group, lane] = (1023 - shift[group, first + lane]) << 52  # 2^-shift
         for row in range(ops.num_rows):
             for lane in range(n):
                 D[row, lane] = 0.0
         for c in range(ops.output_row.size):
             row, group = ops.output_row[c], load_group[c]
             for lane in range(n):
-                D[row, lane] += np.ldexp(seeds[c, first + lane], -shift[group, first + lane])
-        uncompute(ops, op_weight, V, D, before, n)
+                D[row, lane] += seeds[c, first + lane] * power[group, lane]
+        uncompute(part, V, D, before, n)
         if flows.op.size:
             for op in range(ops.op_row.size):
                 if ops.op_kind[op] == 1:
                     for place in range(ops.op_start[op], ops.op_start[op + 1]):
                         flows.op[place] += dot(V, ops.op_child[place], D, ops.op_row[op], n)
+        for variable in range(leaf.leave_out.shape[0]):
+            for lane in range(n):
+                leaf.leave_out[variable, first + lane] = 0.0
+        for load in range(ops.num_loads if leaf.leave_out.size else 0):
+            for lane in range(n):
+                leaf.leave_out[slices.tables.variable[load], first + lane] += D[load, lane]
         if leaf.counts.size:
-            for factor in range(lane_codes.shape[0]):
-                for lane in range(n):
-                    lane_codes[factor, lane] = codes[rows[first + lane], factor]
-            for load in range(ops.num_loads):
-                _count(tables, load, lane_codes, V, D, before[0], leaf.counts, n)
-        else:
-            _write_leaves(ops, tables, V, D, leaf, first, n)
+            _count(ops, slices, first, V, D, leaf.counts, n)
+        for load in range(ops.num_loads if leaf.posterior.size else 0):
+            for lane in range(n):
+                leaf.posterior[load, first + lane] = V[load, lane] * D[load, lane]
+
+
+@kernel
+def top_upward(
+    part: Weighted, v: Floats, V: Floats, root_row: int, floor: float, value: Floats
+) -> None:
+    """Root value of the top network for every lane, from the interface vectors v."""
+    ops = part.ops
+    n = v.shape[1]
+    for i in range(ops.num_inputs):
+        for lane in range(n):
+            V[i, lane] = v[i, lane]
+    compute(part, V, n, floor)
+    for lane in range(n):
+        value[lane] = V[root_row, lane]
+
+
+@kernel
+def top_downward(part: Weighted, V: Floats, root_row: int, widest: int, D: Floats) -> None:
+    """D = derivatives of the root at every row, given V of `top_upward`; D comes in as zeros."""
+    n = D.shape[1]
+    before = np.empty((widest + 1, n))
+    for lane in range(n):
+        D[root_row, lane] = 1.0
+    uncompute(part, V, D, before, n)

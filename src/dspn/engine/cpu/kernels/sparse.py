@@ -245,7 +245,6 @@ def _turn_back(
 
 @kernel
 def advance_sparse(
-    shape: ChainShape,
     group: int,
     matrix: ChainMatrix,
     v: Floats,
@@ -259,6 +258,7 @@ def advance_sparse(
 
     With `best` it is log c_l plus the largest of log weight + v[l], over the edges.
     """
+    shape = matrix.shape
     first, floor = shape.column[group], given.floor
     size, step = shape.column[group + 1] - first, numbers_in_vector(v)
     own, sums = space[0], space[1]
@@ -302,7 +302,6 @@ def best_source(matrix: ChainMatrix, column: int, v: Floats, first: int) -> int:
 
 @kernel
 def add_use(
-    shape: ChainShape,
     group: int,
     matrix: ChainMatrix,
     rows: Floats,
@@ -316,6 +315,7 @@ def add_use(
     That is the expected use of every edge, still to be multiplied by its weight. Lanes from n up to
     the next full vector must have zeros in `sources`.
     """
+    shape = matrix.shape
     first, step = shape.column[group], numbers_in_vector(rows)
     own, read = space[0], space[1]
     lane = 0
@@ -337,7 +337,6 @@ def add_use(
 
 @kernel
 def advance_and_add_use(
-    shape: ChainShape,
     group: int,
     matrix: ChainMatrix,
     rows: Floats,
@@ -349,6 +348,7 @@ def advance_and_add_use(
     space: Floats,
 ) -> None:
     """Both out[l] = matrix sources[l] and `add_use`, which read the same numbers, for one group."""
+    shape = matrix.shape
     first, step = shape.column[group], numbers_in_vector(rows)
     own, read, sums = space[0], space[1], space[2]
     source, weight = matrix.source, matrix.weight
