@@ -20,8 +20,8 @@ from dspn.io.json_values import JSON, compact, fields, items, parse, plain, refu
 
 FORMAT = "dspn"
 # What files are written with says how much a reader has to know: 1 for one network, 2 for several,
-# 3 for leaf families from outside the library.
-FORMAT_VERSION = 3
+# 3 for leaf families from outside the library, 4 for statistics from which learning goes on.
+FORMAT_VERSION = 4
 MAX_HEADER_BYTES = 32 * 2**20
 MAX_FILE_BYTES = 2**30
 

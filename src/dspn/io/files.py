@@ -25,14 +25,19 @@ Path = str | bytes | os.PathLike[str]
 
 
 def save_mixture(
-    mixture: Mixture | DynamicNetwork, path: Path, *, provenance: Mapping[str, JSON] | None = None
+    mixture: Mixture | DynamicNetwork,
+    path: Path,
+    *,
+    provenance: Mapping[str, JSON] | None = None,
+    online: Mapping[str, Floats] | None = None,
 ) -> None:
     """Writes a mixture or one network; the same mixture gives the same bytes.
 
-    A failure leaves what was at `path` as it was. `provenance` is kept beside it, as JSON.
+    A failure leaves what was at `path` as it was. `provenance` is kept beside it, as JSON, and so
+    are the arrays of `online` learning.
     """
     own = mixture if isinstance(mixture, Mixture) else Mixture.of(mixture)
-    _save(path, lambda: codec.encode(own, provenance))
+    _save(path, lambda: codec.encode(own, provenance, online))
 
 
 save_network = save_mixture
@@ -45,6 +50,7 @@ def save_classifier(
     models: Sequence[tuple[Mixture, Mapping[str, JSON]]],
     *,
     provenance: Mapping[str, JSON] | None = None,
+    online: Sequence[Mapping[str, Floats]] = (),
 ) -> None:
     """Writes a classifier; a failure leaves what was at `path` as it was.
 
@@ -54,8 +60,9 @@ def save_classifier(
         logits: Log P(class), up to a constant.
         models: The model of each class, with its own provenance.
         provenance: Kept beside it, as JSON.
+        online: The arrays of online learning of each model; by default there are none.
     """
-    _save(path, lambda: codec.encode_classifier(classes, logits, models, provenance or {}))
+    _save(path, lambda: codec.encode_classifier(classes, logits, models, provenance or {}, online))
 
 
 def _save(path: Path, contents: Callable[[], Contents]) -> None:
