@@ -186,8 +186,8 @@ class OnlineState:
             return NetworkFlows(arrays[f"{prefix}.weights"], tuple(leaves))
 
         statistics = tuple(
-            ExpectedFlows(**{"bottom": None, **{n: read(i, n, own) for n, own in _parts(flows)}})
-            for i, flows in enumerate(blank)
+            _whole({name: read(number, name, own) for name, own in _parts(flows)})
+            for number, flows in enumerate(blank)
         )
         told: dict[str, Any] = dict(zip(_PROGRESS, progress.tolist(), strict=False))
         told["num_batches"] = int(told["num_batches"])
@@ -354,7 +354,7 @@ def _blend(old: ExpectedFlows, new: ExpectedFlows, keep: float, factor: float) -
         )
 
     pairs = zip(_parts(old), _parts(new), strict=True)
-    return ExpectedFlows(**{"bottom": None, **{n: blend(a, b) for (n, a), (_, b) in pairs}})
+    return _whole({name: blend(one, other) for (name, one), (_, other) in pairs})
 
 
 def _parts(flows: ExpectedFlows) -> Iterator[tuple[str, NetworkFlows]]:
@@ -363,6 +363,11 @@ def _parts(flows: ExpectedFlows) -> Iterator[tuple[str, NetworkFlows]]:
         own = getattr(flows, name)
         if own is not None:
             yield name, own
+
+
+def _whole(parts: Mapping[str, NetworkFlows]) -> ExpectedFlows:
+    """The flows that `_parts` took apart."""
+    return ExpectedFlows(parts["template"], parts["top"], parts.get("bottom"))
 
 
 # A model without a history.
@@ -574,7 +579,9 @@ def _extended(old: DynamicNetwork, new: DynamicNetwork, statistics: ExpectedFlow
     """
     blank = ExpectedFlows.nothing(new)
 
-    def extend(part: Template | Top, grown: Template | Top, own: NetworkFlows) -> Floats:
+    def edges(name: str, own: NetworkFlows) -> Floats:
+        part: Template | Top = old.top if name == "top" else old.template
+        grown: Template | Top = new.top if name == "top" else new.template
         weights = np.zeros(grown.num_weights)
         for node, start in part.edge_offsets.items():
             assert isinstance(grown.nodes[node], Sum)
@@ -583,15 +590,12 @@ def _extended(old: DynamicNetwork, new: DynamicNetwork, statistics: ExpectedFlow
         return weights
 
     def extended(name: str, own: NetworkFlows, zeros: NetworkFlows) -> NetworkFlows:
-        parts = (old.top, new.top) if name == "top" else (old.template, new.template)
         leaves = []
         for rows, none in zip(own.leaves, zeros.leaves, strict=True):
             longer = none.copy()
             longer[: len(rows)] = rows
             leaves.append(longer)
-        return NetworkFlows(extend(*parts, own), tuple(leaves))
+        return NetworkFlows(edges(name, own), tuple(leaves))
 
     pairs = zip(_parts(statistics), _parts(blank), strict=True)
-    return ExpectedFlows(
-        **{"bottom": None, **{name: extended(name, own, none) for (name, own), (_, none) in pairs}}
-    )
+    return _whole({name: extended(name, own, none) for (name, own), (_, none) in pairs})

@@ -490,6 +490,44 @@ class SequenceEstimator(Queries, SequenceReader):
         return self._fit_parts(replace(parts, clock=clock))
 
     @final
+    def _fit_parts(self, parts: TrainingData) -> Self:
+        """Learns from data that are read, checked and divided."""
+        for name, value in self.get_params(deep=False).items():
+            if name in _PARTS and value is not None:
+                require_type(value, _PARTS[name], name, StructureError)
+        self._check(parts)
+        if parts.clock.limit is None:
+            parts = replace(parts, clock=Clock(getattr(self, "time_limit", None)))
+        # Before learning, so that it is within a time limit and not after it.
+        sets = {"train": parts.train, "validation": parts.validation}
+        known = {
+            name: None if data is None else data_fingerprint(data).hex()
+            for name, data in sets.items()
+        }
+        outcome = self._learned(parts)
+        options, score = self.get_params(deep=False), outcome.score
+        provenance: dict[str, JSON] = {
+            "estimator": type(self).__name__,
+            "parameters": {
+                name: _plain(value) for name, value in options.items() if name not in _NOT_RECORDED
+            },
+            "seed": parts.seed,
+            "data": known,
+            TRAINED_ON: _sizes(parts, refit=self.refit),
+            "validation_score": score if score is not None and math.isfinite(score) else None,
+            "ending": str(outcome.ending),
+            "dspn": __version__,
+        }
+        self.n_features_in_ = parts.train.num_variables
+        self.validation_score_ = score
+        self.history_ = outcome.history
+        self.ending_: StrEnum | None = outcome.ending
+        self.model_ = Model(outcome.network, provenance=provenance)
+        self.dead_ = dead_nodes_of(self.model_, parts)
+        self.batches_: tuple[OnlineRecord, ...] = ()
+        return self
+
+    @final
     def partial_fit(
         self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None
     ) -> Self:
@@ -544,44 +582,6 @@ class SequenceEstimator(Queries, SequenceReader):
         if len(self.model_.components) == 1:
             state = OnlineState.from_arrays(self.model_.mixture, self.model_.online)
             self.dead_ = dead_nodes(self.model_.network, state.statistics[0])
-        return self
-
-    @final
-    def _fit_parts(self, parts: TrainingData) -> Self:
-        """Learns from data that are read, checked and divided."""
-        for name, value in self.get_params(deep=False).items():
-            if name in _PARTS and value is not None:
-                require_type(value, _PARTS[name], name, StructureError)
-        self._check(parts)
-        if parts.clock.limit is None:
-            parts = replace(parts, clock=Clock(getattr(self, "time_limit", None)))
-        # Before learning, so that it is within a time limit and not after it.
-        sets = {"train": parts.train, "validation": parts.validation}
-        known = {
-            name: None if data is None else data_fingerprint(data).hex()
-            for name, data in sets.items()
-        }
-        outcome = self._learned(parts)
-        options, score = self.get_params(deep=False), outcome.score
-        provenance: dict[str, JSON] = {
-            "estimator": type(self).__name__,
-            "parameters": {
-                name: _plain(value) for name, value in options.items() if name not in _NOT_RECORDED
-            },
-            "seed": parts.seed,
-            "data": known,
-            TRAINED_ON: _sizes(parts, refit=self.refit),
-            "validation_score": score if score is not None and math.isfinite(score) else None,
-            "ending": str(outcome.ending),
-            "dspn": __version__,
-        }
-        self.n_features_in_ = parts.train.num_variables
-        self.validation_score_ = score
-        self.history_ = outcome.history
-        self.ending_: StrEnum | None = outcome.ending
-        self.model_ = Model(outcome.network, provenance=provenance)
-        self.dead_ = dead_nodes_of(self.model_, parts)
-        self.batches_: tuple[OnlineRecord, ...] = ()
         return self
 
     @final

@@ -35,7 +35,9 @@ def sequences_seen(model: Model) -> float | None:
 def _trained_on(model: Model) -> tuple[float, float] | None:
     """The numbers of sequences and slices that a model was fitted to, where they are known."""
     told: Any = model.provenance.get(TRAINED_ON)
-    counts = [told.get(name) for name in ("sequences", "slices")] if isinstance(told, dict) else []
+    counts: list[Any] = []
+    if isinstance(told, dict):
+        counts = [told.get(name) for name in ("sequences", "slices")]
     if not counts or not all(is_number(count) and count > 0 for count in counts):
         return None
     return float(counts[0]), float(max(counts))
