@@ -24,12 +24,12 @@ from scipy.special import ndtr
 from dspn._arguments import Floats, require_type
 from dspn.data.sequences import Sequences, sequences_of
 from dspn.engine import ExpectedFlows, NetworkFlows, Program, compile_program
+from dspn.engine.base import Want
 from dspn.errors import DataError, ModelFileError, StructureError
+from dspn.inference.likelihood import component_posteriors
 from dspn.inference.marginals import interface_posteriors
-from dspn.inference.surprise import surprise
 from dspn.learning.em import Part, maximise
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.learning.scores import LIKELIHOOD
 from dspn.learning.starts.informed import informed_split
 from dspn.learning.starts.splits import split_interfaces
 from dspn.leaves.base import Family
@@ -44,8 +44,9 @@ from dspn.structure.template import Template, Top
 _TRIAL_STEPS: Final = 10
 # The least share of the statistics that both take from it: what is new must be able to show.
 _TRIAL_SHARE: Final = 0.5
-# The share of a batch that decides about a candidate, and the fewest sequences that can.
-_HELD_OUT: Final = 1 / 3
+# Parts of a batch, each of which is held out once to decide about a candidate, and the fewest
+# sequences that can.
+_FOLDS: Final = 3
 _FEWEST_SEQUENCES: Final = 9
 _MOST_NODES_PER_BATCH: Final = 4
 # Nodes of the quadrature over a continuous leaf, exact for moments up to the 15th of a Gaussian.
@@ -68,12 +69,13 @@ class OnlineOptions(Options):
     the number of times that parameters and the statistics of the batch are computed in turn.
 
     With `growth`, a batch is tested for new interface nodes where its score per slice is below the
-    usual one by more than `surprise` standard errors, whenever the number of sequences has doubled
-    since the last test, and after a batch that has added nodes. Two thirds of the batch train a
-    model with one more node, old statistics included, and the rest decides: the node stays where it
-    raises the score by more than `caution` standard errors. Up to four nodes are added for each
-    batch, and a network has at most `max_interfaces`. A batch of fewer than nine sequences adds
-    none.
+    usual one by more than `surprise` standard errors, where no usual score is known (the first
+    batch for a model that was fitted to all data at once), whenever the number of sequences has
+    doubled since the last test, and after a batch that has added nodes. Each third of the batch is
+    held out once, while the others train a model with one more node, old statistics included: the
+    node stays where it raises the held-out score by more than `caution` standard errors. Up to four
+    nodes are added for each batch, and a network has at most `max_interfaces`. A batch of fewer
+    than nine sequences adds none.
     """
 
     step_power: float = number_field(0.7, above=0.5, most=1)
@@ -463,7 +465,7 @@ def _asks_for_nodes(
     """Whether a batch is to be tested for interface nodes that the model lacks."""
     if not options.growth or len(part.data) < _FEWEST_SEQUENCES:
         return False
-    if total >= 2 * state.tested:
+    if math.isnan(state.score) or total >= 2 * state.tested:
         return True
     error = math.sqrt(state.spread / len(part.data))
     return bool(score < state.score - options.surprise * error)
@@ -481,26 +483,31 @@ def _grow(
     Old statistics keep their meaning: nodes that were there have them as they were, and new nodes
     and edges begin with none.
     """
-    order = rng.permutation(len(part.data))
-    count = max(2, round(_HELD_OUT * len(part.data)))
-    held, train = part.pick(np.sort(order[:count])), part.pick(np.sort(order[count:]))
+    count = len(part.data)
+    folds = np.array_split(rng.permutation(count), _FOLDS)
 
-    def trained(own: OnlineState) -> Program:
+    def trained(own: OnlineState, train: Part) -> Program:
         return compile_program(_learn(own, train, options, priors, trial=True).mixture)
 
-    best = trained(state)
     for _ in range(_MOST_NODES_PER_BATCH):
-        candidates = list(_candidates(state, train, options, priors, rng))
-        if not candidates:
+        gains = np.zeros((2, count))
+        for fold in folds:
+            held = part.data[np.sort(fold)]
+            train = part.pick(np.setdiff1d(np.arange(count), fold))
+            before = trained(state, train).log_likelihood(held)
+            for kind, candidate in enumerate(_candidates(state, train, options, priors, rng)):
+                after = trained(candidate, train).log_likelihood(held)
+                with np.errstate(invalid="ignore"):
+                    gains[kind, np.sort(fold)] = after - before
+        means = [part.mean(own) for own in gains]
+        kind = int(np.argmax(means))
+        with np.errstate(invalid="ignore"):
+            error = float(np.std(gains[kind], ddof=1)) / math.sqrt(count)
+        if not means[kind] > options.caution * error:
             break
-        programs = [trained(candidate) for candidate in candidates]
-        scores = [held.mean(program.log_likelihood(held.data)) for program in programs]
-        place = int(np.argmax(scores))
-        if not LIKELIHOOD.is_better(programs[place], best, held.data, caution=options.caution):
-            break
+        state = list(_candidates(state, part, options, priors, rng))[kind]
         # The parameters that the batch has led to are kept, so that its last steps begin there.
-        state = replace(candidates[place], mixture=programs[place].mixture)
-        best = programs[place]
+        state = replace(state, mixture=trained(state, part).mixture)
     return state
 
 
@@ -511,15 +518,19 @@ def _candidates(
     priors: Priors,
     rng: np.random.Generator,
 ) -> Iterator[OnlineState]:
-    """The state with one more node in the component that explains most of the batch."""
-    program = compile_program(state.mixture)
-    chosen = int(np.argmax(part.flows(program).counts))
+    """The state with one more node in the component that explains most of the batch.
+
+    The node is made for the sequences that are rather of this component than of any other.
+    """
+    shares = component_posteriors(compile_program(state.mixture), part.data)
+    chosen = int(np.argmax(part.weights @ shares))
     network = state.mixture.components[chosen]
     if network.num_interfaces >= options.max_interfaces:
         return
+    data = part.data[np.argmax(shares, axis=1) == chosen]
     grown = [
-        informed_split(network, part.data, priors=priors, rng=rng),
-        _with_surprising_node(network, part.data, priors, rng),
+        informed_split(network, data, priors=priors, rng=rng),
+        _with_surprising_node(network, data, priors, rng),
     ]
     for candidate in grown:
         networks, statistics = list(state.mixture), list(state.statistics)
@@ -534,10 +545,12 @@ def _with_surprising_node(
 ) -> DynamicNetwork:
     """One more node, whose leaves are those of the slices that the network expects least.
 
-    The node stands beside the one that is used most in these slices, and shares its weights.
+    These are the slices with the least probable entries, each given all others. The node stands
+    beside the one that is used most in these slices, and shares its weights.
     """
     program = compile_program(network)
-    slices = np.nan_to_num(surprise(program, data).slices, nan=0.0, posinf=0.0)
+    entries = program.posteriors(data, Want(surprises=True)).surprises
+    slices = np.nan_to_num(entries, nan=0.0, posinf=0.0, neginf=0.0).sum(axis=1)
     rows = np.flatnonzero(slices > _threshold(slices))
     use = interface_posteriors(program, data)[rows].sum(axis=0)
     split = split_interfaces(network, [int(np.argmax(use))], rng, 0.0)

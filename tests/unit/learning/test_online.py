@@ -284,6 +284,27 @@ def test_old_statistics_keep_their_meaning_when_a_node_is_added() -> None:
         assert_allclose(other[: len(one)], one, rtol=0.05, atol=0.01)
 
 
+def test_the_first_batch_after_a_fit_is_tested_however_small_it_is() -> None:
+    batches, _ = stream(5, 4, lambda batch: batch >= 10, 11)
+    fitted = HMM(3, random_state=0).fit(joined(batches[:10]))
+    fitted.partial_fit(batches[10])
+    (record,) = fitted.batches_
+    assert record.tested and record.added and record.share < 0.2
+
+
+def test_a_component_that_excludes_some_sequences_grows_for_the_others() -> None:
+    parts = [planted(np.random.default_rng(seed), 2) for seed in (3, 5)]
+    for own, codes in zip(parts, ([0, 1], [2, 3]), strict=True):
+        own["emissions"]["a"] = np.eye(4)[codes]
+    networks = [Model.from_hmm(**own).network for own in parts]
+    mixture = Mixture(tuple(networks), np.array([0.5, 0.5]))
+    data = Model(mixture).sample(30, 8, rng=np.random.default_rng(0))
+    state = OnlineState.of_model(mixture, 10.0, 8.0)
+    eager = OnlineOptions(caution=0.0)
+    record = update(state, data, options=eager, priors=NO_PRIORS).record
+    assert record.tested and record.after > record.before
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_templates_of_any_shape_learn_on(seed: int) -> None:
     network = random_network(seed)
