@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dspn.learning import EmOptions as EmOptions
     from dspn.learning import GrowthOptions as GrowthOptions
     from dspn.learning import Likelihood as Likelihood
+    from dspn.learning import OnlineOptions as OnlineOptions
     from dspn.learning import Priors as Priors
     from dspn.learning import SearchOptions as SearchOptions
     from dspn.learning import SliceSpnOptions as SliceSpnOptions
@@ -57,7 +58,7 @@ _HOMES: Final = {
     "ModelFileError NumericalError StructureError",
     "inference": "Completion Filter FilterState Forecast Marginals Step Surprise VariableMarginals",
     "learning": "AscentOptions Auto ConditionalLikelihood EmOptions GrowthOptions Likelihood "
-    "Priors SearchOptions SliceSpnOptions",
+    "OnlineOptions Priors SearchOptions SliceSpnOptions",
     "models": "DSPN HMM HMMSPN DSPNClassifier Em Model Paper load",
     "data": "Kind Schema Sequences Variable",
     "structure": "DbnStructure DbnTables DynamicNetwork Mixture Root Template",

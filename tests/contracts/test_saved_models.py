@@ -81,7 +81,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "predict_proba": lambda own: own.predict_proba(DATA),
     "predict_log_proba": lambda own: own.predict_log_proba(DATA),
 }
-MAKERS = {"fit", "load", "save", "from_hmm", "from_dbn"}
+MAKERS = {"fit", "partial_fit", "load", "save", "from_hmm", "from_dbn"}
 NOT_KEPT = {"history_", "dead_", "trail_", "growth_", "estimators_"}
 
 
@@ -97,7 +97,8 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, dspn.Mixture | dspn.DynamicNetwork):
         return one.fingerprint == other.fingerprint
     if isinstance(one, Model):
-        return same(one.mixture, other.mixture) and one.provenance == other.provenance
+        told = one.provenance == other.provenance
+        return told and same(one.mixture, other.mixture) and same(one.online, other.online)
     if isinstance(one, dspn.Sequences):
         return same(one.values, other.values) and same(one.lengths, other.lengths)
     if is_dataclass(one):

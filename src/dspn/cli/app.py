@@ -111,7 +111,14 @@ app.callback(**_split_help(dspn))(dspn)
 
 @_command("fit.fit")
 def fit(
-    output: Path, table: Table, training: Training, as_json: bool = False, quiet: bool = False
+    *,
+    output: Path | None = None,
+    as_continue: Path | None = None,
+    unknown: Unknown = "error",
+    table: Table,
+    training: Training,
+    as_json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Learn a model of a table: the kind of each variable, and then the network that fits best.
 
@@ -122,6 +129,7 @@ def fit(
         dspn fit days.csv -s day --variables sky,celsius --kind sky=categorical -o weather.dspn
         dspn fit days.parquet -s day --effort 20 --validation new.parquet -o weather.dspn
         dspn fit days.csv -s day --checkpoint run --time-limit 600 -o weather.dspn
+        dspn fit --continue weather.dspn new.csv -o newer.dspn
     """
 
 

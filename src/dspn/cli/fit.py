@@ -7,14 +7,15 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from typer import BadParameter
 
 from dspn.cli import console, sink, source
-from dspn.cli.options import Table, Training, check_extension, parse_kinds, parse_names
+from dspn.cli.options import Table, Training, Unknown, check_extension, parse_kinds, parse_names
 from dspn.data.cells import is_text, plain
 from dspn.data.chunks import Chunk, Described, chunks, describe_column
 from dspn.data.order import near_misses, uneven_steps, variable_names
@@ -23,7 +24,8 @@ from dspn.data.sequences import Sequences
 from dspn.errors import DataError, StructureError, printable
 from dspn.learning.auto.base import Auto
 from dspn.learning.growth import GrowthOptions
-from dspn.models import DSPN, Em, Model, Paper
+from dspn.models import DSPN, DSPNClassifier, Em, Model, Paper, load
+from dspn.models.online import sequences_seen, with_batch
 
 _MOST_CATEGORIES: Final = 1000
 _FEWEST_DISTINCT: Final = 10
@@ -198,17 +200,35 @@ def _make_estimator(training: Training, fraction: float | None, *, quiet: bool) 
 
 
 def fit(
-    table: Table, training: Training, output: Path, *, as_json: bool = False, quiet: bool = False
+    table: Table,
+    training: Training,
+    output: Path | None = None,
+    as_continue: Path | None = None,
+    unknown: Unknown = "error",
+    *,
+    as_json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Learns and writes a model; after Ctrl-C the best so far, if there is one.
 
     Args:
         table: The table, and how to read it.
         training: How to learn.
-        output: The model file.
+        output: The model file; by default that of `as_continue`.
+        as_continue: A model to go on from.
+        unknown: What a category is that this model does not know.
         as_json: Write a summary to standard output.
         quiet: No notes and no progress.
     """
+    if as_continue is not None:
+        _check_unused(table, training)
+        target = as_continue if output is None else output
+        continue_fit(as_continue, table, target, unknown, as_json=as_json, quiet=quiet)
+        return
+    if unknown != "error":
+        raise BadParameter("--unknown is for --continue: a new model knows all categories.")
+    if output is None:
+        raise BadParameter("--output must name the model file to write, but is missing.")
     check_extension(output, ".dspn")
     if training.learner == "em" and training.interfaces is None:
         raise BadParameter("--learner em needs the number of --interfaces.")
@@ -246,3 +266,97 @@ def fit(
     nodes = sum(len(network.template.nodes) for network in model.components)
     size = f"{console.counted(len(model.components), 'network')} with {nodes:,} template nodes"
     console.note(f"wrote {output}: {size}{reached}", quiet=quiet)
+
+
+def _check_unused(table: Table, training: Training) -> None:
+    """Raises where options are given that a model that learns on has settled."""
+    options = [(item, getattr(training, item.name)) for item in fields(training)]
+    given = [item.name for item, value in options if value != item.default]
+    given += [name for name in ("variables", "kind") if getattr(table, name)]
+    if given:
+        option = f"--{given[0].replace('_', '-')}"
+        raise BadParameter(
+            f"{option} must be left out with --continue: the model has its variables, structure "
+            "and seed already."
+        )
+
+
+def continue_fit(
+    path: Path,
+    table: Table,
+    output: Path,
+    unknown: Unknown = "error",
+    *,
+    as_json: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Goes on from a model with the batches of a new table, and writes it at the end.
+
+    The table is read in chunks of whole sequences, each a batch. A failure leaves both files as
+    they were.
+
+    Args:
+        path: The model.
+        table: The new table, and how to read it.
+        output: Where the model is written.
+        unknown: What a category is that the model does not know.
+        as_json: Write a summary to standard output.
+        quiet: No notes and no progress.
+    """
+    check_extension(output, ".dspn")
+    sink.check_place(str(output))
+    loaded: Any = source.load_file(path, load)
+    if isinstance(loaded, DSPNClassifier):
+        raise DataError(
+            f"{str(path)!r} must be a model, but is a classifier, whose batches need labels; "
+            "continue it in Python, by `partial_fit`."
+        )
+    model: Model = loaded if isinstance(loaded, Model) else loaded.model_
+    source.check_texts(path, model.schema)
+    if sequences_seen(model) is None:
+        rule = "the model does not say how many sequences it was learned from"
+        console.note(f"note: {rule}; it counts as much as the first batch.", quiet=quiet)
+    records = []
+    with source.open_table(table.data, table.read) as opened:
+        keys = source.find_keys(opened, table.read, model.provenance, quiet=True)
+        told, read = model.provenance, table.read
+        parts = source.read_chunks(
+            opened, model.schema, told, read, unknown, title="learned", quiet=quiet
+        )
+        for _, sequences in parts:
+            if isinstance(loaded, Model):
+                loaded, record = with_batch(loaded, sequences)
+            else:
+                record = loaded.partial_fit(sequences).batches_[-1]
+            records.append(record)
+    model = loaded if isinstance(loaded, Model) else loaded.model_
+    if source.TABLE not in model.provenance:
+        model.provenance = source.remember_keys(model.provenance, keys)
+    loaded.save(output)
+    weights = [record.num_sequences for record in records]
+    before, after = (
+        float(np.average([getattr(record, name) for record in records], weights=weights))
+        for name in ("before", "after")
+    )
+    added, size = sum(record.added for record in records), records[-1].num_interfaces
+    if as_json:
+        summary = {
+            "model": str(output),
+            "batches": len(records),
+            "sequences": int(sum(weights)),
+            "score_before": before,
+            "score_after": after,
+            "interfaces_added": added,
+            "interfaces": size,
+        }
+        sys.stdout.write(json.dumps(summary) + "\n")
+    console.note(
+        f"learned from {console.counted(int(sum(weights)), 'sequence')} in "
+        f"{console.counted(len(records), 'batch').replace('batchs', 'batches')}: {before:.4g} nats "
+        f"per slice before each batch, {after:.4g} after it",
+        quiet=quiet,
+    )
+    grown = f"added {console.counted(added, 'interface node')}" if added else "added no node"
+    console.note(
+        f"wrote {output}: {grown}, {console.counted(size, 'interface node')} now", quiet=quiet
+    )

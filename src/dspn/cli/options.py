@@ -38,13 +38,18 @@ _DESCRIPTIONS: Final = {
     "--chunk-rows 1..": "Number of rows from which on a part of the table is answered.",
     "--block-size 1..": "Number of bytes of text that are read at a time.",
     "--unknown": "Whether a category that the model does not know is an error or a missing value.",
+    "fit: --unknown": "With --continue, whether a category that the model does not know is an "
+    "error or a missing value.",
     "--digits 1..17": "Significant digits of computed numbers; all of them by default.",
     "--output -o FILE": "Where the table goes; - is standard output.",
     "prepare: --output -o DIRECTORY": "The directory of the data set, new or empty.",
     "--shard-slices 1..": "Number of slices from which on a shard is cut; by default one that "
     "takes some tens of megabytes.",
     "--ray ADDRESS": "Ray cluster that works on shards: its address, or auto.",
-    "fit: --output -o MODEL": "The model file to write, *.dspn.",
+    "fit: --output -o MODEL": "The model file to write, *.dspn; with --continue by default the "
+    "model that learning goes on from.",
+    "--continue MODEL": "Go on from this model with new data; the data that it was learned from "
+    "are not needed.",
     "classify fit: --output -o FILE": "The classifier file to write, *.dspn.",
     "plot: --output -o FILE": "The picture to write: .png, .svg or .pdf.",
     "report: --output -o FILE": "The page to write, *.html.",

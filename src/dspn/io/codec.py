@@ -14,10 +14,13 @@ parsing. `0` in the names below is the index of the component.
 - `0.bottom.weights`, `0.bottom.leaves.3`: the same for a bottom network that is not tied.
 - `0.top.kinds`, `0.top.degrees`, `0.top.references`, `0.top.weights`: the top network.
 - `weights` (components,): the weights of the root sum; absent where there is one component.
+- `online.0.template.weights` and the like: what online learning remembers, see
+  `dspn.learning.online`; absent in most models.
 
 Any addition raises `FORMAT_VERSION`: a file with an unknown entry is refused. A model of one
-component is written as version 1, a mixture of several as version 2, and a model in which a
-variable has a `leaf`, a family from outside the library, as version 3.
+component is written as version 1, a mixture of several as version 2, a model in which a variable
+has a `leaf`, a family from outside the library, as version 3, and one with statistics of online
+learning as version 4.
 
 A classifier has the metadata `classes`, `models` (the metadata of the model of each class, with its
 version) and `provenance`; tensor `t` of the model of class 2 is called `class.2.t`, and `logits`
@@ -26,7 +29,7 @@ has an entry for each class.
 
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, NamedTuple, final
 
@@ -46,6 +49,7 @@ from dspn.structure.template import Template, Top
 
 _STRUCTURE: Final = {"kinds": "u1", "degrees": "i4", "references": "i4"}
 _VARIABLE: Final = ("categories", "kind", "name")
+_ONLINE: Final = "online."
 _COMPONENT: Final = ("bottom", "families", "groups", "root", "top_root")
 # The position of a class is its number in a file.
 _NODES: Final = (Input, Leaf, Product, Sum)
@@ -71,10 +75,14 @@ class Contents(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class LoadedMixture:
-    """A mixture that passed every check, and the provenance that was saved with it."""
+    """A mixture that passed every check, and the provenance that was saved with it.
+
+    `online` has the arrays that online learning goes on from; there are none in most models.
+    """
 
     mixture: Mixture
     provenance: dict[str, JSON]
+    online: dict[str, Floats] = field(default_factory=dict)
 
     @property
     def network(self) -> DynamicNetwork:
@@ -93,13 +101,18 @@ class LoadedClassifier:
     provenance: dict[str, JSON]
 
 
-def encode(mixture: Mixture, provenance: Mapping[str, JSON] | None = None) -> Contents:
-    """Everything a file says about the mixture; a function of mixture and provenance only."""
+def encode(
+    mixture: Mixture,
+    provenance: Mapping[str, JSON] | None = None,
+    online: Mapping[str, Floats] | None = None,
+) -> Contents:
+    """Everything a file says about the mixture; a function of the arguments only."""
     tensors: Tensors = {}
     for index, network in enumerate(mixture):
         tensors |= {f"{index}.{name}": array for name, array in _tensors(network).items()}
     if len(mixture) > 1:
         tensors["weights"] = mixture.weights
+    tensors |= {f"{_ONLINE}{name}": np.ascontiguousarray(a) for name, a in (online or {}).items()}
     schema = [
         {"categories": list(own.categories), "kind": str(own.kind), "name": own.name}
         | ({} if own.leaf is None else {"leaf": plain(own.leaf.to_json(), f"leaf of {own.name}")})
@@ -110,10 +123,14 @@ def encode(mixture: Mixture, provenance: Mapping[str, JSON] | None = None) -> Co
         "provenance": fields(plain(provenance or {}, "`provenance`"), "`provenance`"),
         "schema": schema,
     }
-    return Contents(tensors, metadata, _version_of(schema, len(mixture)))
+    return Contents(tensors, metadata, _version_of(schema, len(mixture), bool(online)))
 
 
-def _version_of(schema: Sequence[Mapping[str, Any]], num_components: int) -> int:
+def _version_of(
+    schema: Sequence[Mapping[str, Any]], num_components: int, has_online: bool = False
+) -> int:
+    if has_online:
+        return 4
     return 3 if any("leaf" in own for own in schema) else min(num_components, 2)
 
 
@@ -177,18 +194,22 @@ def decode(contents: Contents, families: Families = ()) -> LoadedMixture:
         fields(item, "a variable of the schema") for item in items(metadata["schema"], "`schema`")
     ]
     count, version = len(components), contents.version
-    rule = {1: "one", 2: "at least two"}.get(version, "a variable with a leaf family")
+    names = [name for name in contents.tensors if name.startswith(_ONLINE)]
+    online = {name.removeprefix(_ONLINE): _finite_numbers(contents.tensors, name) for name in names}
+    rules = {1: "one", 2: "at least two", 4: "statistics of online learning"}
+    rule = rules.get(version, "a variable with a leaf family")
     refuse_if(
-        count < 1 or version != _version_of(described, count),
+        count < 1 or version != _version_of(described, count, bool(online)),
         f"it has {count} components, but format version {version} has {rule}; it is damaged",
     )
     provenance = fields(plain(metadata["provenance"], "`provenance`"), "`provenance`")
     try:
         schema = Schema(tuple(_variable(variable, families) for variable in described))
-        mixture = _mixture(schema, components, contents.tensors, families)
+        tensors = {name: own for name, own in contents.tensors.items() if name not in names}
+        mixture = _mixture(schema, components, tensors, families)
     except (StructureError, DataError) as error:
         raise ModelFileError(f"it holds a model that is not valid: {error}") from error
-    return LoadedMixture(mixture, provenance)
+    return LoadedMixture(mixture, provenance, online)
 
 
 def _variable(described: dict[str, JSON], families: Families) -> Variable:
@@ -331,9 +352,11 @@ def encode_classifier(
     logits: Floats,
     models: Sequence[tuple[Mixture, Mapping[str, JSON]]],
     provenance: Mapping[str, JSON],
+    online: Sequence[Mapping[str, Floats]] = (),
 ) -> Contents:
     """A mixture with its own provenance for each class, and the logits of the classes."""
-    encoded = [encode(mixture, origin) for mixture, origin in models]
+    states = online or [{}] * len(models)
+    encoded = [encode(*model, own) for model, own in zip(models, states, strict=True)]
     tensors: Tensors = {"logits": np.ascontiguousarray(logits, dtype=np.float64)}
     for number, own in enumerate(encoded):
         tensors |= {f"class.{number}.{name}": array for name, array in own.tensors.items()}

@@ -34,8 +34,8 @@ Path = str | bytes | os.PathLike[str]
 
 FORMAT = "dspn"
 # What files are written with says how much a reader has to know: 1 for one network, 2 for several,
-# 3 for leaf families from outside the library.
-FORMAT_VERSION = 3
+# 3 for leaf families from outside the library, 4 for statistics from which learning goes on.
+FORMAT_VERSION = 4
 MAX_HEADER_BYTES = 32 * 2**20
 MAX_FILE_BYTES = 2**30
 
@@ -47,14 +47,19 @@ _MARK = rb"{\"checksum\":\""
 
 
 def save_mixture(
-    mixture: Mixture | DynamicNetwork, path: Path, *, provenance: Mapping[str, JSON] | None = None
+    mixture: Mixture | DynamicNetwork,
+    path: Path,
+    *,
+    provenance: Mapping[str, JSON] | None = None,
+    online: Mapping[str, Floats] | None = None,
 ) -> None:
     """Writes a mixture or one network; the same mixture gives the same bytes.
 
-    A failure leaves what was at `path` as it was. `provenance` is kept beside it, as JSON.
+    A failure leaves what was at `path` as it was. `provenance` is kept beside it, as JSON, and so
+    are the arrays of `online` learning.
     """
     own = mixture if isinstance(mixture, Mixture) else Mixture.of(mixture)
-    _save(path, lambda: codec.encode(own, provenance))
+    _save(path, lambda: codec.encode(own, provenance, online))
 
 
 save_network = save_mixture
@@ -67,6 +72,7 @@ def save_classifier(
     models: Sequence[tuple[Mixture, Mapping[str, JSON]]],
     *,
     provenance: Mapping[str, JSON] | None = None,
+    online: Sequence[Mapping[str, Floats]] = (),
 ) -> None:
     """Writes a classifier; a failure leaves what was at `path` as it was.
 
@@ -76,8 +82,9 @@ def save_classifier(
         logits: Log P(class), up to a constant.
         models: The model of each class, with its own provenance.
         provenance: Kept beside it, as JSON.
+        online: The arrays of online learning of each model; by default there are none.
     """
-    _save(path, lambda: codec.encode_classifier(classes, logits, models, provenance or {}))
+    _save(path, lambda: codec.encode_classifier(classes, logits, models, provenance or {}, online))
 
 
 def _save(path: Path, contents: Callable[[], Contents]) -> None:

@@ -18,6 +18,7 @@ from dspn.learning.em import (
 )
 from dspn.learning.growth import GrowthMode, GrowthOptions, GrowthStep
 from dspn.learning.learner import Learned, Plan, learn
+from dspn.learning.online import OnlineOptions, OnlineRecord, OnlineState, OnlineUpdate
 from dspn.learning.partitions import PartitionOptions
 from dspn.learning.priors import DEFAULT_PRIORS, NO_PRIORS, Priors, log_prior
 from dspn.learning.run import Ending, Report, reporter
@@ -39,6 +40,7 @@ __all__ += ["em_step", "fit_em", "maximise", "restarts", "scaled_families"]
 __all__ += ["GrowthMode", "GrowthOptions", "GrowthStep"]
 __all__ += ["Learned", "Plan", "learn"]
 __all__ += ["Mode", "PartitionOptions", "SearchOptions", "SliceSpnOptions"]
+__all__ += ["OnlineOptions", "OnlineRecord", "OnlineState", "OnlineUpdate"]
 __all__ += ["DEFAULT_PRIORS", "NO_PRIORS", "Priors", "log_prior"]
 __all__ += ["Ending", "Report", "reporter"]
 __all__ += ["LIKELIHOOD", "ConditionalLikelihood", "FitRecord", "Likelihood", "Score", "StopReason"]

@@ -1,6 +1,7 @@
 """Classification of whole sequences."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self, final
 
@@ -11,7 +12,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from dspn._arguments import Floats, Ints, require_type
+from dspn._arguments import Floats, Ints, require_type, sequence_weights
 from dspn.data.schema import Schema
 from dspn.data.sequences import Sequences, joined, sequences_of
 from dspn.errors import (
@@ -21,15 +22,17 @@ from dspn.errors import (
     StructureError,
     warn,
 )
-from dspn.io.codec import LoadedClassifier
+from dspn.io.codec import LoadedClassifier, LoadedMixture
 from dspn.io.files import Path, load_classifier, save_classifier
 from dspn.learning import ascent as steps
 from dspn.learning.ascent import AscentOptions
 from dspn.learning.priors import DEFAULT_PRIORS
 from dspn.leaves import Families
+from dspn.models.dspn import DSPN
 from dspn.models.estimator import SequenceEstimator, SequenceReader, TrainingData, seed_of
-from dspn.models.hmm import HMM
-from dspn.models.model import Model
+from dspn.models.hmm import HMM, HMMSPN
+from dspn.models.model import FITTED, Model
+from dspn.models.online import sequences_seen
 
 
 @final
@@ -86,8 +89,8 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
             members = np.flatnonzero(codes == code)
             chosen = None if held is None else held[0][np.flatnonzero(held[1] == code)]
             share = None if weights is None else weights[members]
-            class_seed = int(np.random.SeedSequence([seed, code]).generate_state(1)[0])
             fraction = base.validation_fraction
+            class_seed = _class_seed(seed, code)
             parts.append(TrainingData.split(data[members], share, chosen, fraction, class_seed))
         alone = [part.validation is part.train for part in parts]
         if any(alone):
@@ -111,6 +114,92 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
             self._discriminate(parts, ascent)
         self.classes_, self.schema_ = classes, data.schema
         return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        *,
+        lengths: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Learns from one more batch, without those that came before: each class from its own.
+
+        See `partial_fit` of the estimator of a class. The frequencies of the classes are those of
+        all batches so far. After `fit`, or `dspn.load`, learning goes on from these models.
+
+        Args:
+            X: The sequences of the batch.
+            y: A label for each sequence.
+            classes: All classes that will ever occur; needed at the first call, which must have
+                sequences of each. May be left out later.
+            lengths: Slices of each sequence where X is one array of rows.
+            sample_weight: How often each sequence counts; zero leaves it out.
+        """
+        base, ascent = self._checked()
+        if ascent is not None:
+            raise StructureError(
+                "`partial_fit` needs `mode='generative'`, as discriminative steps change the "
+                "models of all classes on all data together; use `fit`, or choose 'generative'."
+            )
+        is_first = "models_" not in vars(self)
+        known = _checked_classes(classes, None if is_first else self.classes_)
+        if is_first:
+            data, weights = self._read_for_fit(X, lengths, base.schema, sample_weight)
+        else:
+            data, weights = self._read_for_query(X, lengths, self.schema_, "X"), None
+            if sample_weight is not None:
+                weights = sequence_weights(sample_weight, "sample_weight", DataError, len(data))
+        codes = _codes_of(_checked_labels(y, len(data)), known)
+        own = np.ones(len(data)) if weights is None else weights
+        counts = np.bincount(codes, own, minlength=known.size)
+        if is_first and not counts.all():
+            raise DataError(
+                "the first batch must have sequences of every class in `classes`, but has none of "
+                f"{known[counts == 0].tolist()[0]!r}; wait until there are some, or leave the "
+                "class out."
+            )
+        estimators = self._class_estimators(base, known.size, is_first)
+        before = counts if is_first else self._class_counts(float(own.sum()))
+        # Every class is learned before any is changed, so that a failure changes none.
+        learned = [copy(estimator) for estimator in estimators]
+        for code in np.flatnonzero(counts).tolist():
+            members = np.flatnonzero((codes == code) & (own > 0))
+            share = None if weights is None else weights[members]
+            learned[code]._take(data[members], share)
+        total = counts if is_first else before + counts
+        self.estimators_, self.models_ = learned, [own.model_ for own in learned]
+        self.class_log_prior_ = np.log(total / total.sum())
+        if is_first:
+            self.classes_, self.schema_, self.history_ = known, data.schema, ()
+        return self
+
+    def _class_estimators(
+        self, base: SequenceEstimator, count: int, is_first: bool
+    ) -> list[SequenceEstimator]:
+        """What learns each class: new ones, those at hand, or those that a file tells of."""
+        if is_first:
+            seed = seed_of(base.random_state if self.random_state is None else self.random_state)
+            return [clone(base).set_params(random_state=_class_seed(seed, c)) for c in range(count)]
+        if self.estimators_:
+            return self.estimators_
+        found = []
+        for model in self.models_:
+            name = model.provenance.get("estimator")
+            kinds: dict[Any, Any] = {"DSPN": DSPN, "HMMSPN": HMMSPN}
+            kind = kinds.get(name, HMM)
+            told = {**model.provenance, FITTED: {}}
+            found.append(kind._from_file(LoadedMixture(model.mixture, told, model.online)))
+        return found
+
+    def _class_counts(self, num_new: float) -> Floats:
+        """The sequences seen of each class; where a file does not tell, as many as are new."""
+        seen = [sequences_seen(model) for model in self.models_]
+        known = [count for count in seen if count is not None]
+        if len(known) == len(seen):
+            return np.array(known)
+        return np.asarray(num_new * np.exp(self.class_log_prior_))
 
     def _checked(self) -> tuple[SequenceEstimator, AscentOptions | None]:
         """The estimator of a class, and the options of discriminative steps where there are any."""
@@ -195,7 +284,9 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
         """Writes the models of all classes to one file, which `load` reads."""
         check_is_fitted(self, "models_")
         classes, models = self.classes_.tolist(), [(m.mixture, m.provenance) for m in self.models_]
-        save_classifier(path, classes, self.class_log_prior_, models, provenance=provenance)
+        online = [model.online for model in self.models_]
+        logits = self.class_log_prior_
+        save_classifier(path, classes, logits, models, provenance=provenance, online=online)
 
     @classmethod
     def load(cls, path: Path, *, families: Families = ()) -> Self:
@@ -211,7 +302,10 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
     def _from_file(cls, found: LoadedClassifier) -> Self:
         own = cls()
         own.classes_, own.class_log_prior_ = np.array(found.classes), found.logits
-        own.models_ = [Model(one.mixture, provenance=dict(one.provenance)) for one in found.models]
+        own.models_ = [
+            Model(one.mixture, provenance=dict(one.provenance), online=one.online)
+            for one in found.models
+        ]
         own.schema_, own.estimators_, own.history_ = own.models_[0].schema, [], ()
         own.provenance_ = found.provenance
         own._remember_columns(own.schema_)
@@ -255,6 +349,46 @@ def _coded_labels(labels: NDArray[Any], weights: Floats | None) -> tuple[NDArray
         )
     place = np.minimum(np.searchsorted(classes, labels), classes.size - 1)
     return classes, np.where(classes[place] == labels, place, -1)
+
+
+def _class_seed(seed: int, code: int) -> int:
+    """The seed of the model of a class."""
+    return int(np.random.SeedSequence([seed, code]).generate_state(1)[0])
+
+
+def _checked_classes(classes: Any, known: NDArray[Any] | None) -> NDArray[Any]:
+    """The classes of a stream: given at the first call, and the same ever after."""
+    if classes is None:
+        if known is None:
+            raise DataError(
+                "`classes` must be given at the first call of `partial_fit`, as one batch need not "
+                "tell all of them; give the list of all classes."
+            )
+        return known
+    given = np.unique(column_or_1d(classes))
+    if known is not None and not np.array_equal(given, known):
+        raise DataError(
+            f"`classes` must be those of the first call, {known.tolist()}, but is "
+            f"{given.tolist()}; leave it out, or begin a new classifier."
+        )
+    if given.size < 2:
+        raise DataError(
+            f"`classes` must name at least two classes, but is {given.tolist()}; a model of one "
+            "class is an `HMM` or a `DSPN`."
+        )
+    return given
+
+
+def _codes_of(labels: NDArray[Any], classes: NDArray[Any]) -> Ints:
+    """The number of each label's class; raises for a label of no class."""
+    unknown = ~np.isin(labels, classes)
+    if unknown.any():
+        raise DataError(
+            f"`y` must have the classes {classes.tolist()} only, but has "
+            f"{labels[unknown].tolist()[0]!r}; `classes` of the first call names all that may "
+            "occur."
+        )
+    return np.searchsorted(classes, labels)
 
 
 def _labelled(validation: Any, schema: Schema, classes: NDArray[Any]) -> tuple[Sequences, Ints]:

@@ -37,6 +37,7 @@ from dspn.io.json_values import JSON
 from dspn.learning.auto.base import Auto
 from dspn.learning.em import DeadNode, EmFit, EmOptions, dead_nodes, fit_em
 from dspn.learning.learner import DEFAULT_PLAN
+from dspn.learning.online import OnlineOptions, OnlineRecord, OnlineState, OnlineUpdate
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.run import Clock, Ending, describe_options, limited
 from dspn.learning.scores import ConditionalLikelihood, FitRecord, Likelihood, StopReason
@@ -44,6 +45,7 @@ from dspn.learning.shards import fit_shards, hold_out
 from dspn.learning.slice_spn import SliceSpnOptions
 from dspn.leaves import Families
 from dspn.models.model import FITTED, Model, Queries
+from dspn.models.online import TRAINED_ON, with_batch, with_state
 from dspn.options import Checked, Options, require_number
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork
@@ -64,7 +66,12 @@ _NOT_RECORDED: Final = {
 # Slices of a data set in shards that structure and starting parameters are learned from.
 _SAMPLED_SLICES: Final = 200_000
 # What some parameters have to be, where they are given.
-_PARTS: Final = {"em": EmOptions, "emission": SliceSpnOptions, "priors": Priors}
+_PARTS: Final = {
+    "em": EmOptions,
+    "emission": SliceSpnOptions,
+    "online": OnlineOptions,
+    "priors": Priors,
+}
 # How an option that a file describes fails to be one.
 _NOT_MADE: Final = (AttributeError, KeyError, TypeError, ValueError, ArithmeticError)
 _ENDINGS: Final = {str(ending): ending for kind in (StopReason, Ending) for ending in kind}
@@ -364,6 +371,7 @@ class SequenceEstimator(Queries, SequenceReader):
         history_: How the score rose.
         ending_: Why learning ended.
         dead_: Nodes of the model that the training data do not use, each by name.
+        batches_: What each batch of `partial_fit` did.
     """
 
     _: KW_ONLY
@@ -373,6 +381,7 @@ class SequenceEstimator(Queries, SequenceReader):
     refit: bool = True
     random_state: Any = None
     executor: Executor | str | None = None
+    online: OnlineOptions | None = None
 
     # Attributes of a kind of estimator that its file keeps.
     _KEPT: ClassVar[tuple[str, ...]] = ()
@@ -485,6 +494,12 @@ class SequenceEstimator(Queries, SequenceReader):
         if validation is not None:
             held = self._read_for_query(validation, None, data.schema, "validation")
             _warn_of_unseen_categories(data, held)
+        return self._fit_read(data, weights, held, clock)
+
+    def _fit_read(
+        self, data: Sequences, weights: Floats | None, held: Sequences | None, clock: Clock
+    ) -> Self:
+        """Learns from data that are read."""
         if held is None and len(data) == 1 and self.validation_fraction:
             warn(
                 "there is a single sequence, so that none can be held out: it is its own "
@@ -532,6 +547,7 @@ class SequenceEstimator(Queries, SequenceReader):
             },
             "seed": parts.seed,
             "data": known,
+            TRAINED_ON: _sizes(parts, refit=self.refit),
             "validation_score": score if score is not None and math.isfinite(score) else None,
             "ending": str(outcome.ending),
             "dspn": __version__,
@@ -542,6 +558,64 @@ class SequenceEstimator(Queries, SequenceReader):
         self.ending_: StrEnum | None = outcome.ending
         self.model_ = Model(outcome.network, provenance=provenance)
         self.dead_ = dead_nodes_of(self.model_, parts)
+        self.batches_: tuple[OnlineRecord, ...] = ()
+        return self
+
+    @final
+    def partial_fit(
+        self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Learns from one more batch of sequences, without those that came before.
+
+        The first call is a `fit` to its batch, which also fixes the variables: their kinds and
+        categories are those of `schema`, or are inferred from this batch, and later batches must
+        have the same. Every later call is a step of stepwise expectation maximisation, and adds
+        interface nodes where the batch asks for them: see `OnlineOptions`, the parameter `online`.
+        Whatever the number of batches, memory and time are those of one.
+
+        After `fit`, or `dspn.load`, learning goes on from that model. One that was fitted to all
+        data at once weighs as many sequences as it was fitted to.
+
+        Args:
+            X: The sequences of the batch.
+            y: Not used; there for scikit-learn.
+            lengths: Slices of each sequence where X is one array of rows.
+            sample_weight: How often each sequence counts; zero leaves it out.
+        """
+        if "model_" not in vars(self):
+            return self._take(*self._read_for_fit(X, lengths, self.schema, sample_weight))
+        data, weights = self._read_for_query(X, lengths, self.model_.schema, "X"), None
+        if sample_weight is not None:
+            weights = sequence_weights(sample_weight, "sample_weight", DataError, len(data))
+        return self._take(data, weights)
+
+    @final
+    def _take(self, data: Sequences, weights: Floats | None) -> Self:
+        """Learns from one more batch, or from the first, which is read."""
+        if "model_" in vars(self):
+            return self._continue(data, weights)
+        self._fit_read(data, weights, None, Clock(getattr(self, "time_limit", None)))
+        # The statistics of the batch, under the model that was fitted to it.
+        state = OnlineState.of_data(self.model_.mixture, data, weights)
+        size, seen = state.mixture.num_interfaces, state.num_sequences
+        record = OnlineRecord(1, seen, 1.0, math.nan, state.score, False, 0, size)
+        score = self.model_.provenance["validation_score"]
+        self.model_ = with_state(self.model_, OnlineUpdate(state, record))
+        self.model_.provenance["validation_score"] = score
+        self.batches_ = (record,)
+        return self
+
+    @final
+    def _continue(self, data: Sequences, weights: Floats | None) -> Self:
+        """Learns from one more batch."""
+        options: Any = {"options": self.online, "priors": self.priors}
+        self.model_, record = with_batch(self.model_, data, weights=weights, **options)
+        self.validation_score_ = None
+        self.batches_ = (*self.batches_, record)
+        self.dead_ = ()
+        if len(self.model_.components) == 1:
+            state = OnlineState.from_arrays(self.model_.mixture, self.model_.online)
+            self.dead_ = dead_nodes(self.model_.network, state.statistics[0])
         return self
 
     @final
@@ -585,7 +659,11 @@ class SequenceEstimator(Queries, SequenceReader):
         is_judged = held is not None and math.isfinite(fit.score)
         provenance: dict[str, JSON] = {
             **self.model_.provenance,
-            "data": {"dataset": data.origin, "sequences": len(data), "slices": data.total_slices},
+            "data": {"dataset": data.origin},
+            TRAINED_ON: {
+                "sequences": float(len(data) - (0 if held is None else len(held))),
+                "slices": float(data.total_slices - (0 if held is None else held.total_slices)),
+            },
             "sample": {
                 "sequences": len(sample),
                 "slices": sample.total_slices,
@@ -608,7 +686,8 @@ class SequenceEstimator(Queries, SequenceReader):
         }
         kept["columns"] = hasattr(self, "feature_names_in_")
         provenance = {**self.model_.provenance, FITTED: kept}
-        save_mixture(self.model_.mixture, path, provenance=provenance)
+        online = self.model_.online
+        save_mixture(self.model_.mixture, path, provenance=provenance, online=online)
 
     @final
     @classmethod
@@ -634,8 +713,8 @@ class SequenceEstimator(Queries, SequenceReader):
         kept = told.pop(FITTED, None)
         own = cls(**cls._restored_parameters(told))
         own.schema = found.mixture.schema
-        own.model_ = Model(found.mixture, provenance=told)
-        own.history_, own.dead_ = (), ()
+        own.model_ = Model(found.mixture, provenance=told, online=found.online)
+        own.history_, own.dead_, own.batches_ = (), (), ()
         own.validation_score_ = told.get("validation_score")
         own.ending_ = _ENDINGS.get(str(told.get("ending")))
         if not isinstance(kept, dict):  # a file of before there was this entry
@@ -680,6 +759,18 @@ def _tell_step(record: FitRecord) -> None:
     text = f"step {record.step} on all shards: {record.train:.6g} nats per sequence{held}"
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
+
+
+def _sizes(parts: TrainingData, *, refit: bool) -> JSON:
+    """The sequences and slices that are learned from, each counted with its weight."""
+    sets = [(parts.train, parts.weights)]
+    if parts.validation is not None and parts.is_held_out and refit:
+        sets.append((parts.validation, parts.held_weights))
+    counts = [(np.ones(len(data)) if own is None else own, data.lengths) for data, own in sets]
+    return {
+        "sequences": float(sum(own.sum() for own, _ in counts)),
+        "slices": float(sum(own @ lengths for own, lengths in counts)),
+    }
 
 
 def dead_nodes_of(model: Model, data: TrainingData) -> tuple[DeadNode, ...]:

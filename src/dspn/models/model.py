@@ -130,11 +130,16 @@ class Model(Queries):
     """A checked DSPN, or a mixture of several, with its queries.
 
     Answers are exact, in time linear in slices, sequences, components and template edges.
-    Randomness comes from the `rng` given, from nowhere else.
+    Randomness comes from the `rng` given, from nowhere else. `online` holds the arrays that online
+    learning goes on from, and is empty for models that were learned from all data at once.
     """
 
     def __init__(
-        self, network: DynamicNetwork | Mixture, *, provenance: Mapping[str, JSON] | None = None
+        self,
+        network: DynamicNetwork | Mixture,
+        *,
+        provenance: Mapping[str, JSON] | None = None,
+        online: Mapping[str, Floats] | None = None,
     ) -> None:
         if not isinstance(network, Mixture):
             remedy = "`dspn.structure` builds one, and `Model.load` reads a model from a file"
@@ -142,6 +147,7 @@ class Model(Queries):
             network = Mixture.of(network)
         self.mixture: Mixture = network
         self.provenance: dict[str, JSON] = dict(provenance or {})
+        self.online: dict[str, Floats] = dict(online or {})
 
     @classmethod
     def from_hmm(
@@ -251,7 +257,7 @@ class Model(Queries):
 
     def save(self, path: Path) -> None:
         """Writes the model to a `*.dspn` file, whole or not at all."""
-        save_mixture(self.mixture, path, provenance=self.provenance)
+        save_mixture(self.mixture, path, provenance=self.provenance, online=self.online)
 
     @classmethod
     def load(cls, path: Path, *, families: Families = ()) -> "Model":
@@ -261,7 +267,7 @@ class Model(Queries):
         """
         found = load_mixture(path, families=families)
         told = {name: item for name, item in found.provenance.items() if name != FITTED}
-        return cls(found.mixture, provenance=told)
+        return cls(found.mixture, provenance=told, online=found.online)
 
 
 def _sizes(network: DynamicNetwork) -> str:
@@ -287,5 +293,5 @@ def load(path: Path, *, families: Families = ()) -> Any:
     if isinstance(found, LoadedClassifier):
         name = "DSPNClassifier"
     elif name not in _ESTIMATORS or not isinstance(found.provenance.get(FITTED), dict):
-        return Model(found.mixture, provenance=found.provenance)
+        return Model(found.mixture, provenance=found.provenance, online=found.online)
     return getattr(import_module("dspn.models"), str(name))._from_file(found)

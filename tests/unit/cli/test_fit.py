@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -127,3 +128,116 @@ def test_warnings_of_the_library_are_notes(command: Run) -> None:
     notes = [line for line in found.err.splitlines() if line.startswith("note: ")]
     assert found.status == 0
     assert any("same value" in line for line in notes)
+
+
+FIRST = ("-s", "day", "-t", "hour", *EM, "-o", "m.dspn", "-q")
+
+
+def hotter(path: Path, shift: float = 25.0) -> Path:
+    """The days of a table, with a third kind of hours in every other day."""
+    lines = path.read_text().splitlines()
+    changed = [lines[0]]
+    for line in lines[1:]:
+        day, hour, sky, celsius, visitors = line.split(",")
+        if int(day[1:]) % 2 and int(hour) < 3 and celsius:
+            celsius = f"{float(celsius) + shift:.1f}"
+        changed.append(f"new{day},{hour},{sky},{celsius},{visitors}")
+    new = path.with_name("new.csv")
+    new.write_text("\n".join(changed) + "\n")
+    return new
+
+
+def test_continue_goes_on_with_new_data_alone(command: Run, long: Path) -> None:
+    assert command("fit", long, *FIRST).status == 0
+    before = Path("m.dspn").read_bytes()
+    new = hotter(long)
+    found = command("fit", "--continue", "m.dspn", new, "-o", "n.dspn", "--json")
+    assert found.status == 0, found.err
+    said = json.loads(found.out)
+    assert (said["batches"], said["sequences"], said["model"]) == (1, 40, "n.dspn")
+    assert said["interfaces_added"] >= 1 and said["interfaces"] == 2 + said["interfaces_added"]
+    assert said["score_after"] > said["score_before"]
+    assert "learned from 40 sequences in 1 batch: " in found.err
+    assert "nats per slice before" in found.err and "interface node" in found.err
+    assert Path("m.dspn").read_bytes() == before
+    model = dspn.load("n.dspn")
+    assert model.provenance["online"]["sequences"] == 80.0
+    assert model.provenance["table"] == {"sequence": "day", "order": "hour"}
+    assert model.provenance["trained_on"]["sequences"] == 40.0
+
+
+def test_continue_writes_the_model_itself_by_default_and_reads_in_batches(
+    command: Run, long: Path
+) -> None:
+    assert command("fit", long, *FIRST).status == 0
+    before = Path("m.dspn").read_bytes()
+    small = ("--chunk-rows", 60, "--block-size", 500)
+    found = command("fit", "--continue", "m.dspn", hotter(long), *small)
+    assert found.status == 0, found.err
+    batches = dspn.load("m.dspn").provenance["online"]["batches"]
+    assert batches > 2 and f"in {batches} batches" in found.err
+    assert Path("m.dspn").read_bytes() != before
+    assert command("score", "m.dspn", long).status == 0
+
+
+def test_continue_keeps_an_estimator_and_knows_a_model_of_unknown_origin(
+    command: Run, long: Path, model: Path
+) -> None:
+    found = command("fit", "--continue", model, long, "-o", "m.dspn")
+    assert found.status == 0
+    assert "does not say how many sequences" in found.err
+    data = dspn.load("m.dspn").sample(30, 6, rng=np.random.default_rng(0))
+    dspn.HMM(2, random_state=0).fit(data).save("hmm.dspn")
+    assert command("fit", "--continue", "hmm.dspn", hotter(long), "-s", "day").status == 0
+    again = dspn.load("hmm.dspn")
+    assert isinstance(again, dspn.HMM) and again.model_.online
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words", "said"),
+    [
+        ("rain", "snow", (), ("'sky'", "'snow'")),
+        ("celsius", "kelvin", (), ("'celsius'", "no column")),
+        ("clear,", "clear,x", (), ("'celsius'", "'x")),
+        ("", "", ("--kind", "sky=binary"), ("--kind", "left out")),
+        ("", "", ("--interfaces", 3), ("--interfaces", "left out")),
+        ("", "", ("-o", "m.txt"), (".dspn",)),
+        ("day", "id", (), ("'day'", "fitted with it")),
+    ],
+)
+def test_continue_refuses_what_does_not_fit_and_leaves_the_model(
+    command: Run, long: Path, old: str, new: str, words: tuple[Any, ...], said: tuple[str, ...]
+) -> None:
+    assert command("fit", long, *FIRST).status == 0
+    before = Path("m.dspn").read_bytes()
+    table = hotter(long)
+    table.write_text(table.read_text().replace(old, new) if old else table.read_text())
+    found = command("fit", "--continue", "m.dspn", table, *words, "-q")
+    assert found.status in (1, 2) and len(found.err.splitlines()) == 1
+    assert all(word in found.err for word in said), found.err
+    assert Path("m.dspn").read_bytes() == before
+    assert command("fit", "--continue", "none.dspn", table).status == 1
+
+
+def test_continue_takes_unknown_categories_as_missing_where_it_is_told(
+    command: Run, long: Path
+) -> None:
+    assert command("fit", long, *FIRST).status == 0
+    table = hotter(long)
+    table.write_text(table.read_text().replace("rain", "snow"))
+    found = command("fit", "--continue", "m.dspn", table, "--unknown", "missing")
+    assert found.status == 0 and "does not know, taken as missing" in found.err
+    assert "--continue" in command("fit", long, *FIRST, "--unknown", "missing").err
+
+
+def test_continue_refuses_a_classifier_and_fit_needs_an_output(command: Run, long: Path) -> None:
+    lines = long.read_text().splitlines()
+    labels = ["who", *(f"w{int(line.split(',')[0][1:]) % 2}" for line in lines[1:])]
+    rows = [f"{line},{label}" for line, label in zip(lines, labels, strict=True)]
+    Path("l.csv").write_text("\n".join(rows) + "\n")
+    fitted = command("classify", "fit", "l.csv", "-s", "day", "--label", "who", "-o", "c.dspn")
+    assert fitted.status == 0, fitted.err
+    found = command("fit", "--continue", "c.dspn", long)
+    assert found.status == 1 and "classifier" in found.err
+    found = command("fit", long)
+    assert found.status == 2 and "--output" in found.err
