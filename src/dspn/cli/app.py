@@ -129,6 +129,7 @@ def fit(
         dspn fit days.csv -s day --variables sky,celsius --kind sky=categorical -o weather.dspn
         dspn fit days.parquet -s day --effort 20 --validation new.parquet -o weather.dspn
         dspn fit days.csv -s day --checkpoint run --time-limit 600 -o weather.dspn
+        dspn fit shards/ --checkpoint run --ray auto -o machines.dspn
         dspn fit --continue weather.dspn new.csv -o newer.dspn
     """
 

@@ -18,10 +18,12 @@ from dspn.cli import console, sink, source
 from dspn.cli.options import Table, Training, Unknown, check_extension, parse_kinds, parse_names
 from dspn.data.cells import is_text, plain
 from dspn.data.chunks import Chunk, Described, chunks, describe_column
+from dspn.data.dataset import Dataset, is_dataset
 from dspn.data.order import near_misses, uneven_steps, variable_names
 from dspn.data.schema import Schema, list_names
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError, StructureError, printable
+from dspn.executors import Ray
 from dspn.learning.auto.base import Auto
 from dspn.learning.growth import GrowthOptions
 from dspn.models import DSPN, DSPNClassifier, Em, Model, Paper, load
@@ -195,6 +197,7 @@ def _make_estimator(training: Training, fraction: float | None, *, quiet: bool) 
         checkpoint=checkpoint,
         resume=checkpoint is not None,
         n_jobs=training.jobs,
+        executor=None if training.ray is None else Ray(training.ray),
         verbose=0 if quiet else 1,
     )
 
@@ -237,7 +240,15 @@ def fit(
     with suppress(ValueError):
         fraction = float(training.validation)
     estimator = _make_estimator(training, fraction, quiet=quiet)
-    sequences, chunk = read_training_data(table, quiet=quiet)
+    sequences: Sequences | Dataset
+    if is_dataset(table.data):
+        if table.variables or table.kind:
+            raise BadParameter("--variables and --kind are for `dspn prepare`, not for its shards.")
+        sequences = Dataset.open(table.data)
+        keys = sequences.keys
+    else:
+        sequences, chunk = read_training_data(table, quiet=quiet)
+        keys = chunk.keys
     held_out = None
     if fraction is None:
         with source.open_table(training.validation, table.read) as opened:
@@ -245,7 +256,7 @@ def fit(
             parts = source.read_chunks(opened, schema, None, read, quiet=True, whole=True)
             ((_, held_out),) = parts
     estimator.fit(sequences, validation=held_out)
-    provenance = source.remember_keys(estimator.model_.provenance, chunk.keys)
+    provenance = source.remember_keys(estimator.model_.provenance, keys)
     model = Model(estimator.model_.mixture, provenance=provenance)
     model.save(output)
     if estimator.ending_ == "interrupted":
@@ -259,6 +270,8 @@ def fit(
             "interfaces": int(model.mixture.num_interfaces),
         }
         sys.stdout.write(json.dumps(summary) + "\n")
+    if isinstance(sequences, Dataset):
+        console.note(_name_sample(provenance["sample"], sequences), quiet=quiet)
     score = estimator.validation_score_
     # A single sequence is its own validation set, unless there is another table.
     of = "held-out sequence" if held_out is not None or len(sequences) > 1 else "sequence"
@@ -266,6 +279,14 @@ def fit(
     nodes = sum(len(network.template.nodes) for network in model.components)
     size = f"{console.counted(len(model.components), 'network')} with {nodes:,} template nodes"
     console.note(f"wrote {output}: {size}{reached}", quiet=quiet)
+
+
+def _name_sample(sample: Any, data: Dataset) -> str:
+    return (
+        f"structure was learned from a sample of {sample['sequences']:,} sequences, parameters "
+        f"from all {len(data) - sample['held_out']:,} in {len(data.shards):,} shards; "
+        f"{sample['held_out']:,} were held out"
+    )
 
 
 def _check_unused(table: Table, training: Training) -> None:

@@ -45,7 +45,7 @@ _DESCRIPTIONS: Final = {
     "prepare: --output -o DIRECTORY": "The directory of the data set, new or empty.",
     "--shard-slices 1..": "Number of slices from which on a shard is cut; by default one that "
     "takes some tens of megabytes.",
-    "--ray ADDRESS": "Ray cluster that works on shards: its address, or auto.",
+    "--ray ADDRESS": "Ray cluster that does this in place of processes: its address, or auto.",
     "fit: --output -o MODEL": "The model file to write, *.dspn; with --continue by default the "
     "model that learning goes on from.",
     "--continue MODEL": "Go on from this model with new data; the data that it was learned from "
@@ -160,6 +160,7 @@ class Training:
     validation: str = "0.1"
     checkpoint: Path | None = None
     jobs: int = 1
+    ray: str | None = None
 
 
 @final
