@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from dspn.data import Schema as Schema
     from dspn.data import Sequences as Sequences
     from dspn.data import Variable as Variable
+    from dspn.data.dataset import Dataset as Dataset
+    from dspn.data.prepare import prepare as prepare
     from dspn.errors import ConvergenceWarning as ConvergenceWarning
     from dspn.errors import DataError as DataError
     from dspn.errors import DspnError as DspnError
@@ -61,10 +63,18 @@ _HOMES: Final = {
     "OnlineOptions Priors SearchOptions SliceSpnOptions",
     "models": "DSPN HMM HMMSPN DSPNClassifier Em Model Paper load",
     "data": "Kind Schema Sequences Variable",
+    "data.dataset": "Dataset",
+    "data.prepare": "prepare",
     "structure": "DbnStructure DbnTables DynamicNetwork Mixture Root Template",
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names.split()}
-_PACKAGES: Final = {*_HOMES, "engine", "io", "leaves"}
+_PACKAGES: Final = {
+    *(home for home in _HOMES if "." not in home),
+    "engine",
+    "executors",
+    "io",
+    "leaves",
+}
 __all__ = sorted([*_HOME_OF, "__version__"])
 
 
