@@ -161,7 +161,8 @@ def prepare(
         rows = sum(scan["rows"] for scan in scans)
         if not rows:
             raise DataError("the tables have headers, but no rows; there is nothing to prepare.")
-        notes, statistics = (), ()
+        notes: tuple[str, ...] = ()
+        statistics: tuple[dict[str, Any], ...] = ()
         if schema is None:
             schema, notes, statistics = make_schema(names, scans, options["kinds"])
         keys = replace(keys, text=order_type(tables, scans))
