@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn.cli import console, sink, source
-from dspn.cli.options import Request, Target, parse_levels
+from dspn.cli.options import Parallel, Request, Target, parse_levels
 from dspn.data.cells import convertible, decode_cells, is_text, plain, with_columns
 from dspn.data.chunks import Chunk, Source
 from dspn.data.dataset import is_dataset
@@ -46,7 +46,7 @@ def ask(name: str, request: Request, **options: Any) -> None:
     query, model = QUERIES[name], source.load_model(request.model)
     if query.keeps_columns:
         options["digits"] = request.target.digits
-    if is_dataset(request.data):
+    if is_dataset(request.data) or request.parallel != Parallel():
         from dspn.cli import shards
 
         shards.ask(name, request, model, options)

@@ -7,20 +7,30 @@ from pathlib import Path
 from typing import Any, Final
 
 from dspn.cli import console, sink, source
-from dspn.cli.options import Format, Parallel, Reading, Request, Target, parse_kinds, parse_names
+from dspn.cli.options import (
+    Format,
+    Parallel,
+    Reading,
+    Request,
+    Target,
+    parse_kinds,
+    parse_names,
+)
 from dspn.cli.query import QUERIES
-from dspn.data.dataset import Dataset, Shard
+from dspn.data.dataset import Dataset, Shard, is_dataset
+from dspn.data.layout import Unseen
+from dspn.data.order import Keys, require_columns
 from dspn.data.prepare import prepare as prepare_dataset
-from dspn.data.sequences import sequences_of
+from dspn.data.scan import naming
 from dspn.errors import DataError
 from dspn.executors import Executor, Ray, Shared, executor_of
-from dspn.io.atomic import write_atomically
+from dspn.io.atomic import is_temporary, write_atomically
 from dspn.learning.run import describe_options
 from dspn.models.model import Model
 
-_RUN: Final = "answers.json"
+# Tools that read a directory of tables leave out names that begin so.
+_RUN: Final = "_answers.json"
 _AT_ONCE: Final = 16
-_EXTENSIONS: Final[dict[Format, str]] = {"csv": "csv", "json": "jsonl", "arrow": "arrow"}
 
 
 def make_executor(parallel: Parallel) -> Executor:
@@ -78,7 +88,8 @@ def prepare(
 def ask(name: str, request: Request, model: Model, options: dict[str, Any]) -> None:
     """Writes the answers to a query about a data set: a file for each shard, in their order.
 
-    Files that are there from an interrupted run of the same query are left as they are.
+    Files that are there from an interrupted run of the same query are left as they are. Sequences
+    are in the order of the shards, so that they have no rank.
 
     Args:
         name: The query.
@@ -86,7 +97,13 @@ def ask(name: str, request: Request, model: Model, options: dict[str, Any]) -> N
         model: The model.
         options: Those of the query.
     """
+    if not is_dataset(request.data):
+        raise DataError(
+            f"--jobs and --ray work on data sets in shards, but {source.quoted(request.data)} is "
+            "a table; leave them out, or make a data set of it with `dspn prepare`."
+        )
     data, target = Dataset.open(request.data), request.target
+    _check_reading(request.read, data.keys)
     if target.output == sink.STDOUT:
         raise DataError(
             "the answers about a data set are files in a directory; name it with --output."
@@ -99,49 +116,68 @@ def ask(name: str, request: Request, model: Model, options: dict[str, Any]) -> N
         "data": data.origin,
         "format": form,
         "digits": target.digits,
+        "unknown": request.unknown,
     }
     directory = _claim(Path(target.output), run)
-    ending = _EXTENSIONS.get(form, form)
-    files = [directory / f"part-{own.number:06d}.{ending}" for own in data.shards]
-    waiting = [own for own in data.shards if not files[own.number].exists()]
+    waiting = [own for own in data.shards if not (directory / _file_name(own, form)).exists()]
     executor = make_executor(request.parallel)
-    work = partial(
-        _answer, executor.share(model), name, options, data.keys, str(directory), ending, target
-    )
+    asked = name, options, data.keys, str(directory), form, target.digits, request.unknown
+    work = partial(_answer, executor.share(model), *asked)
+    unseen = Unseen()
     with console.show_progress(name, quiet=target.quiet) as advance:
         for start in range(0, len(waiting), _AT_ONCE):
             batch = waiting[start : start + _AT_ONCE]
-            executor.map(work, batch)
+            for counts in executor.map(work, batch):
+                unseen.update(counts)
             done = len(data.shards) - len(waiting) + start + len(batch)
             advance(sum(own.num_slices for own in batch), done / len(data.shards))
+    source.note_unseen(unseen, quiet=target.quiet)
     kept = len(data.shards) - len(waiting)
     more = f", {kept:,} of them from a run before" if kept else ""
     written = console.counted(len(data.shards), "file")
     console.note(f"wrote {target.output}: {written}{more}", quiet=target.quiet)
 
 
+def _check_reading(read: Reading, keys: Keys) -> None:
+    """Raises where an option says how to read a table, and not what the data set has anyway."""
+    for option, value in vars(read).items():
+        if value not in (getattr(Reading, option), getattr(keys, option, None)):
+            raise DataError(
+                f"--{option.replace('_', '-')} says how a table is read, but the data set is "
+                "prepared already; leave it out, or prepare the data set with it."
+            )
+
+
 def _answer(
     model: Shared[Model],
     name: str,
     options: dict[str, Any],
-    keys: Any,
+    keys: Keys,
     directory: str,
-    ending: str,
-    target: Target,
+    form: Format,
+    digits: int | None,
+    unknown: str,
     shard: Shard,
-) -> None:
-    """The answer about one shard, written whole or not at all."""
-    query = QUERIES[name]
+) -> Unseen:
+    """Writes the answer about one shard, whole or not at all; counts unknown categories."""
+    query, unseen = QUERIES[name], Unseen()
     chunk, data = shard.chunk(keys)
-    data = sequences_of(data, model.value.schema, "data")
+    if data.schema != model.value.schema.without_leaves():
+        with naming(f"the shard {shard.path!r}"):
+            require_columns("it", chunk.table.column_names, model.value.schema.names)
+            codes = unseen if unknown == "missing" else None
+            data = chunk.sequences(model.value.schema, (), codes)
     table = query.answer(model.value, chunk, data, **options)
-    digits = None if query.keeps_columns else target.digits
-    table = sink.round_table(table, digits, (*keys.names, *query.exact))
-    output = os.path.join(directory, f"part-{shard.number:06d}.{ending}")
-    own = Target(output=output, quiet=True)
-    form: Any = {extension: form for form, extension in _EXTENSIONS.items()}.get(ending, ending)
-    with sink.write_table(own, form) as out:
+    exact = (*keys.names, *query.exact)
+    table = sink.round_table(table, None if query.keeps_columns else digits, exact)
+    output = os.path.join(directory, _file_name(shard, form))
+    with sink.write_table(Target(output=output, quiet=True), form) as out:
         out.write(table)
+    return unseen
+
+
+def _file_name(shard: Shard, form: Format) -> str:
+    return f"part-{shard.number:06d}.{'jsonl' if form == 'json' else form}"
 
 
 def _claim(directory: Path, run: dict[str, Any]) -> Path:
@@ -150,11 +186,12 @@ def _claim(directory: Path, run: dict[str, Any]) -> Path:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if not (directory / _RUN).exists():
-            other = next((own for own in directory.iterdir()), None)
+            names = (own.name for own in directory.iterdir())
+            other = next((own for own in names if not is_temporary(own)), None)
             if other is not None:
                 raise DataError(
                     f"{str(directory)!r} must be a new or an empty directory, but holds "
-                    f"{other.name!r}; give another one."
+                    f"{other!r}; give another one."
                 )
             write_atomically(directory / _RUN, text.encode())
         is_same = (directory / _RUN).read_text(encoding="utf-8") == text

@@ -1,7 +1,8 @@
 """Data sets larger than memory: shards of whole sequences in a directory, prepared once.
 
 A shard is an Arrow file with a row for each sequence: its id, and lists of its order values and of
-the codes of each variable. `dataset.json` says what the shards hold. `dspn.data.prepare` makes it.
+the codes of each variable; its metadata name the variables. `dataset.json` says what the shards
+hold. `dspn.data.prepare` makes it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +25,7 @@ from dspn._arguments import Bools, Floats, Ints
 from dspn.data.cells import decode_cells
 from dspn.data.chunks import Chunk
 from dspn.data.layout import offsets_of
-from dspn.data.order import Grouping, Keys
+from dspn.data.order import Grouping, Keys, with_order_type
 from dspn.data.schema import Kind, Schema, Variable, describe_variable
 from dspn.data.sequences import Sequences, joined
 from dspn.errors import DataError, plainly
@@ -31,6 +33,7 @@ from dspn.errors import DataError, plainly
 MANIFEST: Final = "dataset.json"
 FORMAT: Final = "dspn-dataset"
 VERSION: Final = 1
+WORK: Final = "work"  # the directory within, while the data set is prepared
 # Columns of a shard; those of variables are numbered, as any name may be that of a variable.
 _ID: Final = "id"
 _ORDER: Final = "order"
@@ -41,6 +44,7 @@ _BLOCK_ROWS: Final = 4096
 _SAMPLED_SHARDS: Final = 32
 
 _decoded: OrderedDict[str, Sequences] = OrderedDict()
+_lock: Final = threading.Lock()
 
 
 @final
@@ -95,9 +99,10 @@ class Shard:
         return _picked(self._whole(), self._held_out)
 
     def _whole(self) -> Sequences:
-        if self.checksum in _decoded:
-            _decoded.move_to_end(self.checksum)
-            return _decoded[self.checksum]
+        with _lock:
+            if self.checksum in _decoded:
+                _decoded.move_to_end(self.checksum)
+                return _decoded[self.checksum]
         batch = self._batch()
         lists = [batch.column(name) for name in _code_names(self.schema)]
         columns = [cells.values.to_numpy(zero_copy_only=False) for cells in lists]
@@ -108,11 +113,11 @@ class Shard:
                 values[rows, column] = cells[rows]
         offsets = lists[0].offsets.to_numpy().astype(np.int64)
         data = Sequences.trusted(values, offsets, self.schema)
-        _decoded[self.checksum] = data
-        while (
-            len(_decoded) > 1 and sum(own.values.nbytes for own in _decoded.values()) > _KEPT_BYTES
-        ):
-            _decoded.popitem(last=False)
+        with _lock:
+            _decoded[self.checksum] = data
+            size = sum(own.values.nbytes for own in _decoded.values())
+            while len(_decoded) > 1 and size > _KEPT_BYTES:
+                size -= _decoded.popitem(last=False)[1].values.nbytes
         return data
 
     def _batch(self) -> Any:
@@ -144,6 +149,7 @@ class Shard:
             columns[keys.sequence] = ids.take(pa.array(owners))
         if keys.order is not None:
             columns[keys.order] = batch.column(_ORDER).values
+            keys = with_order_type(keys, columns[keys.order])
         for variable, codes in zip(self.schema, data.values.T, strict=True):
             columns[variable.name] = decode_cells(codes, variable)
         rows = np.arange(data.total_slices)
@@ -201,7 +207,9 @@ def encode_shard(codes: Sequence[Any], lengths: Ints, ids: Any, order: Any, sche
         columns[_ORDER] = pa.ListArray.from_arrays(offsets, order)
     for name, cells in zip(_code_names(schema), codes, strict=True):
         columns[name] = pa.ListArray.from_arrays(offsets, cells)
-    batch = pa.record_batch(columns)
+    # The variables are part of what the checksum covers: equal codes may mean different things.
+    told = {"variables": json.dumps(schema_to_json(schema))}
+    batch = pa.record_batch(columns).replace_schema_metadata(told)
     out = pa.BufferOutputStream()
     with ipc.new_file(out, batch.schema) as writer:
         writer.write_batch(batch)
@@ -269,9 +277,10 @@ class Dataset:
                 notes, origin = tuple(found["notes"]), str(found["origin"])
                 return cls(path, schema, keys, shards, notes, origin, tuple(found["statistics"]))
         except FileNotFoundError:
+            begun = (path / WORK).is_dir()
+            finding = "its preparation was not finished" if begun else f"it has no {MANIFEST}"
             raise DataError(
-                f"{str(path)!r} holds no data set: it has no {MANIFEST}; prepare one with "
-                "`dspn prepare`, or name a table."
+                f"{str(path)!r} holds no data set: {finding}; run `dspn prepare`, or name a table."
             ) from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
@@ -326,13 +335,15 @@ class Dataset:
         """
         rng = np.random.default_rng([seed, 18])
         count = min(len(self.shards), _SAMPLED_SHARDS)
-        drawn = np.sort(rng.choice(len(self.shards), count, replace=False))
-        parts, left = [], num_slices
-        for position, number in enumerate(drawn.tolist()):
-            data = self.shards[number].load()
+        places = np.sort(rng.choice(len(self.shards), count, replace=False))
+        drawn = [self.shards[place] for place in places.tolist()]
+        parts, left, waiting = [], num_slices, sum(own.num_slices for own in drawn)
+        for shard in drawn:
+            wanted = left * shard.num_slices / waiting  # its share of what is still to be drawn
+            waiting -= shard.num_slices
+            data = shard.load()
             if data is None:
                 continue
-            wanted = max(1, left // (count - position))
             order = rng.permutation(len(data))
             ends = np.cumsum(data.lengths[order])
             taken = max(1, int(np.searchsorted(ends, wanted, side="right")))

@@ -12,8 +12,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,19 +24,16 @@ from typing import Any, Final, Protocol, final
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import ipc
+from pyarrow import ipc, types
 
 from dspn._arguments import Ints, require_type, whole_number
-from dspn.data.cells import (
-    code_cells,
-    is_missing,
-    plain,
-)
+from dspn.data.cells import code_cells, is_missing, plain
 from dspn.data.chunks import Chunk, chunks
 from dspn.data.dataset import (
     FORMAT,
     MANIFEST,
     VERSION,
+    WORK,
     Dataset,
     checksum_of,
     code_array,
@@ -43,29 +42,24 @@ from dspn.data.dataset import (
     schema_to_json,
 )
 from dspn.data.files import Table, find_tables
-from dspn.data.layout import MISSING, Column
-from dspn.data.order import (
-    Keys,
-    group_rows,
-    number_sequences,
-    require_columns,
-    variable_names,
-)
+from dspn.data.layout import MISSING, Column, offsets_of
+from dspn.data.order import Keys, group_rows, number_sequences, require_columns, variable_names
 from dspn.data.scan import (
-    TEXT_TYPES,
     Job,
     OnRows,
     check_same_columns,
     hash_ids,
+    key_cells,
     lie_together,
     make_schema,
     naming,
     on_rows,
+    order_type,
     scan_table,
     tell,
 )
-from dspn.data.schema import Schema
-from dspn.errors import DataError, warn
+from dspn.data.schema import Schema, list_names
+from dspn.errors import DataError, plainly, warn
 
 # Cells and slices of a shard by default: some tens of megabytes, and tasks of about a second.
 _SHARD_CELLS: Final = 8_000_000
@@ -77,8 +71,8 @@ _CHUNK_ROWS: Final = 65_536
 # Rows from which on the files of one piece of work are enough, and the most files that it has.
 _PIECE_ROWS: Final = 2_000_000
 _MOST_FILES: Final = 512
-_WORK: Final = "work"
-_PLAN: Final = "plan.json"
+_PLAN: Final = "origin"
+_KINDS: Final = ("categorical", "binary", "continuous", "count")
 
 
 class Mapper(Protocol):
@@ -114,7 +108,8 @@ def prepare(
             or a Ray Dataset. All files have the same columns, and one sequence may have rows in
             several of them.
         directory: Where the shards go, a new or an empty directory.
-        sequence: Column that names the sequence of a row; without it every file is one sequence.
+        sequence: Column that names the sequence of a row; without it there is one
+            file, which is one sequence.
         order: Column that orders the slices of a sequence; without it the order is that of the
             rows, file after file.
         variables: Columns that are variables; all but the keys by default.
@@ -143,56 +138,68 @@ def prepare(
     }
     origin = _fingerprint(tables, options)
     path = Path(os.fspath(directory))
+    work = path / WORK
     if is_dataset(path):
         found = Dataset.open(path)
         if found.origin == origin:
+            shutil.rmtree(work, ignore_errors=True)
             return found
         raise DataError(
             f"{str(path)!r} holds a data set of other files or options already; give another "
             "directory, or remove that one."
         )
-    work = _claim(path, origin)
-    on_rows.set(on_progress)
-    run = _Run(work, executor)
     keys = _find_keys(tables, sequence, order)
-    first = _columns_of(tables[0], keys, options["variables"], schema)
-    job = Job(str(work), keys, tuple(first), missing, schema is None, tuple((kinds or {}).items()))
-    scans = run.each("scan", partial(scan_table, job), list(enumerate(tables)))
-    check_same_columns(tables, scans, keys, options["variables"] is None and schema is None)
-    if schema is None:
-        schema, notes, statistics = make_schema(first, scans, dict(kinds or {}))
-    else:
-        notes, statistics = (), ()
-    keys = replace(keys, text=TEXT_TYPES.get(scans[0]["order_text"]))
-    cells = len(schema) + len(keys.names)
-    size = shard_slices or int(np.clip(_SHARD_CELLS // cells, *_SHARD_SLICES))
-    code = _Coding(str(path), str(work), keys, schema, missing, size)
-    pieces = _pieces(tables, scans)
-    if lie_together(work, scans, keys):
-        made = run.each("code", partial(_code_piece, code), list(enumerate(pieces)))
-    else:
+    names = _columns_of(tables[0], keys, options["variables"], schema)
+    told = _check_kinds(options["kinds"], names, schema)
+    on_rows.set(on_progress)
+    with _writing(path):
+        _claim(path, origin)
+        each = partial(_each, executor, work)
+        job = Job(str(work), keys, tuple(names), missing, schema is None, told)
+        scans = each("scan", partial(scan_table, job), list(enumerate(tables)))
+        check_same_columns(tables, scans, keys, options["variables"] is None and schema is None)
         rows = sum(scan["rows"] for scan in scans)
-        parts = max(1, -(-rows * 10 * cells // _PART_BYTES))
-        run.each("deal", partial(_deal_piece, code, parts), list(enumerate(pieces)))
-        numbers = [(part, len(pieces)) for part in range(parts)]
-        made = run.each("sort", partial(_sort_part, code), numbers)
-    shards = [shard for own in made for shard in own["shards"]]
-    if not shards:
-        raise DataError("the tables have headers, but no rows; there is nothing to prepare.")
-    for note in (note for own in made for note in own["notes"]):
-        warn(note, UserWarning)
-    manifest = {
-        "format": FORMAT,
-        "version": VERSION,
-        "origin": origin,
-        "keys": [keys.sequence, keys.order],
-        "schema": schema_to_json(schema),
-        "notes": list(notes),
-        "statistics": list(statistics),
-        "shards": shards,
-    }
-    _write(path / MANIFEST, json.dumps(manifest, indent=1).encode())
+        if not rows:
+            raise DataError("the tables have headers, but no rows; there is nothing to prepare.")
+        notes: tuple[str, ...] = ()
+        statistics: tuple[dict[str, Any], ...] = ()
+        if schema is None:
+            schema, notes, statistics = make_schema(names, scans, options["kinds"])
+        keys = replace(keys, text=order_type(tables, scans))
+        cells = len(schema) + len(keys.names)
+        size = shard_slices or int(np.clip(_SHARD_CELLS // cells, *_SHARD_SLICES))
+        code = _Coding(str(path), str(work), keys, schema, missing, size)
+        pieces = _pieces(tables, scans)
+        if lie_together(work, scans, keys):
+            made = each("code", partial(_code_piece, code), list(enumerate(pieces)))
+        else:
+            parts = max(1, -(-rows * 10 * cells // _PART_BYTES))
+            deal = partial(_deal_piece, code, parts)
+            owners = [np.array(own) for own in each("deal", deal, list(enumerate(pieces)))]
+            batches = [
+                (part, [np.flatnonzero(own == part).tolist() for own in owners])
+                for part in range(parts)
+            ]
+            made = each("sort", partial(_sort_part, code), batches)
+        manifest = {
+            "format": FORMAT,
+            "version": VERSION,
+            "origin": origin,
+            "keys": [keys.sequence, keys.order],
+            "schema": schema_to_json(schema),
+            "notes": list(notes),
+            "statistics": list(statistics),
+            "shards": [shard for own in made for shard in own["shards"]],
+        }
+        _write(work, path / MANIFEST, json.dumps(manifest, indent=1).encode())
     shutil.rmtree(work, ignore_errors=True)
+    length, name = max((own["longest"] for own in made), key=lambda own: own[0])
+    if length > size:
+        warn(
+            f"sequence {name} has {length:,} slices, more than the {size:,} of a shard: its shard "
+            "takes as much memory as it needs.",
+            UserWarning,
+        )
     return Dataset.open(path)
 
 
@@ -225,40 +232,54 @@ def _columns_of(
     return names
 
 
+def _check_kinds(
+    kinds: Mapping[str, str], names: Sequence[str], schema: Schema | None
+) -> tuple[tuple[str, str], ...]:
+    for name, kind in kinds.items():
+        if name not in names or kind not in _KINDS:
+            raise DataError(
+                f"`kinds` must say one of {', '.join(_KINDS)} for some of the variables "
+                f"{list_names(names)}, but says {kind!r} for {name!r}."
+            )
+    if kinds and schema is not None:
+        raise DataError("`kinds` must be left out where a `schema` is given, which has them.")
+    return tuple(kinds.items())
+
+
 # Pieces of work, whose results stay.
 
 
-def _claim(path: Path, origin: str) -> Path:
-    """The directory of the work, new or that of the same preparation before."""
-    work = path / _WORK
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
     try:
+        yield
+    except OSError as error:
+        raise DataError(f"{str(path)!r} cannot hold a data set: {plainly(error)}.") from None
+
+
+def _claim(path: Path, origin: str) -> None:
+    """Makes the directory of the work; raises where it is that of another preparation."""
+    plan = path / WORK / _PLAN
+    if not plan.exists():
         path.mkdir(parents=True, exist_ok=True)
-        if not (work / _PLAN).exists():
-            others = [own for own in path.iterdir() if own != work]
-            if others:
-                raise DataError(
-                    f"{str(path)!r} must be a new or an empty directory, but holds "
-                    f"{others[0].name!r}; give another one."
-                )
-            work.mkdir(exist_ok=True)
-            _write(work / _PLAN, json.dumps({"origin": origin}).encode())
-            return work
-        plan = json.loads((work / _PLAN).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{str(path)!r} cannot hold a data set: {error}.") from None
-    if plan.get("origin") != origin:
+        other = next((own for own in path.iterdir() if own != plan.parent), None)
+        if other is not None:
+            raise DataError(
+                f"{str(path)!r} must be a new or an empty directory, but holds {other.name!r}; "
+                "give another one."
+            )
+        plan.parent.mkdir(exist_ok=True)
+        _write(plan.parent, plan, origin.encode())
+    elif plan.read_bytes() != origin.encode():
         raise DataError(
             f"{str(path)!r} holds the unfinished preparation of other files or options; give "
             "another directory, or remove that one."
         )
-    return work
 
 
-def _write(path: Path, data: Any) -> None:
+def _write(work: Path, path: Path, data: Any) -> None:
     """Writes a file whole or not at all."""
-    new = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    new = work / f"{secrets.token_hex(8)}.tmp"
     with open(new, "wb") as file:
         file.write(data)
         file.flush()
@@ -266,43 +287,42 @@ def _write(path: Path, data: Any) -> None:
     os.replace(new, path)
 
 
-@final
-@dataclass(frozen=True)
-class _Run:
+def _each(
+    executor: Mapper | None,
+    work: Path,
+    stage: str,
+    function: Callable[[Any], Any],
+    items: Sequence[Any],
+) -> list[Any]:
     """Runs the pieces of a stage that have no result yet, and returns the results of all."""
-
-    work: Path
-    executor: Mapper | None
-
-    def each(self, stage: str, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        files = [self.work / f"{stage}-{number:06d}.json" for number in range(len(items))]
-        waiting = [own for own in zip(files, items, strict=True) if not own[0].exists()]
-        work = partial(_kept, function)
-        if self.executor is None:
-            for item in waiting:
-                work(item)
-        else:
-            self.executor.map(work, waiting)
-        return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    files = [work / f"{stage}-{number:06d}.json" for number in range(len(items))]
+    waiting = [own for own in zip(files, items, strict=True) if not own[0].exists()]
+    if executor is None:
+        for item in waiting:
+            _kept(function, item)
+    else:
+        executor.map(partial(_kept, function), waiting)
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
 def _kept(function: Callable[[Any], Any], item: tuple[Path, Any]) -> None:
     """The result of a piece of work, written."""
     file, given = item
-    _write(file, json.dumps(function(given)).encode())
+    _write(file.parent, file, json.dumps(function(given)).encode())
 
 
 def _pieces(tables: Sequence[Table], scans: Sequence[Mapping[str, Any]]) -> list[list[Table]]:
-    """Neighbouring files, as many as make a piece of work worthwhile."""
+    """Neighbouring files, as many as make a piece of work worthwhile; those without rows go."""
     pieces: list[list[Table]] = []
-    rows = 0
+    rows = _PIECE_ROWS
     for table, scan in zip(tables, scans, strict=True):
-        if not pieces or rows >= _PIECE_ROWS or len(pieces[-1]) >= _MOST_FILES:
+        if not scan["rows"]:
+            continue
+        if rows >= _PIECE_ROWS or len(pieces[-1]) >= _MOST_FILES:
             pieces.append([])
             rows = 0
-        if scan["rows"]:
-            pieces[-1].append(table)
-            rows += scan["rows"]
+        pieces[-1].append(table)
+        rows += scan["rows"]
     return pieces
 
 
@@ -331,27 +351,34 @@ class _ShardWriter:
         self._held: list[tuple[list[Any], Ints, Any, Any]] = []
         self._rows = 0
         self.shards: list[dict[str, Any]] = []
-        self.notes: list[str] = []
+        self.longest: tuple[int, str] = (0, "")
 
     def add(self, codes: list[Any], lengths: Ints, ids: Any, order: Any) -> None:
         """Takes in whole sequences, as `encode_shard` does."""
         size = self._code.shard_slices
-        longest = int(np.argmax(lengths))
-        if lengths[longest] > size:
-            self.notes.append(
-                f"sequence {ids[longest].as_py()!r} has {lengths[longest]:,} slices, more than "
-                f"the {size:,} of a shard: its shard takes as much memory as it needs."
-            )
-        self._held.append((codes, lengths, ids, order))
-        self._rows += int(lengths.sum())
-        if self._rows >= size:
-            self._flush()
+        place = int(np.argmax(lengths))
+        if lengths[place] > self.longest[0]:
+            self.longest = int(lengths[place]), repr(ids[place].as_py())
+        offsets, first = offsets_of(lengths), 0
+        while first < lengths.size:
+            begin = int(offsets[first])
+            last = int(np.searchsorted(offsets, begin + size - self._rows))
+            last = min(max(last, first + 1), lengths.size)
+            count = int(offsets[last]) - begin
+            columns = [own.slice(begin, count) for own in codes]
+            ordered = None if order is None else order.slice(begin, count)
+            named = ids.slice(first, last - first)
+            self._held.append((columns, lengths[first:last], named, ordered))
+            self._rows += count
+            if self._rows >= size:
+                self._flush()
+            first = last
 
     def end(self) -> dict[str, Any]:
         """What was written."""
         if self._held:
             self._flush()
-        return {"shards": self.shards, "notes": self.notes}
+        return {"shards": self.shards, "longest": self.longest}
 
     def _flush(self) -> None:
         columns, lengths, ids, orders = zip(*self._held, strict=True)
@@ -360,7 +387,7 @@ class _ShardWriter:
         order = None if orders[0] is None else pa.concat_arrays(orders)
         data = encode_shard(codes, every, pa.concat_arrays(ids), order, self._code.schema)
         name = f"{self._prefix}-{len(self.shards):05d}.arrow"
-        _write(Path(self._code.path) / name, data)
+        _write(Path(self._code.work), Path(self._code.path) / name, data)
         self.shards.append(
             {
                 "file": name,
@@ -389,35 +416,35 @@ def _add_chunk(writer: _ShardWriter, chunk: Chunk, code: _Coding) -> None:
     rows = chunk.grouping.rows
     is_sorted = bool((rows == np.arange(rows.size)).all())
     index = None if is_sorted else pa.array(rows)
-
-    def ordered(cells: Any) -> Any:
-        return cells if index is None else cells.take(index)
-
-    codes = [
-        ordered(
-            code_array(
-                code_cells(
-                    chunk.table[own.name], own, Column(own.name, chunk.first_row, code.missing)
-                ),
-                own,
-            )
-        )
-        for own in code.schema
-    ]
-    order = None if code.keys.order is None else ordered(plain(chunk.table[code.keys.order]))
-    writer.add(codes, chunk.grouping.lengths, chunk.ids(), order)
+    columns = _coded_columns(chunk.table, chunk.first_row, code)
+    if code.keys.order is not None:
+        columns.append(key_cells(chunk.table[code.keys.order]))
+    if index is not None:
+        columns = [cells.take(index) for cells in columns]
+    order = None if code.keys.order is None else columns.pop()
+    ids = key_cells(chunk.ids())
+    writer.add(columns, chunk.grouping.lengths, ids, order)
 
 
-def _deal_piece(code: _Coding, parts: int, item: tuple[int, list[Table]]) -> dict[str, Any]:
-    """Codes the rows of files, and deals them into parts by the hash of their sequence's id."""
+def _coded_columns(table: Any, first_row: int, code: _Coding) -> list[Any]:
+    """The codes of each variable, as Arrow cells."""
+    codes = []
+    for own in code.schema:
+        column = Column(own.name, first_row, code.missing)
+        codes.append(code_array(code_cells(table[own.name], own, column), own))
+    return codes
+
+
+def _deal_piece(code: _Coding, parts: int, item: tuple[int, list[Table]]) -> list[int]:
+    """Codes the rows of files, and deals them into parts by the hash of their sequence's id.
+
+    The file of the piece has a record batch for the rows of a part that came together; the parts of
+    these batches are returned.
+    """
     number, tables = item
-    keys, work = code.keys, Path(code.work)
-    assert keys.sequence is not None
-    names = [f"piece-{number:06d}-{part:05d}.arrow" for part in range(parts)]
-    writers: list[Any] = [None] * parts
-    sinks: list[Any] = []
-    rows = 0
-    try:
+    keys, owners, writer = code.keys, [], None
+    packed = ipc.IpcWriteOptions(compression="lz4")
+    with pa.OSFile(_piece_file(code, number), "wb") as out:
         for table in tables:
             with table.open() as source, naming(source.title):
                 first_row = 1
@@ -425,25 +452,23 @@ def _deal_piece(code: _Coding, parts: int, item: tuple[int, list[Table]]) -> dic
                 for held in _collected(source.batches(wanted)):
                     coded, marks = _coded_rows(held, first_row, code)
                     first_row += held.num_rows
-                    owner = (marks % np.uint64(parts)).astype(np.int64)
-                    order = np.argsort(owner, kind="stable")
+                    part_of = (marks % np.uint64(parts)).astype(np.int64)
+                    order = np.argsort(part_of, kind="stable")
                     dealt = coded.take(pa.array(order))
-                    ends = np.searchsorted(owner[order], np.arange(parts + 1))
+                    ends = np.searchsorted(part_of[order], np.arange(parts + 1))
+                    writer = writer or ipc.new_file(out, dealt.schema, options=packed)
                     for part in np.flatnonzero(np.diff(ends)).tolist():
-                        if writers[part] is None:
-                            sinks.append(pa.OSFile(str(work / names[part]), "wb"))
-                            packed = ipc.IpcWriteOptions(compression="lz4")
-                            writers[part] = ipc.new_stream(sinks[-1], dealt.schema, options=packed)
                         begin = int(ends[part])
-                        writers[part].write_table(dealt.slice(begin, int(ends[part + 1]) - begin))
-                    rows += held.num_rows
+                        writer.write_batch(dealt.slice(begin, int(ends[part + 1]) - begin))
+                        owners.append(part)
                     tell("deal", held.num_rows)
-    finally:
-        for writer in filter(None, writers):
+        if writer is not None:
             writer.close()
-        for sink in sinks:
-            sink.close()
-    return {"rows": rows}
+    return owners
+
+
+def _piece_file(code: _Coding, number: int) -> str:
+    return os.path.join(code.work, f"piece-{number:06d}.arrow")
 
 
 def _collected(batches: Iterator[Any]) -> Iterator[Any]:
@@ -462,57 +487,46 @@ def _collected(batches: Iterator[Any]) -> Iterator[Any]:
 
 def _coded_rows(table: Any, first_row: int, code: _Coding) -> tuple[Any, NDArray[np.uint64]]:
     """The keys and codes of rows, and the hash of the sequence of each."""
-    keys, columns = code.keys, {}
-    codes, ids = number_sequences(table[keys.sequence], keys.sequence, first_row)
-    columns["id"] = plain(table[keys.sequence])
+    keys = code.keys
+    assert keys.sequence is not None
+    columns = {"id": key_cells(table[keys.sequence])}
+    codes, ids = number_sequences(columns["id"], keys.sequence, first_row)
     if keys.order is not None:
-        columns["order"] = plain(table[keys.order])
+        cells = table[keys.order]
+        if types.is_dictionary(cells.type) and cells.type.ordered:
+            raise DataError(
+                f"column {keys.order!r} must hold numbers, times or text to order rows that do not "
+                "lie together, but holds categories; convert it."
+            )
+        columns["order"] = key_cells(cells)
         missing = is_missing(columns["order"])
         if missing.any():
             raise DataError(
-                f"column {keys.order!r} must order every row, but row "
+                f"column {keys.order!r} must have a value in every row, but row "
                 f"{first_row + int(np.argmax(missing))} has no value."
             )
-    for number, variable in enumerate(code.schema):
-        column = Column(variable.name, first_row, code.missing)
-        cells = code_cells(table[variable.name], variable, column)
-        columns[f"v{number}"] = code_array(cells, variable)
-    return pa.table(columns), hash_ids(ids)[codes]
+    for number, cells in enumerate(_coded_columns(table, first_row, code)):
+        columns[f"v{number}"] = cells
+    return pa.record_batch(columns), hash_ids(ids)[codes]
 
 
-def _sort_part(code: _Coding, item: tuple[int, int]) -> dict[str, Any]:
+def _sort_part(code: _Coding, item: tuple[int, list[list[int]]]) -> dict[str, Any]:
     """The shards of one part, whose rows are brought together and into order."""
-    part, pieces = item
-    files = [Path(code.work) / f"piece-{number:06d}-{part:05d}.arrow" for number in range(pieces)]
-    tables = [ipc.open_stream(pa.memory_map(str(own))).read_all() for own in files if own.exists()]
-    writer = _ShardWriter(code, f"shard-{part:06d}")
-    if tables:
-        table = pa.concat_tables(tables).combine_chunks()
-        del tables
-        keys = code.keys
-        order = table["order"] if keys.order is not None else None
-        grouping = group_rows(table.num_rows, table["id"], order, keys, -1, sort=True)
+    part, numbers = item
+    writer, batches = _ShardWriter(code, f"shard-{part:06d}"), []
+    for piece, own in enumerate(numbers):
+        if own:
+            file = ipc.open_file(pa.memory_map(_piece_file(code, piece)))
+            batches += [file.get_batch(number) for number in own]
+    if batches:
+        table = pa.Table.from_batches(batches).combine_chunks()
+        batches.clear()
+        order = table["order"] if code.keys.order is not None else None
+        grouping = group_rows(table.num_rows, table["id"], order, code.keys, -1, sort=True)
         index = pa.array(grouping.rows)
         ids = plain(table["id"]).take(pa.array(grouping.starts))
-        sorted_order = None if order is None else plain(order).take(index)
+        ordered = None if order is None else plain(order).take(index)
         columns = [plain(table[f"v{own}"]).take(index) for own in range(len(code.schema))]
-        del table
-        for first, last in _runs(grouping.offsets, code.shard_slices):
-            begin, end = int(grouping.offsets[first]), int(grouping.offsets[last])
-            writer.add(
-                [own.slice(begin, end - begin) for own in columns],
-                grouping.lengths[first:last],
-                ids.slice(first, last - first),
-                None if sorted_order is None else sorted_order.slice(begin, end - begin),
-            )
+        del table, order
+        writer.add(columns, grouping.lengths, ids, ordered)
     return writer.end()
-
-
-def _runs(offsets: Ints, size: int) -> Iterator[tuple[int, int]]:
-    """Neighbouring sequences that have about `size` slices together."""
-    first, count = 0, offsets.size - 1
-    while first < count:
-        last = int(np.searchsorted(offsets, offsets[first] + size))
-        last = min(max(last, first + 1), count)
-        yield first, last
-        first = last

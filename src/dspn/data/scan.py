@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -11,10 +11,19 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import types
 
 from dspn._arguments import Floats
-from dspn.data.cells import convertible, is_plain, read_cells, reads_as_number
+from dspn.data.cells import (
+    convertible,
+    is_plain,
+    is_text,
+    plain,
+    read_cells,
+    reads_as_number,
+)
 from dspn.data.chunks import categorical_variable
 from dspn.data.coding import BOOLEANS, MOST_CATEGORIES, Reading, infer_variable
 from dspn.data.files import Table
@@ -72,14 +81,11 @@ class _ColumnScan:
         self.type: str | None = None
         self.labels: set[str] = set()
         self.numbers: set[float] = set()
-        self.declared: list[Any] | None = None
         self._most = _MOST_CATEGORIES if kind in ("categorical", "binary") else MOST_CATEGORIES + 4
 
     def add(self, cells: Any, column: Column) -> None:
         """Takes in more cells of a file."""
-        is_number = {"categorical": False, "binary": False}.get(self.kind or "")
-        if self.kind in ("continuous", "count"):
-            is_number = True
+        is_number = None if self.kind is None else self.kind in ("continuous", "count")
         remedy = f"the kind says {self.kind}" if is_number else ""
         values, reading = read_cells(cells, column, is_number=is_number, remedy=remedy)
         present = values[~np.isnan(values)]
@@ -87,65 +93,60 @@ class _ColumnScan:
         if not present.size:
             return
         if reading.labels:
-            self._take("words", set(reading.labels), set(), None)
+            self._take("words", reading.labels, ())
         else:
-            declared = None if reading.declared is None else list(reading.declared)
-            self._take("numbers", set(), set(_telling(present, self._most)), declared)
+            kind = "truths" if reading.declared else "numbers"
+            self._take(kind, (), _telling(present, self._most))
 
-    def _take(
-        self, kind: str, labels: set[str], numbers: set[float], declared: list[Any] | None
-    ) -> None:
+    def _take(self, kind: str, labels: Iterable[str], numbers: Iterable[float]) -> None:
         if self.type not in (None, kind):
             raise DataError(
-                f"column {self.name!r} must hold numbers or words, but holds numbers in some rows "
-                "or files and words in others; correct it, add the words to --missing, or say "
-                f"--kind {self.name}=categorical."
+                f"column {self.name!r} must hold numbers or words, but holds {self.type} in some "
+                f"rows or files and {kind} in others; correct it, add the words to --missing, or "
+                f"say --kind {self.name}=categorical."
             )
         self.type = kind
-        self.labels |= labels
-        self.declared = declared or self.declared
-        self.numbers |= numbers
+        self.labels.update(labels)
+        self.numbers.update(numbers)
+        most = _MOST_CATEGORIES
+        if len(self.labels) > most or (self._most == most and len(self.numbers) > most):
+            raise DataError(
+                f"column {self.name!r} has more than {most:,} categories; leave it out with "
+                "--variables."
+            )
         if len(self.numbers) > self._most + 8:
             self.numbers = set(_telling(np.fromiter(self.numbers, np.float64), self._most))
-        if len(self.labels) > _MOST_CATEGORIES:
-            raise DataError(
-                f"column {self.name!r} has more than {_MOST_CATEGORIES:,} different words; leave "
-                "it out with --variables."
-            )
 
     def merge(self, other: Mapping[str, Any]) -> None:
         """Takes in the scan of another file."""
         self.rows, self.missing = self.rows + other["rows"], self.missing + other["missing"]
         if other["type"] is not None:
-            numbers = set(other["numbers"])
-            self._take(other["type"], set(other["labels"]), numbers, other["declared"])
+            self._take(other["type"], other["labels"], other["numbers"])
 
     def to_json(self) -> dict[str, Any]:
+        """What `merge` takes."""
         return {
             "rows": self.rows,
             "missing": self.missing,
             "type": self.type,
             "labels": sorted(self.labels),
             "numbers": sorted(self.numbers),
-            "declared": self.declared,
         }
 
     def variable(self) -> tuple[Variable, str]:
-        """The variable that the cells suggest, or that the kind says, and the reason."""
-        values = np.array(sorted(self.numbers), dtype=np.float64)
-        declared = None if self.declared is None else tuple(self.declared)
-        declared = BOOLEANS if declared == BOOLEANS else declared
-        reading = Reading(tuple(sorted(self.labels)) or None, declared)
+        """The variable that the cells suggest, or that the kind says, and where it is from."""
+        values, labels = np.array(sorted(self.numbers)), tuple(sorted(self.labels))
+        reading = Reading(labels or None, BOOLEANS if self.type == "truths" else None)
         if self.kind is None:
-            return infer_variable(self.name, values, reading)
-        if self.kind in ("categorical", "binary"):
-            labels = reading.labels or ()
-            if labels and all(map(reads_as_number, labels)):
-                values, reading = np.array([float(label) for label in labels]), Reading()
-            is_binary = self.kind == "binary"
-            variable = categorical_variable(self.name, values, reading, is_binary=is_binary)
-            return variable, "the kind that was given"
-        return Variable(self.name, Kind(self.kind)), "the kind that was given"
+            variable, reason = infer_variable(self.name, values, reading)
+            return variable, f"inferred from {reason}"
+        told = "as its kind says"
+        if self.kind not in ("categorical", "binary"):
+            return Variable(self.name, Kind(self.kind)), told
+        if labels and all(map(reads_as_number, labels)):
+            values, reading = np.array([float(label) for label in labels]), Reading()
+        is_binary = self.kind == "binary"
+        return categorical_variable(self.name, values, reading, is_binary=is_binary), told
 
 
 def _telling(present: Floats, most: int) -> list[float]:
@@ -174,13 +175,15 @@ def scan_table(job: Job, item: tuple[int, Table]) -> dict[str, Any]:
         require_different(source.title, source.columns)
         require_columns(source.title, source.columns, [*keys.names, *job.names])
         names = [name for name in source.columns if name in {*keys.names, *job.names}]
-        kinds_of = {name: str(source.schema.field(name).type) for name in names}
+        kinds_of = {}
         for name in names:
-            if not is_plain(source.schema.field(name).type):
+            kind = source.schema.field(name).type
+            if not is_plain(kind):
                 raise DataError(
                     f"column {name!r} of {source.title} must hold numbers, text, truths or times, "
-                    f"but is of type {kinds_of[name]}; convert it, or leave it out."
+                    f"but is of type {kind}; convert it, or leave it out."
                 )
+            kinds_of[name] = str(kind.value_type if types.is_dictionary(kind) else kind)
         # A scan of the keys alone is enough where the variables are known.
         asked = names if job.infers else keys.names
         with naming(source.title):
@@ -189,7 +192,7 @@ def scan_table(job: Job, item: tuple[int, Table]) -> dict[str, Any]:
                     text = with_order_type(keys, batch.column(keys.order)).text
                     order_text = next((w for w, own in TEXT_TYPES.items() if own == text), None)
                 if keys.sequence is not None:
-                    marks.add(batch.column(keys.sequence), keys.sequence, rows + 1)
+                    marks.add(key_cells(batch.column(keys.sequence)), keys.sequence, rows + 1)
                 for name, own in columns.items():
                     column = Column(name, rows + 1, job.missing)
                     with convertible(name, batch.column(name)):
@@ -259,10 +262,19 @@ class _Marks:
         np.save(path, np.concatenate([np.empty(0, np.uint64), *self._parts]))
 
 
+def key_cells(cells: Any) -> Any:
+    """Cells of a key column in a type that files of other widths have too."""
+    cells = plain(cells)
+    if is_text(cells.type):
+        return cells.cast(pa.large_string())
+    is_whole = types.is_integer(cells.type) and cells.type != pa.uint64()
+    return cells.cast(pa.int64()) if is_whole else cells
+
+
 def hash_ids(ids: Sequence[Any]) -> NDArray[np.uint64]:
-    """64 bits of each id, the same in every process."""
-    if ids and all(type(item) is int and abs(item) < 2**63 for item in ids):
-        mixed = np.array(ids, dtype=np.int64).view(np.uint64)
+    """64 bits of each id, the same in every process and whatever the other ids are."""
+    if ids and type(ids[0]) is int:  # all are, since they are those of a column
+        mixed = np.array([item % 2**64 for item in ids], dtype=np.uint64)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
         return np.asarray(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64)
@@ -273,35 +285,51 @@ def hash_ids(ids: Sequence[Any]) -> NDArray[np.uint64]:
 def check_same_columns(
     tables: Sequence[Table], scans: Sequence[Mapping[str, Any]], keys: Keys, all_count: bool
 ) -> None:
-    """Raises where a file has other columns, or columns of another type, than the first."""
-    first, scan = tables[0].name, scans[0]
-    for table, other in zip(tables, scans, strict=True):
-        more = [name for name in other["all"] if name not in scan["all"]]
+    """Raises where a file has other columns, or columns of another type, than those before it."""
+    first, known = tables[0].name, set(scans[0]["all"])
+    found: dict[str, tuple[str, str, str]] = {}
+    for table, scan in zip(tables, scans, strict=True):
+        more = [name for name in scan["all"] if name not in known]
         if all_count and more:
             raise DataError(
                 f"all files must have the same columns, but {table.name!r} has {more[0]!r}, which "
                 f"{first!r} has not; name the variables, or leave the file out."
             )
-        for name, kind in other["types"].items():
-            one, two = _family(scan["types"][name]), _family(kind)
-            is_key = name in keys.names
-            if one != two and (is_key or {one, two} - {"number", "nothing"}):
+        for name, kind in scan["types"].items() if scan["rows"] else ():
+            family = _family(kind, is_key=name in keys.names)
+            if family == "null":
+                continue
+            one, other, where = found.setdefault(name, (family, kind, table.name))
+            if family != one:
                 raise DataError(
                     f"column {name!r} must have one type in all files, but is {kind} in "
-                    f"{table.name!r} and {scan['types'][name]} in {first!r}; convert one of them."
+                    f"{table.name!r} and {other} in {where!r}; convert one of them."
                 )
 
 
-def _family(kind: str) -> str:
-    for family, words in (
-        ("text", ("string", "large_string", "dictionary", "string_view")),
-        ("number", ("int", "uint", "float", "double", "halffloat", "decimal")),
-        ("truth", ("bool",)),
-        ("nothing", ("null",)),
-    ):
-        if kind.startswith(words):
-            return family
-    return "time"
+def _family(kind: str, *, is_key: bool) -> str:
+    """What types of a column in different files must have in common."""
+    if kind.startswith(("string", "large_string")):
+        return "text"
+    is_whole = kind.startswith(("int", "uint"))
+    if is_key:
+        return "whole number" if is_whole and kind != "uint64" else kind
+    is_number = is_whole or kind.startswith(("float", "double", "half", "decimal"))
+    return "number" if is_number else kind
+
+
+def order_type(tables: Sequence[Table], scans: Sequence[Mapping[str, Any]]) -> Any:
+    """The Arrow type that an order column of text stands for in all files."""
+    pairs = [(scan["order_text"], own.name) for scan, own in zip(scans, tables, strict=True)]
+    pairs = [own for own, scan in zip(pairs, scans, strict=True) if scan["rows"]]
+    for text, name in pairs:
+        if text != pairs[0][0]:
+            raise DataError(
+                f"the order column must hold one kind of text in all files, but holds "
+                f"{text or 'words'} in {name!r} and {pairs[0][0] or 'words'} in {pairs[0][1]!r}; "
+                "convert one of them."
+            )
+    return TEXT_TYPES.get(pairs[0][0])
 
 
 def make_schema(
@@ -318,14 +346,11 @@ def make_schema(
         share = whole.missing / max(whole.rows, 1)
         extremes = [min(whole.numbers), max(whole.numbers)] if whole.numbers else None
         statistics.append({"missing": share, "range": extremes})
-        between = (
-            ""
-            if variable.categories or extremes is None
-            else (f", from {extremes[0]:.6g} to {extremes[1]:.6g}")
-        )
+        between = ""
+        if extremes is not None and not variable.categories:
+            between = f", from {extremes[0]:.6g} to {extremes[1]:.6g}"
         notes.append(
-            f"{name}: {describe_variable(variable)}, inferred from {reason}{between}; "
-            f"{share:.1%} missing"
+            f"{name}: {describe_variable(variable)}, {reason}{between}; {share:.1%} missing"
         )
     return Schema(tuple(variables)), tuple(notes), tuple(statistics)
 
