@@ -78,7 +78,7 @@ class OnlineOptions(Options):
     than nine sequences adds none.
     """
 
-    step_power: float = number_field(0.7, above=0.5, most=1)
+    step_power: float = number_field(0.9, above=0.5, most=1)
     step_delay: float = number_field(2.0, least=0)
     inner_steps: int = whole_field(3)
     growth: bool = part_field(True)
