@@ -487,13 +487,12 @@ def _mini_batch(
     """
     assert options.batch_size is not None
     done = number = 0
+    batches = train.batches(options.batch_size, rng)
     if state is None or state.statistics is None:
         statistics = train.flows(program)
         yield _Stage(program, statistics, train.mean(statistics.log_likelihood))
-        batches = train.batches(options.batch_size, rng)
     else:
         statistics, number, done = state.statistics, state.num_batches, len(state.history) - 1
-        batches = train.batches(options.batch_size, rng)
         rng.bit_generator.state = state.rng_state
     for step in range(done, options.max_steps):
         if step == 0:

@@ -1,18 +1,19 @@
 """Expectation maximisation on data sets that are larger than memory, shard by shard."""
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arguments import Floats, Ints
-from dspn.data.dataset import Dataset, Shard
 from dspn.data.sequences import Sequences, data_fingerprint, joined, sequences_of
 from dspn.engine.base import Expectation, ExpectedFlows, Program, TimeUpError, until
 from dspn.errors import DataError, EvidenceError, ModelFileError
@@ -25,6 +26,9 @@ from dspn.learning.priors import Priors
 from dspn.learning.run import Clock, Ending, describe_options
 from dspn.learning.scores import FitRecord, Score, StopReason
 from dspn.structure.mixture import Mixture
+
+if TYPE_CHECKING:  # Arrow takes long to load and is not on every machine
+    from dspn.data.dataset import Dataset, Shard
 
 # Slices of the validation set, which stays in memory.
 _MOST_HELD: Final = 200_000
@@ -46,7 +50,7 @@ class ShardedPart(Members):
     _sent: list[Shared[Program]] = field(default_factory=list, repr=False)
 
     @classmethod
-    def of(cls, data: Dataset, executor: Executor | None = None) -> "ShardedPart":
+    def of(cls, data: Dataset, executor: Executor | None = None) -> ShardedPart:
         """The sequences of a data set that are not held out."""
         counts = [own.num_trained for own in data.shards]
         shards = tuple(own for own, count in zip(data.shards, counts, strict=True) if count)
@@ -76,7 +80,7 @@ class ShardedPart(Members):
         picked = [self._pick(np.sort(own)) for own in members]
         return [(own, total / float(own.weights.sum())) for own in picked]
 
-    def _pick(self, members: Ints) -> "ShardedPart":
+    def _pick(self, members: Ints) -> ShardedPart:
         shards = tuple(self.shards[own] for own in members.tolist())
         return replace(self, shards=shards, weights=self.weights[members])
 
@@ -91,7 +95,7 @@ class _Values:
 
     values: tuple[float, ...]
 
-    def __add__(self, other: "_Values") -> "_Values":
+    def __add__(self, other: _Values) -> _Values:
         return _Values(self.values + other.values)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeGuard, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dspn._arguments import Bools, Floats, Ints, require_type, sequence_weights, whole_number
 from dspn._version import __version__
-from dspn.data.dataset import Dataset
 from dspn.data.schema import Schema
 from dspn.data.sequences import Sequences, data_fingerprint, drawn_places, joined, sequences_of
 from dspn.engine.base import Program, TimeUpError
@@ -49,6 +48,9 @@ from dspn.models.online import TRAINED_ON, with_batch, with_state
 from dspn.options import Checked, Options, require_number
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork
+
+if TYPE_CHECKING:
+    from dspn.data.dataset import Dataset
 
 _LARGEST_SEED: Final = 2**32
 _MOST_NAMED: Final = 5
@@ -307,6 +309,12 @@ class SequenceReader(BaseEstimator):
         return tags
 
 
+def _is_dataset(X: Any) -> "TypeGuard[Dataset]":
+    # Arrow is loaded with the class, which takes long, and is not on every machine.
+    module = sys.modules.get("dspn.data.dataset")
+    return module is not None and isinstance(X, module.Dataset)
+
+
 def _is_matrix(X: Any) -> bool:
     """Whether X is one table of numbers, as opposed to a list of sequences."""
     if isinstance(X, list | tuple | Sequences):
@@ -485,7 +493,7 @@ class SequenceEstimator(Queries, SequenceReader):
                 `refit` is off.
         """
         clock = Clock(getattr(self, "time_limit", None))
-        if isinstance(X, Dataset):
+        if _is_dataset(X):
             if lengths is not None or sample_weight is not None:
                 raise DataError("`lengths` and `sample_weight` must be left out with a Dataset.")
             return self._fit_dataset(X, validation, clock)
@@ -619,7 +627,7 @@ class SequenceEstimator(Queries, SequenceReader):
         return self
 
     @final
-    def _fit_dataset(self, data: Dataset, validation: Any, clock: Clock) -> Self:
+    def _fit_dataset(self, data: "Dataset", validation: Any, clock: Clock) -> Self:
         """Learns from a sample of the data set, and then from all of it."""
         seed, executor, fraction = seed_of(self.random_state), self._executor(), 0.0
         rest, held = data, None

@@ -187,9 +187,7 @@ def states_of(data: Dataset, start: Mixture, options: EmOptions, **settings: Any
         (FULL, 0),
         (FULL, 2),
         (FULL, -1),
-        pytest.param(
-            BATCHES, 0, marks=pytest.mark.xfail(reason="batches are drawn after the first state")
-        ),
+        (BATCHES, 0),
         (BATCHES, 1),
         (BATCHES, -1),
     ],
