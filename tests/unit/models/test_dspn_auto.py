@@ -21,7 +21,7 @@ from dspn.errors import (
     StructureError,
 )
 from dspn.learning import Priors
-from dspn.learning.learner import Ending
+from dspn.learning.run import Ending
 from dspn.structure.validity import violations
 
 BITS = Schema((Variable.binary("x"), Variable.binary("y")))
