@@ -161,7 +161,7 @@ def unsorted(folder: Path, slices: int, jobs: int, files: int) -> None:
     assert data.total_slices == slices
     own = [shard.chunk(data.keys) for shard in data.shards[:2]]
     assert all(
-        (chunk.table["t"].to_numpy() % LENGTH == np.tile(np.arange(LENGTH), len(found))).all()
+        np.array_equal(chunk.table["t"].cast(pa.int64()), np.tile(np.arange(LENGTH), len(found)))
         for chunk, found in own
     )
 

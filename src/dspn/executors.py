@@ -371,8 +371,8 @@ class Ray(Executor):
         return Shared(value, lambda own: partial(_fetch, [put(own)]))
 
     def _task(self, function: Callable[..., Any]) -> Any:
-        task = self._connect().remote(function)
-        return task.options(max_retries=self.num_retries, **self.resources)
+        self._connect()
+        return _remote(function).options(max_retries=self.num_retries, **self.resources)
 
     def _begin(self, function: Work, items: Sequence[Any]) -> list[Any]:
         task, common = self._task(_run_in_process), self._connect().put(function)
@@ -402,6 +402,12 @@ class Ray(Executor):
     def _connect(self) -> Any:
         """The module `ray`, connected to the cluster."""
         return _connected_ray(self.address)
+
+
+@cache
+def _remote(function: Callable[..., Any]) -> Any:
+    """The function as a task, the same at every call: Ray keeps a queue for each."""
+    return import_module("ray").remote(function)
 
 
 def _fetch(references: list[Any]) -> Any:

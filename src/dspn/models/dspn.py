@@ -170,9 +170,10 @@ class DSPN(SequenceEstimator):
                 "`resume` needs the `checkpoint` to go on from, but there is none; give its path."
             )
         if isinstance(options, Em):
-            if self.checkpoint is not None:
+            if self.checkpoint is not None and not data.is_sample:
                 raise StructureError(
-                    "`checkpoint` is for learners of structure and must be left out with Em."
+                    "`checkpoint` is for learners of structure and for data sets in shards, and "
+                    "must be left out with Em."
                 )
             return
         if data.validation is None:

@@ -86,7 +86,8 @@ class TrainingData:
 
     `weights` says how often each training sequence counts, None where all count once. A validation
     set that was held out of the training data is learned from in the end, as `held_weights` say;
-    one that was given is not. `clock` counts from the beginning of the fit.
+    one that was given is not. `is_sample` says that all shards of a data set are learned from
+    afterwards. `clock` counts from the beginning of the fit.
     """
 
     train: Sequences
@@ -95,6 +96,7 @@ class TrainingData:
     seed: int
     is_held_out: bool = False
     held_weights: Floats | None = None
+    is_sample: bool = False
     clock: Clock = field(default_factory=Clock)
 
     @classmethod
@@ -642,7 +644,7 @@ class SequenceEstimator(Queries, SequenceReader):
         self._remember_columns(sample.schema)
         _warn_of_idle_variables(sample)
         parts = TrainingData.split(sample, None, None, self.validation_fraction, seed)
-        self._fit_parts(replace(parts, clock=clock))
+        self._fit_parts(replace(parts, is_sample=True, clock=clock))
         checkpoint = getattr(self, "checkpoint", None)
         if self.ending_ == Ending.INTERRUPTED or clock.is_due():
             warn(

@@ -1,5 +1,8 @@
 """Expectation maximisation on shards: the same as in memory, with every executor and resumption."""
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -342,3 +345,38 @@ def test_a_model_of_other_variables_is_refused(data: Dataset) -> None:
     other = initial_network(schema_of(("binary",)), 2, rng=np.random.default_rng(0))
     with pytest.raises(DataError, match="must have the variables of the model"):
         fit(data, Mixture.of(other))
+
+
+FIT = """
+import sys, warnings, dspn
+warnings.simplefilter("ignore")
+em = dspn.EmOptions(max_steps=5, tolerance=0)
+options = {"checkpoint": sys.argv[2], "resume": True} if sys.argv[2:] else {}
+model = dspn.DSPN(dspn.Em(3, em), random_state=0, verbose=1, validation_fraction=0, **options)
+model.fit(dspn.Dataset.open(sys.argv[1])).save(sys.argv[1] + "/model.dspn")
+"""
+
+
+def test_a_killed_fit_goes_on_from_its_checkpoint_and_writes_the_same_file(
+    tmp_path: Path,
+) -> None:
+    rng = np.random.default_rng(5)
+    rows = [f"{number // 6},{bit}" for number, bit in enumerate(rng.integers(0, 2, 600))]
+    (tmp_path / "bits.csv").write_text("id,bit\n" + "\n".join(rows) + "\n")
+    shards, checkpoint = tmp_path / "shards", str(tmp_path / "run")
+    prepare(tmp_path / "bits.csv", shards, sequence="id", shard_slices=100)
+    call, written = [sys.executable, "-c", FIT, str(shards)], shards / "model.dspn"
+    subprocess.run(call, check=True, capture_output=True)
+    whole = written.read_bytes()
+    written.unlink()
+    with subprocess.Popen([*call, checkpoint], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("step 3 on all shards"):  # steps 0 to 2 are kept
+                process.send_signal(signal.SIGKILL)
+                break
+    assert process.returncode == -signal.SIGKILL
+    assert not written.exists()
+    found = subprocess.run([*call, checkpoint], check=True, capture_output=True, text=True)
+    assert found.stderr.count(" on all shards: ") < 6
+    assert written.read_bytes() == whole
