@@ -52,8 +52,8 @@ def compile_program(
     if precision not in ("double", "single"):
         raise StructureError(f"`precision` must be 'double' or 'single', not {precision!r}.")
     if isinstance(engine, str):
-        if engine not in ("cpu", "reference"):
-            raise StructureError(f"`engine` must be 'cpu' or 'reference', not {engine!r}.")
+        if engine not in ("cpu", "gpu", "reference"):
+            raise StructureError(f"`engine` must be 'cpu', 'gpu' or 'reference', not {engine!r}.")
         found: Engine = import_module(f"dspn.engine.{engine}").ENGINE
         engine = found
     mixture = model if isinstance(model, Mixture) else Mixture.of(model)

@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import Final, final
 
 from dspn.engine import base
+from dspn.engine.gpu.chain import ChainLayout
 from dspn.engine.gpu.device import Device
 from dspn.engine.gpu.general import Structure
 from dspn.engine.gpu.program import GpuProgram
@@ -31,7 +32,8 @@ class GpuEngine:
     def compile(self, network: DynamicNetwork, *, precision: str) -> GpuProgram:
         """The network; with precision 'single' passes compute in float32 where that suffices."""
         _ = self.device.xp
-        return GpuProgram(network, Structure(network), self.device, precision == "single")
+        layouts = (Structure(network), ChainLayout.of(network))
+        return GpuProgram(network, layouts, self.device, precision == "single")
 
 
 ENGINE: Final[base.Engine] = GpuEngine()

@@ -11,6 +11,7 @@ from dspn.data.sequences import Sequences
 from dspn.engine import base
 from dspn.engine.base import Choices, ExpectedFlows, Posteriors, Prefixes, StreamArrays, Want
 from dspn.engine.gpu import general
+from dspn.engine.gpu.chain import ChainLayout, ChainProgram
 from dspn.engine.gpu.device import Device
 from dspn.engine.gpu.general import General, Structure
 from dspn.structure.network import DynamicNetwork
@@ -21,10 +22,15 @@ class GpuProgram(base.NetworkProgram):
     """A network, and its structure laid out once for all parameters."""
 
     def __init__(
-        self, network: DynamicNetwork, structure: Structure, device: Device, single: bool
+        self,
+        network: DynamicNetwork,
+        layouts: tuple[Structure, ChainLayout | None],
+        device: Device,
+        single: bool,
     ) -> None:
         self.network = network
-        self.structure = structure
+        self.layouts = layouts
+        self.structure, self.chain_layout = layouts
         self.device = device
         self.single = single
 
@@ -32,17 +38,28 @@ class GpuProgram(base.NetworkProgram):
         """The same structure with other parameters."""
         assert network.template is self.network.template
         assert network.top is self.network.top
-        return GpuProgram(network, self.structure, self.device, self.single)
+        return GpuProgram(network, self.layouts, self.device, self.single)
 
     @cached_property
     def general(self) -> General:
         """Passes in logarithms."""
         return General(self.device, self.network, self.structure)
 
+    @cached_property
+    def chain(self) -> ChainProgram | None:
+        """Passes over chains, where the network is one."""
+        if self.chain_layout is None:
+            return None
+        dtype = np.float32 if self.single else np.float64
+        return ChainProgram(self.general, self.chain_layout, dtype, self.single)
+
     def log_totals(self, data: Sequences) -> Floats:
         """Log P(observed entries) of each sequence, as totals."""
         with self.device.running():
-            return general.log_totals(self.general, self.device.batch(data))
+            batch = self.device.batch(data)
+            if self.chain is not None:
+                return self.chain.log_totals(batch)
+            return general.log_totals(self.general, batch)
 
     def posteriors(self, data: Sequences, want: Want) -> Posteriors:
         """What is wanted, from one pass up and one down."""
@@ -52,7 +69,10 @@ class GpuProgram(base.NetworkProgram):
     def expected_flows(self, data: Sequences, weights: Floats) -> tuple[ExpectedFlows, Floats]:
         """Flows summed over sequences, each with its weight, and the log-likelihoods."""
         with self.device.running():
-            return general.expected_flows(self.general, self.device.batch(data), weights)
+            batch = self.device.batch(data)
+            if self.chain is not None:
+                return self.chain.expected_flows(batch, weights)
+            return general.expected_flows(self.general, batch, weights)
 
     def best(self, data: Sequences) -> Choices:
         """The induced trees and missing values of greatest joint density."""

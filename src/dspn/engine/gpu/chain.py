@@ -1,0 +1,744 @@
+"""Chains of one group, the templates of hidden Markov models, in linear arithmetic.
+
+A slice is v' = c(x) * (W v) with one coefficient for each output. Coefficients come from a table of
+rows, one for each combination of values that some variables have together (a *chunk* of variables),
+divided by their largest entry. Vectors are divided by powers of two, which is exact; their exponents
+are added up as integers, and one logarithm is taken for each sequence.
+
+What the range of the numbers does not hold is found out, and the sequences concerned go through
+`general`, which computes in logarithms:
+
+- likelihood: values below LOW may have lost something. Such sequences run again with a small number
+  `under` added to every value, more than what can be lost. All weights are non-negative, so that is
+  an upper bound; where it agrees with the first result nothing was lost that counts.
+- flows: `under` is added always. Values are then too large and never too small, and the derivatives
+  lose no more than the smallest number for each node and slice. So the sum over slices of `under`
+  times the number of nodes, divided by the mass (values times derivatives) of the slice, bounds what
+  is wrong of the result. The mass is the root's value in the units of a slice, whose power of two is
+  known: it must be at least 2^-60 in float32, where `under` is 2^-112.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, final
+
+import numpy as np
+
+from dspn._arguments import Bools, Floats, Ints
+from dspn.engine import base
+from dspn.engine.base import TERMS, ExpectedFlows, NetworkFlows
+from dspn.engine.gpu import general
+from dspn.engine.gpu.device import Array, Batch, Device
+from dspn.engine.gpu.general import General, has_own_statistics
+from dspn.structure.chain import is_chain, transition_sums
+from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.nodes import Leaf, children_of
+from dspn.structure.parameters import NetworkParameters
+
+# Entries of the table of one chunk: with all variables in one, and of each of several.
+_CELLS_OF_ONE: Final = 2**22
+_CELLS_OF_SEVERAL: Final = 2**16
+_MOST_ROWS: Final = 2**14
+# Rows of posteriors that one block adds up.
+_PIECE: Final = 128
+_LOG_TWO: Final = float(np.log(2.0))
+# Divisors of a slice below this are left to `general`, which adds logarithms as totals.
+_LEAST_DIVISOR: Final = -1e5
+# Products of float32 matrices this large run on tensor cores, with ten fraction bits.
+_FEWEST_NARROW: Final = 256
+_WIDEST_SCAN: Final = {np.dtype(np.float32): 128, np.dtype(np.float64): 64}
+
+
+class Range(NamedTuple):
+    """What a type of number holds: see the module."""
+
+    low: float
+    under: float
+    lack: int
+    agreement: float
+
+
+_RANGES: Final = {
+    np.dtype(np.float32): Range(2.0**-99, 2.0**-112, 60, 1e-6),
+    np.dtype(np.float64): Range(2.0**-900, 2.0**-990, 800, 1e-12),
+}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ChainLayout:
+    """The structure of a chain of one group whose outputs are leaves times one sum over inputs.
+
+    `edge[j, i]` is the place of the weight of input i in the sum of output j, -1 where there is
+    none. Output j has leaf `member[v][j]` of variable v.
+    """
+
+    edge: Ints
+    member: tuple[Ints, ...]
+
+    @property
+    def num_nodes(self) -> int:
+        """k."""
+        return len(self.edge)
+
+    @cached_property
+    def places(self) -> tuple[Ints, Ints]:
+        """Places of the weights and, as one index, of their entries in the matrix."""
+        flat = self.edge.ravel()
+        entries = np.flatnonzero(flat >= 0)
+        return flat[entries], entries
+
+    @classmethod
+    def of(cls, network: DynamicNetwork) -> "ChainLayout | None":
+        """The layout, where the network is such a chain."""
+        template = network.template
+        if len(network.groups) != 1 or not is_chain(template):
+            return None
+        nodes, k = template.nodes, template.num_interfaces
+        place = {node: i for bank in template.banks for i, node in enumerate(bank.nodes)}
+        sums, position = transition_sums(template), np.full(len(nodes), -1, dtype=np.int64)
+        position[list(template.inputs)] = np.arange(k)
+        edge = np.full((k, k), -1, dtype=np.int64)
+        member = np.full((len(template.banks), k), -1, dtype=np.int64)
+        last: tuple[int, ...] = ()
+        for j, output in enumerate(template.outputs):
+            for child in children_of(nodes[output]):
+                node = nodes[child]
+                if isinstance(node, Leaf):
+                    member[node.variable, j] = place[child]
+                elif child != sums[j]:
+                    return None
+            children = children_of(nodes[sums[j]])
+            if children != last:
+                own, last = position[list(children)], children
+            edge[j, own] = template.edge_offsets[sums[j]] + np.arange(len(children))
+        if (member < 0).any():
+            return None
+        return cls(edge, tuple(member))
+
+
+@final
+class Chunks:
+    """The entries of a batch in chunks of variables, and the order of slices by their rows.
+
+    `codes[row, chunk]` is the row of the chunk's table; tables of chunks lie one below the other.
+    """
+
+    def __init__(self, batch: Batch, width: int) -> None:
+        device = batch.device
+        xp = device.xp
+        radix = [
+            len(distinct) - (not missing and bool(np.isnan(distinct[-1])))
+            for distinct, missing in zip(batch.distinct, batch.has_missing, strict=True)
+        ]
+        everything = float(np.prod(np.array(radix, dtype=np.float64)))
+        one = everything * width <= _CELLS_OF_ONE and everything <= max(
+            _MOST_ROWS, batch.total_slices
+        )
+        limit = _CELLS_OF_ONE if one else max(2 * width, _CELLS_OF_SEVERAL)
+        self.chunks: list[list[int]] = []
+        rows = 0
+        for v, count in enumerate(radix):
+            if self.chunks and rows * count * width <= limit:
+                self.chunks[-1].append(v)
+                rows *= count
+            else:
+                self.chunks.append([v])
+                rows = count
+        self.radix = radix
+        self.sizes = [int(np.prod([radix[v] for v in chunk])) for chunk in self.chunks]
+        self.starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.codes = xp.empty((batch.total_slices, len(self.chunks)), dtype=np.int32)
+        for c, chunk in enumerate(self.chunks):
+            found = xp.zeros(batch.total_slices, dtype=np.int32)
+            for v in chunk:
+                found = found * radix[v] + batch.codes[v]
+            self.codes[:, c] = found + int(self.starts[c])
+        self.batch = batch
+        self.slot = xp.ascontiguousarray(self.codes[:, 0])
+        self.every_slice = xp.arange(batch.total_slices, dtype=np.int32)
+
+    @property
+    def is_one(self) -> bool:
+        """Whether a single row of the table has all coefficients of a slice."""
+        return len(self.chunks) == 1
+
+    def tables(
+        self, device: Device, logs: list[Array], width: int, dtype: Any
+    ) -> tuple[Array, Array]:
+        """Rows (all chunks, width) divided by their largest entries, whose logarithms follow.
+
+        `logs[v]` are the log densities (distinct values, outputs) of variable v.
+        """
+        xp = device.xp
+        table = xp.zeros((int(self.starts[-1]), width), dtype=dtype)
+        divisors = xp.zeros(int(self.starts[-1]))
+        for c, chunk in enumerate(self.chunks):
+            total = logs[chunk[0]][: self.radix[chunk[0]]]
+            for v in chunk[1:]:
+                total = (total[:, None, :] + logs[v][None, : self.radix[v]]).reshape(
+                    -1, total.shape[1]
+                )
+            largest = total.max(axis=1)
+            largest = xp.where(largest > -np.inf, largest, 0.0)
+            own = slice(int(self.starts[c]), int(self.starts[c + 1]))
+            table[own, : total.shape[1]] = xp.exp(total - largest[:, None])
+            divisors[own] = largest
+        return table, divisors
+
+    def order(self, rows: Ints | None) -> list[tuple[Array, Array, Ints]]:
+        """For each chunk some slices by code, where their pieces begin, and the codes of pieces."""
+        found = []
+        device = self.batch.device
+        for c in range(len(self.chunks)):
+            codes = device.here(self.codes[:, c]) - int(self.starts[c])
+            own = np.arange(len(codes)) if rows is None else rows
+            order = own[np.argsort(codes[own], kind="stable")]
+            sorted_codes = codes[order]
+            bounds = np.searchsorted(sorted_codes, np.arange(self.sizes[c] + 1))
+            pieces, codes_of = [], []
+            for code, (start, end) in enumerate(pairwise(bounds.tolist())):
+                for piece in range(start, end, _PIECE):
+                    pieces.append(piece)
+                    codes_of.append(code)
+            pieces.append(len(order))
+            found.append(
+                (device.there(order), device.there(np.array(pieces)), np.array(codes_of, int))
+            )
+        return found
+
+
+class Upward(NamedTuple):
+    """Results of an upward pass by lane: the root's value lacks `powers` of two and `divisors`.
+
+    `vectors` and `exponents` are those of every slice, where they were kept.
+    """
+
+    root: Array
+    powers: Array
+    least: Array
+    vectors: Any = None
+    exponents: Any = None
+
+
+@final
+class ChainRun:
+    """Passes of one network over one batch, in float32 or float64."""
+
+    def __init__(
+        self, own: General, layout: ChainLayout, batch: Batch, dtype: Any, *, tensor_cores: bool
+    ) -> None:
+        self.general, self.layout, self.batch = own, layout, batch
+        self.device = device = own.device
+        self.dtype = np.dtype(dtype)
+        self.range = _RANGES[self.dtype]
+        xp, k = device.xp, layout.num_nodes
+        scan = device.is_gpu and k <= _WIDEST_SCAN[self.dtype]
+        self.is_scan = scan
+        self.width = next(w for w in (8, 16, 32, 64, 128) if w >= k) if scan else k
+        self.narrow = tensor_cores and k >= _FEWEST_NARROW and self.dtype == np.float32
+        self.chunks: Chunks = self._derived(("chunks", self.width), lambda: Chunks(batch, self.width))
+        parameters = own.network.parameters
+        weights = xp.zeros((self.width, self.width), dtype=np.float64)
+        places, entries = layout.places
+        dense = xp.zeros(k * k)
+        dense[device.there(entries)] = device.there(parameters.template.weights[places])
+        weights[:k, :k] = dense.reshape(k, k)
+        self.matrix = weights.astype(self.dtype)
+        if self.narrow:
+            self.matrix = _narrowed(xp, self.matrix)
+        self.table, self.divisors = self._table(parameters.template)
+        self.bottom_table, self.bottom_divisors = self.table, self.divisors
+        if parameters.bottom is not None:
+            self.bottom_table, self.bottom_divisors = self._table(parameters.bottom)
+        self.top = xp.zeros(self.width, dtype=self.dtype)
+        self.top[:k] = self._top_form()
+        forward = own.network.root == Root.LAST
+        self.direction = 1 if forward else -1
+        starts = batch.offsets if forward else batch.offsets + batch.lengths - 1
+        self.first, self.lengths = self._derived(
+            ("lanes", forward),
+            lambda: (device.there(starts), device.there(batch.lengths, np.int32)),
+        )
+
+    def _derived(self, key: Any, make: Any) -> Any:
+        """What follows from the batch alone, kept with it."""
+        found = self.batch.derived
+        if key not in found:
+            found[key] = make()
+        return found[key]
+
+    def _table(self, parameters: NetworkParameters) -> tuple[Array, Array]:
+        logs = []
+        for bank, rows, member in zip(
+            self.general.network.template.banks, parameters.leaves, self.layout.member, strict=True
+        ):
+            found = bank.family.log_prob(rows, self.batch.distinct[bank.variable])
+            logs.append(self.device.there(np.ascontiguousarray(found[:, member])))
+        return self.chunks.tables(self.device, logs, self.width, self.dtype)
+
+    def _top_form(self) -> Array:
+        """The weight of each input in the root, which is linear in them."""
+        own, xp = self.general, self.device.xp
+        values = xp.zeros((own.structure.top.num_nodes, 1))
+        derivatives = xp.full(values.shape, -np.inf)
+        derivatives[own.network.top.root] = 0.0
+        own.top.downward(values, derivatives)
+        return xp.exp(derivatives[self.device.there(own.structure.top.inputs)][:, 0])
+
+    def _kernel(self, source: str, name: str) -> Any:
+        real = "float" if self.dtype == np.float32 else "double"
+        options = [f"-DREAL={real}"]
+        if source == "scan":
+            options.append(f"-DK={self.width}")
+        if source == "arrays":
+            options.append(f"-DMOST={self._most}")
+        return self.device.kernel(source, name, tuple(options))
+
+    @property
+    def _threads(self) -> int:
+        """Threads of a block that takes a slice of a large chain."""
+        return int(min(1024, max(128, -(-self.width // 8 // 32) * 32)))
+
+    @property
+    def _most(self) -> int:
+        return 1 << int(max(0, -(-self.width // self._threads) - 1)).bit_length()
+
+    def _scalar(self, value: float) -> Any:
+        return self.dtype.type(value)
+
+    @cached_property
+    def coefficients(self) -> tuple[Array, Array, Array]:
+        """Tables of the template and of the bottom, and the row of each slice in them."""
+        chunks = self.chunks
+        if chunks.is_one:
+            return self.table, self.bottom_table, chunks.slot
+        template = self._joined(self.table)
+        bottom = template if self.bottom_table is self.table else self._joined(self.bottom_table)
+        return template, bottom, chunks.every_slice
+
+    def _joined(self, table: Array) -> Array:
+        xp, chunks = self.device.xp, self.chunks
+        if not self.device.is_gpu:
+            return table[chunks.codes].prod(axis=1)
+        rows = len(chunks.codes)
+        out = xp.empty((rows, self.width), dtype=self.dtype)
+        cells = rows * self.width
+        self._kernel("arrays", "join")(
+            (min(-(-cells // 256), 2**20),),
+            (256,),
+            (table, chunks.codes, np.int32(len(chunks.chunks)), np.int64(rows),
+             np.int32(self.width), out),
+        )  # fmt: skip
+        return out
+
+    def divisor_sums(self) -> tuple[Array, Array]:
+        """The log divisors of each lane, added up, and the least of a slice."""
+        xp, count = self.device.xp, len(self.batch)
+        if not self.device.is_gpu:
+            sums, least = np.zeros(count), np.zeros(count)
+            for i in range(count):
+                rows = self.batch.offsets[i] + np.arange(self.batch.lengths[i])
+                own = self.divisors[self.chunks.codes[rows]].sum(axis=1)
+                at = -1 if self.direction < 0 else 0
+                own[at] = self.bottom_divisors[self.chunks.codes[rows[at]]].sum()
+                sums[i], least[i] = own.sum(), min(own.min(), 0.0)
+            return sums, least
+        sums, least = xp.empty(count), xp.empty(count)
+        self._kernel("arrays", "add_divisors")(
+            (-(-count // 4),),
+            (128,),
+            (self.divisors, self.bottom_divisors, self.chunks.codes,
+             np.int32(len(self.chunks.chunks)), self.first, self.lengths,
+             np.int32(self.direction), np.int32(count), sums, least),
+        )  # fmt: skip
+        return sums, least
+
+    def upward(self, under: float, *, keep: bool) -> Upward:
+        """An upward pass over all lanes."""
+        if not self.is_scan:
+            return self._rise(under, keep=keep)
+        xp, count = self.device.xp, len(self.batch)
+        table, bottom, slot = self.coefficients
+        vectors = exponents = None
+        if keep:
+            vectors = xp.empty((self.batch.total_slices, self.width), dtype=self.dtype)
+            exponents = xp.empty(self.batch.total_slices, dtype=np.int32)
+        root, powers = xp.empty(count), xp.empty(count, dtype=np.int64)
+        least = xp.empty(count, dtype=self.dtype)
+        self._launch(
+            "forward",
+            (xp.ascontiguousarray(self.matrix.T), table, bottom, self.top, slot, self.first,
+             self.lengths, np.int32(self.direction), np.int32(count),
+             np.int32(self.layout.num_nodes), self._scalar(under),
+             0 if vectors is None else vectors, 0 if exponents is None else exponents,
+             root, powers, least),
+        )  # fmt: skip
+        return Upward(root, powers, least, vectors, exponents)
+
+    def _launch(self, name: str, arguments: tuple[Any, ...]) -> None:
+        threads = 128 if self.width != 64 else 64
+        per = threads // self.width
+        self._kernel("scan", name)((-(-len(self.batch) // per),), (threads,), arguments)
+
+    def _rows(self, height: int) -> Array:
+        count = self._active(height)
+        return self.first[:count] + self.direction * height
+
+    def _active(self, height: int) -> int:
+        counts: Ints = self._derived(
+            "active", lambda: np.cumsum(np.bincount(self.batch.lengths)[::-1])[::-1]
+        )
+        return int(counts[height + 1])
+
+    def _rise(self, under: float, *, keep: bool) -> Upward:
+        """Slice after slice, each a matrix product for all lanes that have it."""
+        xp, count, batch = self.device.xp, len(self.batch), self.batch
+        table, bottom, slot = self.coefficients
+        vectors = exponents = None
+        if keep:
+            vectors = xp.zeros((batch.total_slices, self.width), dtype=self.dtype)
+            exponents = xp.zeros(batch.total_slices, dtype=np.int32)
+        powers = xp.zeros(count, dtype=np.int64)
+        least = xp.ones(count, dtype=self.dtype)
+        now = xp.empty((count, self.width), dtype=self.dtype)
+        mixed = xp.empty_like(now)
+        for height in range(batch.longest):
+            base.check_time()
+            active, rows = self._active(height), self._rows(height)
+            if height:
+                self._multiply(now[:active], self.matrix.T, mixed[:active])
+            own = table if height else bottom
+            if self.device.is_gpu:
+                self._kernel("arrays", "rise")(
+                    (active,),
+                    (self._threads,),
+                    (mixed if height else 0, own, slot, rows, np.int32(self.width),
+                     np.int32(self.layout.num_nodes), self._scalar(under), np.int32(self.narrow),
+                     now, 0 if vectors is None else vectors, 0 if exponents is None else exponents,
+                     powers, least),
+                )  # fmt: skip
+                continue
+            found = own[slot[rows]]
+            if height:
+                found = found * mixed[:active]
+            found = found + self._scalar(under)
+            least[:active] = xp.minimum(least[:active], found.min(axis=1))
+            e = _exponents(found.max(axis=1))
+            now[:active] = np.ldexp(found, -e[:, None])
+            powers[:active] += e
+            if keep:
+                vectors[rows], exponents[rows] = now[:active], e
+        root = now.astype(np.float64) @ self.top.astype(np.float64)
+        return Upward(root, powers, least, vectors, exponents)
+
+    def _multiply(self, left: Array, right: Array, out: Array) -> None:
+        """Out = left @ right; tensor cores where operands have ten fraction bits already."""
+        if not self.device.is_gpu:
+            out[:] = left @ right
+            return
+        with _math_mode(self.device, self.narrow):
+            self.device.xp.matmul(left, right, out=out)
+
+    def downward(self, up: Upward, share: Array) -> tuple[Array, Array, Array]:
+        """Posteriors of outputs and uses of sums at every slice, and the exponents of `Range`.
+
+        See `backward` of the kernels. `share` is the weight of each lane; 0 leaves it out.
+        """
+        if not self.is_scan:
+            return self._fall(up, share)
+        xp, count = self.device.xp, len(self.batch)
+        table, _, slot = self.coefficients
+        posteriors, uses = xp.empty_like(up.vectors), xp.empty_like(up.vectors)
+        highest = xp.empty(count, dtype=np.int32)
+        self._launch(
+            "backward",
+            (self.matrix, table, self.top, slot, self.first, self.lengths,
+             np.int32(self.direction), np.int32(count), up.vectors, up.exponents, up.root, share,
+             posteriors, uses, highest),
+        )  # fmt: skip
+        return posteriors, uses, highest
+
+    def _fall(self, up: Upward, share: Array) -> tuple[Array, Array, Array]:
+        xp, count, batch = self.device.xp, len(self.batch), self.batch
+        table, _, slot = self.coefficients
+        posteriors, uses = xp.zeros_like(up.vectors), xp.zeros_like(up.vectors)
+        lack, highest = xp.zeros(count, dtype=np.int32), xp.zeros(count, dtype=np.int32)
+        derivatives = xp.empty((count, self.width), dtype=self.dtype)
+        derivatives[:] = self.top
+        handed = xp.empty_like(derivatives)
+        factor = xp.where(share > 0, share / up.root, 0.0)
+        for height in reversed(range(batch.longest)):
+            base.check_time()
+            active, rows = self._active(height), self._rows(height)
+            if self.device.is_gpu:
+                self._kernel("arrays", "fall")(
+                    (active,),
+                    (self._threads,),
+                    (derivatives, table, slot, rows, np.int32(self.width), np.int32(height == 0),
+                     np.int32(self.narrow), up.vectors, up.exponents, up.root, share, lack,
+                     highest, posteriors, uses, handed),
+                )  # fmt: skip
+            else:
+                above, exponents = derivatives[:active], up.exponents[rows]
+                unit = np.ldexp(factor[:active], np.clip(lack[:active], -1000, 1000))[:, None]
+                counts = share[:active, None] > 0
+                posteriors[rows] = np.where(counts, up.vectors[rows] * above * unit, 0.0)
+                found = table[slot[rows]] * above
+                highest[:active] = np.maximum(highest[:active], lack[:active])
+                if height:
+                    own = np.ldexp(unit, -exponents[:, None])
+                    uses[rows] = np.where(counts, found * own, 0.0)
+                    e = _exponents(found.max(axis=1))
+                    handed[:active] = np.ldexp(found, -e[:, None])
+                    lack[:active] += e - exponents
+            if height:
+                self._multiply(handed[:active], self.matrix, derivatives[:active])
+        return posteriors, uses, highest
+
+    def used(self, uses: Array, vectors: Array) -> Array:
+        """Sum over slices of uses[row, j] vectors[row below, i], in float64 (j, i).
+
+        Rows are added in pieces of one size, and the pieces in their order.
+        """
+        xp, rows = self.device.xp, len(uses)
+        if self.direction > 0:
+            left, right = uses[1:], vectors[:-1]
+        else:
+            left, right = uses[:-1], vectors[1:]
+        rows -= 1
+        pieces = int(min(256, max(1, self.device.cells // (self.width * self.width))))
+        size = rows // pieces
+        total = xp.zeros((self.width, self.width))
+        if size >= self.width:
+            whole = size * pieces
+            shape = (pieces, size, self.width)
+            with _math_mode(self.device, self.narrow):
+                found = xp.matmul(
+                    left[:whole].reshape(shape).transpose(0, 2, 1), right[:whole].reshape(shape)
+                )
+            total += found.sum(axis=0, dtype=np.float64)
+            left, right = left[whole:], right[whole:]
+        if len(left):
+            with _math_mode(self.device, self.narrow):
+                total += xp.matmul(left.T, right)
+        return total
+
+    def counts(self, posteriors: Array, rows: str) -> list[Array]:
+        """Posteriors summed by code for each chunk, over 'all' slices, 'bottom' ones or 'others'."""
+        xp, device, chunks = self.device.xp, self.device, self.chunks
+
+        def chosen() -> Any:
+            at_bottom = device.here(self.first)
+            if rows == "all":
+                return chunks.order(None)
+            if rows == "bottom":
+                return chunks.order(np.sort(at_bottom))
+            mask = np.ones(self.batch.total_slices, dtype=bool)
+            mask[at_bottom] = False
+            return chunks.order(np.flatnonzero(mask))
+
+        found = []
+        key = ("order", self.width, rows, self.direction)
+        for c, (order, starts, codes) in enumerate(self._derived(key, chosen)):
+            out = xp.zeros((chunks.sizes[c], self.width))
+            pieces = len(codes)
+            if pieces:
+                if device.is_gpu:
+                    sums = xp.empty((pieces, self.width))
+                    threads = min(128, -(-self.width // 32) * 32)
+                    self._kernel("arrays", "add_rows")(
+                        (pieces, -(-self.width // threads)),
+                        (threads,),
+                        (posteriors, order, starts, np.int32(self.width), sums),
+                    )
+                    out = self._add_pieces(sums, codes, chunks.sizes[c])
+                else:
+                    np.add.at(out, chunks.codes[order, c] - chunks.starts[c], posteriors[order])
+            found.append(out)
+        return found
+
+    def _add_pieces(self, sums: Array, codes: Ints, size: int) -> Array:
+        """Sums of pieces by code, in the order of pieces."""
+        xp, device = self.device.xp, self.device
+        if len(codes) == size and np.array_equal(codes, np.arange(size)):
+            return sums
+        starts = device.there(np.searchsorted(codes, np.arange(size + 1)))
+        out = xp.empty((size, self.width))
+        threads = min(128, -(-self.width // 32) * 32)
+        every = xp.arange(len(codes), dtype=np.int64)
+        device.kernel("arrays", "add_rows", ("-DREAL=double", "-DMOST=1"))(
+            (size, -(-self.width // threads)),
+            (threads,),
+            (sums, every, starts, np.int32(self.width), out),
+        )
+        return out
+
+    def statistics(self, counts: list[Array], parameters: NetworkParameters) -> tuple[Floats, ...]:
+        """Expected statistics of the leaves of each bank from the counts of codes."""
+        device, chunks, network = self.device, self.chunks, self.general.network
+        banks = network.template.banks
+        found: list[Floats] = [np.empty(0)] * len(banks)
+        for chunk, own in zip(chunks.chunks, counts, strict=True):
+            shape = [chunks.radix[v] for v in chunk]
+            box = own[:, : self.layout.num_nodes].reshape(*shape, -1)
+            for axis, v in enumerate(chunk):
+                others = tuple(a for a in range(len(chunk)) if a != axis)
+                by_value = (box.sum(axis=others) if others else box).T  # (outputs, values)
+                bank, member = banks[v], self.layout.member[v]
+                distinct = self.batch.distinct[v][: chunks.radix[v]]
+                rows = parameters.leaves[v]
+                if has_own_statistics(bank.family):
+                    by_leaf = np.zeros((len(bank.nodes), len(distinct)))
+                    np.add.at(by_leaf, member, device.here(by_value))
+                    found[v] = bank.family.expected_statistics(rows, distinct, by_leaf)
+                    continue
+                table = device.there(bank.family.statistics(distinct))
+                found[v] = np.zeros((len(bank.nodes), bank.family.num_statistics))
+                np.add.at(found[v], member, device.here(by_value @ table))
+        return tuple(found)
+
+
+def _exponents(values: Floats) -> Ints:
+    """Floor(log2) of positive numbers, 0 for 0."""
+    return np.where(values > 0, np.frexp(values)[1] - 1, 0).astype(np.int32)
+
+
+def _narrowed(xp: Any, values: Array) -> Array:
+    """Float32 numbers rounded to the nearest of ten fraction bits."""
+    bits = values.view(xp.uint32) + xp.uint32(0x1000)
+    return (bits & xp.uint32(0xFFFFE000)).view(xp.float32)
+
+
+@final
+class _math_mode:  # noqa: N801 - used as a function
+    """Matrix products of float32 run on tensor cores within, if `narrow`."""
+
+    def __init__(self, device: Device, narrow: bool) -> None:
+        self.device, self.narrow = device, narrow and device.is_gpu
+
+    def __enter__(self) -> None:
+        if self.narrow:
+            cublas = self.device.xp.cuda.cublas
+            self.handle = self.device.xp.cuda.device.get_cublas_handle()
+            self.before = cublas.getMathMode(self.handle)
+            cublas.setMathMode(self.handle, cublas.CUBLAS_TF32_TENSOR_OP_MATH)
+
+    def __exit__(self, *_: object) -> None:
+        if self.narrow:
+            self.device.xp.cuda.cublas.setMathMode(self.handle, self.before)
+
+
+def _log_values(run: ChainRun, up: Upward, sums: Array) -> Array:
+    """Log-likelihoods of the lanes."""
+    xp = run.device.xp
+    return xp.log(up.root) + up.powers.astype(np.float64) * _LOG_TWO + sums
+
+
+def log_totals(run: ChainRun) -> tuple[Floats, Bools]:
+    """Log-likelihoods of the lanes, and those that are in doubt."""
+    device, own = run.device, run.range
+    up = run.upward(0.0, keep=False)
+    sums, least = run.divisor_sums()
+    found, low = device.here(_log_values(run, up, sums)), device.here(up.least) < own.low
+    doubtful = (device.here(least) < _LEAST_DIVISOR) | ~np.isfinite(found)
+    if (low & ~doubtful).any():
+        upper = device.here(_log_values(run, run.upward(own.under, keep=False), sums))
+        doubtful |= low & ~(np.abs(upper - found) <= own.agreement)
+    return found, doubtful
+
+
+def expected_flows(run: ChainRun, weights: Floats) -> tuple[ExpectedFlows, Floats, Bools]:
+    """Flows of the sequences that are not in doubt, log-likelihoods by lane, and those in doubt."""
+    device, layout, network = run.device, run.layout, run.general.network
+    xp, here, k = device.xp, device.here, layout.num_nodes
+    up = run.upward(run.range.under, keep=True)
+    sums, least = run.divisor_sums()
+    log_values = here(_log_values(run, up, sums))
+    doubtful = (here(least) < _LEAST_DIVISOR) | ~np.isfinite(log_values)
+    of_lanes = weights[run.batch.order]
+    for _ in range(2):
+        share = device.there(np.where(doubtful, 0.0, of_lanes), run.dtype)
+        posteriors, uses, highest = run.downward(up, share)
+        lack = here(highest) - np.log2(here(up.root))
+        found = ~doubtful & ~(lack <= run.range.lack)
+        if not found.any():
+            break
+        doubtful |= found
+    matrix = run.used(uses, up.vectors)[:k, :k]
+    template = np.zeros(network.template.num_weights)
+    places, entries = layout.places
+    template[places] = here(matrix.reshape(-1)[device.there(entries)])
+    template *= network.parameters.template.weights
+    # The top is linear in its inputs, so that their weighted sum stands for all lanes.
+    last = run.first + run.direction * (run.lengths.astype(np.int64) - 1)
+    ratio = xp.where(share > 0, share / up.root, 0.0)
+    inputs = ratio @ up.vectors[last].astype(np.float64)
+    top = _top_flows(run.general, inputs[:k])
+    parameters = network.parameters
+    bottom = None
+    if parameters.bottom is None:
+        leaves = run.statistics(run.counts(posteriors, "all"), parameters.template)
+    else:
+        leaves = run.statistics(run.counts(posteriors, "others"), parameters.template)
+        own = run.statistics(run.counts(posteriors, "bottom"), parameters.bottom)
+        bottom = NetworkFlows(np.zeros(network.template.num_weights), own)
+    flows = ExpectedFlows(NetworkFlows(template, leaves), NetworkFlows(top, ()), bottom)
+    return flows, log_values, doubtful
+
+
+def _top_flows(own: General, inputs: Array) -> Floats:
+    """Flows of the top network for one lane of these values, whose root is 1."""
+    device = own.device
+    xp = device.xp
+    values = xp.zeros((own.structure.top.num_nodes, 1))
+    values[device.there(own.structure.top.inputs), 0] = xp.log(inputs)
+    own.top.upward(values)
+    derivatives = xp.full(values.shape, -np.inf)
+    derivatives[own.network.top.root] = 0.0
+    own.top.downward(values, derivatives)
+    flows = xp.zeros(own.network.top.num_weights)
+    own.top.add_flows(values, derivatives, xp.zeros(1), flows)
+    found: Floats = device.here(flows)
+    return found
+
+
+@final
+class ChainProgram:
+    """Queries of a chain over whole batches; what is in doubt goes through `general`."""
+
+    def __init__(self, own: General, layout: ChainLayout, dtype: Any, tensor_cores: bool) -> None:
+        self.general, self.layout, self.dtype = own, layout, dtype
+        self.tensor_cores = tensor_cores
+
+    def run(self, batch: Batch) -> ChainRun:
+        """The program bound to a batch."""
+        return ChainRun(
+            self.general, self.layout, batch, self.dtype, tensor_cores=self.tensor_cores
+        )
+
+    def log_totals(self, batch: Batch) -> Floats:
+        """Log P(observed entries) of each sequence, as totals."""
+        found, doubtful = log_totals(self.run(batch))
+        out = np.zeros((TERMS, len(batch)))
+        out[0, batch.order] = found
+        if doubtful.any():
+            again = general.log_totals(self.general, batch, np.flatnonzero(doubtful))
+            own = batch.order[doubtful]
+            out[:, own] = again[:, own]
+        return out
+
+    def expected_flows(self, batch: Batch, weights: Floats) -> tuple[ExpectedFlows, Floats]:
+        """Flows summed over sequences, each with its weight, and the log-likelihoods."""
+        flows, found, doubtful = expected_flows(self.run(batch), weights)
+        log_values = np.empty(len(batch))
+        log_values[batch.order] = found
+        if doubtful.any():
+            rest, again = general.expected_flows(
+                self.general, batch, weights, np.flatnonzero(doubtful)
+            )
+            own = batch.order[doubtful]
+            log_values[own] = again[own]
+            flows = flows + rest
+        return flows, log_values
