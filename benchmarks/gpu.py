@@ -94,7 +94,9 @@ def ours(case: Case, precision: str, which: str, note: str) -> None:
     guarded(
         f"{case.name} EM k={case.k}",
         f"dspn {precision}{note}, whole call",
-        lambda: median_time(lambda: program.expected_flows(case.data), sync),
+        lambda: median_time(
+            lambda: program.rebind(case.network).expected_flows(case.data), sync
+        ),
     )
 
     def flows() -> float:
@@ -128,8 +130,9 @@ def stages(case: Case) -> None:
         "downward": lambda: run.downward(up, share),
         "used": lambda: run.used(uses, up.vectors),
         "counts": lambda: run.counts(posteriors, "all"),
-        "divisors": run.divisor_sums,
-        "binding": lambda: program.chain.run(program.device.batch(case.data)),
+        "binding": lambda: ChainRun(
+            run.general, run.layout, run.batch, run.dtype, tensor_cores=True
+        ),
     }.items():
         guarded(f"{case.name} stage k={case.k}", name, lambda once=once: median_time(once, sync, 0.3))
 

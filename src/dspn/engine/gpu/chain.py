@@ -15,7 +15,7 @@ What the range of the numbers does not hold is found out, and the sequences conc
   lose no more than the smallest number for each node and slice. So the sum over slices of `under`
   times the number of nodes, divided by the mass (values times derivatives) of the slice, bounds what
   is wrong of the result. The mass is the root's value in the units of a slice, whose power of two is
-  known: it must be at least 2^-60 in float32, where `under` is 2^-112.
+  known: it must be at least 2^-80 in float32, where `under` is 2^-130; see `Range`.
 """
 
 from dataclasses import dataclass
@@ -30,21 +30,27 @@ from dspn.engine import base
 from dspn.engine.base import TERMS, ExpectedFlows, NetworkFlows
 from dspn.engine.gpu import general
 from dspn.engine.gpu.device import Array, Batch, Device
-from dspn.engine.gpu.general import General, has_own_statistics
+from dspn.engine.gpu.general import General, Network, has_own_statistics
+from dspn.engine.gpu.layout import part_of
 from dspn.structure.chain import is_chain, transition_sums
 from dspn.structure.network import DynamicNetwork, Root
-from dspn.structure.nodes import Leaf, children_of
+from dspn.structure.nodes import Leaf, Sum, children_of
 from dspn.structure.parameters import NetworkParameters
 
 # Entries of the table of one chunk: with all variables in one, and of each of several.
 _CELLS_OF_ONE: Final = 2**22
 _CELLS_OF_SEVERAL: Final = 2**16
 _MOST_ROWS: Final = 2**14
+# Slices whose uses one product of matrices adds up in float32.
+_ROWS_AT_ONCE: Final = 2**16
 # Rows of posteriors that one block adds up.
 _PIECE: Final = 128
+_HERE: Final = Device("numpy")
 _LOG_TWO: Final = float(np.log(2.0))
 # Divisors of a slice below this are left to `general`, which adds logarithms as totals.
 _LEAST_DIVISOR: Final = -1e5
+# CUBLAS_TF32_TENSOR_OP_MATH, which CuPy has no name for.
+_TF32_TENSOR_OP_MATH: Final = 3
 # Products of float32 matrices this large run on tensor cores, with ten fraction bits.
 _FEWEST_NARROW: Final = 256
 _WIDEST_SCAN: Final = {np.dtype(np.float32): 128, np.dtype(np.float64): 64}
@@ -59,10 +65,14 @@ class Range(NamedTuple):
     agreement: float
 
 
+# Matrix products on tensor cores may take numbers below 2^-126 for 0; other arithmetic does not.
+_NARROW_RANGE: Final = Range(2.0**-99, 2.0**-112, 60, 1e-6)
 _RANGES: Final = {
-    np.dtype(np.float32): Range(2.0**-99, 2.0**-112, 60, 1e-6),
+    np.dtype(np.float32): Range(2.0**-110, 2.0**-130, 80, 1e-6),
     np.dtype(np.float64): Range(2.0**-900, 2.0**-990, 800, 1e-12),
 }
+# Fewer sequences than this for each multiprocessor are faster one to a block.
+_FEWEST_TOGETHER: Final = 8
 
 
 @final
@@ -88,6 +98,11 @@ class ChainLayout:
         flat = self.edge.ravel()
         entries = np.flatnonzero(flat >= 0)
         return flat[entries], entries
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the weights are the matrix as it stands."""
+        return bool(np.array_equal(self.edge.ravel(), np.arange(self.edge.size)))
 
     @classmethod
     def of(cls, network: DynamicNetwork) -> "ChainLayout | None":
@@ -164,28 +179,51 @@ class Chunks:
         """Whether a single row of the table has all coefficients of a slice."""
         return len(self.chunks) == 1
 
-    def tables(
-        self, device: Device, logs: list[Array], width: int, dtype: Any
-    ) -> tuple[Array, Array]:
+    @cached_property
+    def digits(self) -> Array:
+        """For each row of the table the rows of its variables in `logs`, then -1."""
+        starts = np.concatenate([[0], np.cumsum(self.radix)])
+        found = np.full((int(self.starts[-1]), max(map(len, self.chunks))), -1, dtype=np.int32)
+        for c, chunk in enumerate(self.chunks):
+            rest = np.arange(self.sizes[c])
+            own = found[int(self.starts[c]) : int(self.starts[c + 1])]
+            for place in reversed(range(len(chunk))):
+                v = chunk[place]
+                rest, digit = np.divmod(rest, self.radix[v])
+                own[:, place] = starts[v] + digit
+        return self.batch.device.there(found)
+
+    @cached_property
+    def indicators(self) -> list[Array]:
+        """For each chunk of several variables, which rows (columns here) have each of its values."""
+        found = []
+        for c, chunk in enumerate(self.chunks):
+            own = self.batch.device.here(self.digits)[int(self.starts[c]) : int(self.starts[c + 1])]
+            first = int(np.sum(self.radix[: chunk[0]]))
+            table = np.zeros((sum(self.radix[v] for v in chunk), len(own)))
+            if len(chunk) > 1:
+                for place in range(len(chunk)):
+                    table[own[:, place] - first, np.arange(len(own))] = 1.0
+            found.append(self.batch.device.there(table) if len(chunk) > 1 else None)
+        return found
+
+    def tables(self, logs: Array, width: int, dtype: Any, kernel: Any) -> tuple[Array, Array]:
         """Rows (all chunks, width) divided by their largest entries, whose logarithms follow.
 
-        `logs[v]` are the log densities (distinct values, outputs) of variable v.
+        `logs` are the log densities of outputs, (values of all variables, outputs).
         """
-        xp = device.xp
-        table = xp.zeros((int(self.starts[-1]), width), dtype=dtype)
-        divisors = xp.zeros(int(self.starts[-1]))
-        for c, chunk in enumerate(self.chunks):
-            total = logs[chunk[0]][: self.radix[chunk[0]]]
-            for v in chunk[1:]:
-                total = (total[:, None, :] + logs[v][None, : self.radix[v]]).reshape(
-                    -1, total.shape[1]
-                )
-            largest = total.max(axis=1)
-            largest = xp.where(largest > -np.inf, largest, 0.0)
-            own = slice(int(self.starts[c]), int(self.starts[c + 1]))
-            table[own, : total.shape[1]] = xp.exp(total - largest[:, None])
-            divisors[own] = largest
-        return table, divisors
+        xp, rows, k = self.batch.device.xp, int(self.starts[-1]), logs.shape[1]
+        if kernel is not None:
+            table, divisors = xp.empty((rows, width), dtype=dtype), xp.empty(rows)
+            places = self.digits.shape[1]
+            threads = min(256, -(-width // 32) * 32)
+            arguments = (logs, self.digits, np.int32(places), np.int32(k), np.int32(width))
+            kernel((rows,), (threads,), (*arguments, table, divisors))
+            return table, divisors
+        found = np.concatenate([logs, np.zeros((1, k))])[self.digits].sum(axis=1)
+        largest = found.max(axis=1)
+        largest = np.where(largest > -np.inf, largest, 0.0)
+        return np.exp(found - largest[:, None]).astype(dtype), largest
 
     def order(self, rows: Ints | None) -> list[tuple[Array, Array, Ints]]:
         """For each chunk some slices by code, where their pieces begin, and the codes of pieces."""
@@ -210,16 +248,20 @@ class Chunks:
 
 
 class Upward(NamedTuple):
-    """Results of an upward pass by lane: the root's value lacks `powers` of two and `divisors`.
+    """Results of an upward pass by lane (5, lanes).
 
-    `vectors` and `exponents` are those of every slice, where they were kept.
+    They are the root's value, the power of two that it lacks, the least value met, the sum of the
+    log divisors and the least of a slice. `vectors` and `exponents` are those of every slice, where they were kept.
     """
 
-    root: Array
-    powers: Array
-    least: Array
+    results: Array
     vectors: Any = None
     exponents: Any = None
+
+    @property
+    def root(self) -> Array:
+        """The root's values."""
+        return self.results[0]
 
 
 @final
@@ -232,28 +274,26 @@ class ChainRun:
         self.general, self.layout, self.batch = own, layout, batch
         self.device = device = own.device
         self.dtype = np.dtype(dtype)
-        self.range = _RANGES[self.dtype]
         xp, k = device.xp, layout.num_nodes
         scan = device.is_gpu and k <= _WIDEST_SCAN[self.dtype]
         self.is_scan = scan
         self.width = next(w for w in (8, 16, 32, 64, 128) if w >= k) if scan else k
         self.narrow = tensor_cores and k >= _FEWEST_NARROW and self.dtype == np.float32
+        many = len(batch) >= _FEWEST_TOGETHER * device.processors
+        self.together = scan and many and self.width >= 64 and self.dtype == np.float32
+        narrow = self.narrow or self.together
+        self.range = _NARROW_RANGE if narrow else _RANGES[self.dtype]
         self.chunks: Chunks = self._derived(("chunks", self.width), lambda: Chunks(batch, self.width))
         parameters = own.network.parameters
-        weights = xp.zeros((self.width, self.width), dtype=np.float64)
-        places, entries = layout.places
-        dense = xp.zeros(k * k)
-        dense[device.there(entries)] = device.there(parameters.template.weights[places])
-        weights[:k, :k] = dense.reshape(k, k)
-        self.matrix = weights.astype(self.dtype)
+        self.matrix = self._matrix(parameters.template.weights)
         if self.narrow:
             self.matrix = _narrowed(xp, self.matrix)
         self.table, self.divisors = self._table(parameters.template)
         self.bottom_table, self.bottom_divisors = self.table, self.divisors
         if parameters.bottom is not None:
             self.bottom_table, self.bottom_divisors = self._table(parameters.bottom)
-        self.top = xp.zeros(self.width, dtype=self.dtype)
-        self.top[:k] = self._top_form()
+        self.form = top_form(own.network)
+        self.top = device.there(np.pad(self.form, (0, self.width - k)).astype(self.dtype))
         forward = own.network.root == Root.LAST
         self.direction = 1 if forward else -1
         starts = batch.offsets if forward else batch.offsets + batch.lengths - 1
@@ -269,32 +309,49 @@ class ChainRun:
             found[key] = make()
         return found[key]
 
+    def _matrix(self, weights: Floats) -> Array:
+        """The transition (output, input), with nodes that are not there."""
+        k, (places, entries) = self.layout.num_nodes, self.layout.places
+        if not self.layout.is_plain:
+            dense = np.zeros(k * k)
+            dense[entries] = weights[places]
+            weights = dense
+        found = self.device.there(weights.reshape(k, k).astype(self.dtype))
+        if k == self.width:
+            return found
+        out = self.device.xp.zeros((self.width, self.width), dtype=self.dtype)
+        out[:k, :k] = found
+        return out
+
     def _table(self, parameters: NetworkParameters) -> tuple[Array, Array]:
         logs = []
         for bank, rows, member in zip(
             self.general.network.template.banks, parameters.leaves, self.layout.member, strict=True
         ):
-            found = bank.family.log_prob(rows, self.batch.distinct[bank.variable])
-            logs.append(self.device.there(np.ascontiguousarray(found[:, member])))
-        return self.chunks.tables(self.device, logs, self.width, self.dtype)
-
-    def _top_form(self) -> Array:
-        """The weight of each input in the root, which is linear in them."""
-        own, xp = self.general, self.device.xp
-        values = xp.zeros((own.structure.top.num_nodes, 1))
-        derivatives = xp.full(values.shape, -np.inf)
-        derivatives[own.network.top.root] = 0.0
-        own.top.downward(values, derivatives)
-        return xp.exp(derivatives[self.device.there(own.structure.top.inputs)][:, 0])
+            distinct = self.batch.distinct[bank.variable][: self.chunks.radix[bank.variable]]
+            logs.append(bank.family.log_prob(rows, distinct)[:, member])
+        kernel = self._kernel("arrays", "tabulate") if self.device.is_gpu else None
+        found = self.device.there(np.concatenate(logs))
+        return self.chunks.tables(found, self.width, self.dtype, kernel)
 
     def _kernel(self, source: str, name: str) -> Any:
         real = "float" if self.dtype == np.float32 else "double"
         options = [f"-DREAL={real}"]
         if source == "scan":
-            options.append(f"-DK={self.width}")
+            split = {64: 2, 128: 4}.get(self.width, 1)
+            options += [f"-DK={self.width}", f"-DSPLIT={split}", f"-DTHREADS={self._block}"]
+        if source == "tensor":
+            options = [f"-DK={self.width}"]
         if source == "arrays":
             options.append(f"-DMOST={self._most}")
         return self.device.kernel(source, name, tuple(options))
+
+    @property
+    def _block(self) -> int:
+        """Threads of a block of the scan kernels; few sequences are spread over the card."""
+        if self.width > 32:
+            return self.width * {64: 2, 128: 4}[self.width]
+        return 128 if len(self.batch) * self.width >= 128 * self.device.processors else 32
 
     @property
     def _threads(self) -> int:
@@ -333,54 +390,56 @@ class ChainRun:
         )  # fmt: skip
         return out
 
-    def divisor_sums(self) -> tuple[Array, Array]:
-        """The log divisors of each lane, added up, and the least of a slice."""
-        xp, count = self.device.xp, len(self.batch)
+    def _add_divisors(self, results: Array) -> None:
+        """The log divisors of each lane, added up, and the least of a slice, in two rows."""
+        count = len(self.batch)
         if not self.device.is_gpu:
-            sums, least = np.zeros(count), np.zeros(count)
-            for i in range(count):
-                rows = self.batch.offsets[i] + np.arange(self.batch.lengths[i])
-                own = self.divisors[self.chunks.codes[rows]].sum(axis=1)
-                at = -1 if self.direction < 0 else 0
-                own[at] = self.bottom_divisors[self.chunks.codes[rows[at]]].sum()
-                sums[i], least[i] = own.sum(), min(own.min(), 0.0)
-            return sums, least
-        sums, least = xp.empty(count), xp.empty(count)
+            results[:] = 0.0
+            for height in range(self.batch.longest):
+                rows, own = self._rows(height), slice(self._active(height))
+                table = self.divisors if height else self.bottom_divisors
+                found = table[self.chunks.codes[rows]].sum(axis=1)
+                results[0, own] += found
+                results[1, own] = np.minimum(results[1, own], found)
+            return
         self._kernel("arrays", "add_divisors")(
             (-(-count // 4),),
             (128,),
             (self.divisors, self.bottom_divisors, self.chunks.codes,
              np.int32(len(self.chunks.chunks)), self.first, self.lengths,
-             np.int32(self.direction), np.int32(count), sums, least),
+             np.int32(self.direction), np.int32(count), results),
         )  # fmt: skip
-        return sums, least
 
     def upward(self, under: float, *, keep: bool) -> Upward:
         """An upward pass over all lanes."""
-        if not self.is_scan:
-            return self._rise(under, keep=keep)
         xp, count = self.device.xp, len(self.batch)
+        results = xp.empty((5, count))
+        self._add_divisors(results[3:])
+        if not self.is_scan:
+            return self._rise(results, under, keep=keep)
         table, bottom, slot = self.coefficients
         vectors = exponents = None
         if keep:
             vectors = xp.empty((self.batch.total_slices, self.width), dtype=self.dtype)
             exponents = xp.empty(self.batch.total_slices, dtype=np.int32)
-        root, powers = xp.empty(count), xp.empty(count, dtype=np.int64)
-        least = xp.empty(count, dtype=self.dtype)
+        matrix = self.matrix if self.together else xp.ascontiguousarray(self.matrix.T)
         self._launch(
             "forward",
-            (xp.ascontiguousarray(self.matrix.T), table, bottom, self.top, slot, self.first,
-             self.lengths, np.int32(self.direction), np.int32(count),
-             np.int32(self.layout.num_nodes), self._scalar(under),
-             0 if vectors is None else vectors, 0 if exponents is None else exponents,
-             root, powers, least),
+            (matrix, table, bottom, self.top, slot, self.first, self.lengths,
+             np.int32(self.direction), np.int32(count), np.int32(self.layout.num_nodes),
+             self._scalar(under), 0 if vectors is None else vectors,
+             0 if exponents is None else exponents, results),
         )  # fmt: skip
-        return Upward(root, powers, least, vectors, exponents)
+        return Upward(results, vectors, exponents)
 
     def _launch(self, name: str, arguments: tuple[Any, ...]) -> None:
-        threads = 128 if self.width != 64 else 64
-        per = threads // self.width
-        self._kernel("scan", name)((-(-len(self.batch) // per),), (threads,), arguments)
+        count = len(self.batch)
+        if self.together:
+            kernel = self._kernel("tensor", name)
+            kernel((-(-count // 16),), (2 * self.width,), arguments)
+            return
+        per = self._block // (self.width * {64: 2, 128: 4}.get(self.width, 1))
+        self._kernel("scan", name)((-(-count // per),), (self._block,), arguments)
 
     def _rows(self, height: int) -> Array:
         count = self._active(height)
@@ -392,7 +451,7 @@ class ChainRun:
         )
         return int(counts[height + 1])
 
-    def _rise(self, under: float, *, keep: bool) -> Upward:
+    def _rise(self, results: Array, under: float, *, keep: bool) -> Upward:
         """Slice after slice, each a matrix product for all lanes that have it."""
         xp, count, batch = self.device.xp, len(self.batch), self.batch
         table, bottom, slot = self.coefficients
@@ -408,7 +467,7 @@ class ChainRun:
             base.check_time()
             active, rows = self._active(height), self._rows(height)
             if height:
-                self._multiply(now[:active], self.matrix.T, mixed[:active])
+                self._multiply(now[:active], mixed[:active], turned=True)
             own = table if height else bottom
             if self.device.is_gpu:
                 self._kernel("arrays", "rise")(
@@ -430,16 +489,19 @@ class ChainRun:
             powers[:active] += e
             if keep:
                 vectors[rows], exponents[rows] = now[:active], e
-        root = now.astype(np.float64) @ self.top.astype(np.float64)
-        return Upward(root, powers, least, vectors, exponents)
+        results[0] = now.astype(np.float64) @ self.top.astype(np.float64)
+        results[1], results[2] = powers, least
+        return Upward(results, vectors, exponents)
 
-    def _multiply(self, left: Array, right: Array, out: Array) -> None:
-        """Out = left @ right; tensor cores where operands have ten fraction bits already."""
+    def _multiply(self, left: Array, out: Array, *, turned: bool) -> None:
+        """Out = left @ matrix, or its transpose; on tensor cores if operands are `narrowed`."""
         if not self.device.is_gpu:
-            out[:] = left @ right
-            return
-        with _math_mode(self.device, self.narrow):
-            self.device.xp.matmul(left, right, out=out)
+            out[:] = left @ (self.matrix.T if turned else self.matrix)
+        elif self.narrow:
+            width = self.width
+            _gemm(self.device, (turned, False), (width, len(left), width), self.matrix, left, out)
+        else:
+            self.device.xp.matmul(left, self.matrix.T if turned else self.matrix, out=out)
 
     def downward(self, up: Upward, share: Array) -> tuple[Array, Array, Array]:
         """Posteriors of outputs and uses of sums at every slice, and the exponents of `Range`.
@@ -452,9 +514,10 @@ class ChainRun:
         table, _, slot = self.coefficients
         posteriors, uses = xp.empty_like(up.vectors), xp.empty_like(up.vectors)
         highest = xp.empty(count, dtype=np.int32)
+        matrix = xp.ascontiguousarray(self.matrix.T) if self.together else self.matrix
         self._launch(
             "backward",
-            (self.matrix, table, self.top, slot, self.first, self.lengths,
+            (matrix, table, self.top, slot, self.first, self.lengths,
              np.int32(self.direction), np.int32(count), up.vectors, up.exponents, up.root, share,
              posteriors, uses, highest),
         )  # fmt: skip
@@ -494,7 +557,7 @@ class ChainRun:
                     handed[:active] = np.ldexp(found, -e[:, None])
                     lack[:active] += e - exponents
             if height:
-                self._multiply(handed[:active], self.matrix, derivatives[:active])
+                self._multiply(handed[:active], derivatives[:active], turned=False)
         return posteriors, uses, highest
 
     def used(self, uses: Array, vectors: Array) -> Array:
@@ -508,21 +571,32 @@ class ChainRun:
         else:
             left, right = uses[:-1], vectors[1:]
         rows -= 1
+        if self.device.is_gpu and self.width in (32, 64, 128) and self.dtype == np.float32 and rows:
+            groups = 128 // self.width
+            blocks = int(min(2 * self.device.processors, -(-rows // (16 * groups))))
+            parts = xp.empty((blocks * groups, self.width, self.width), dtype=self.dtype)
+            self._kernel("tensor", "outer")((blocks,), (256,), (left, right, np.int64(rows), parts))
+            return parts.sum(axis=0, dtype=np.float64)
+        total = xp.zeros((self.width, self.width))
+        if self.narrow and self.device.is_gpu:
+            found = xp.empty((self.width, self.width), dtype=np.float32)
+            for start in range(0, rows, _ROWS_AT_ONCE):
+                one, other = (own[start : start + _ROWS_AT_ONCE] for own in (left, right))
+                shape = (self.width, self.width, len(one))
+                _gemm(self.device, (False, True), shape, other, one, found)
+                total += found
+            return total
         pieces = int(min(256, max(1, self.device.cells // (self.width * self.width))))
         size = rows // pieces
-        total = xp.zeros((self.width, self.width))
         if size >= self.width:
-            whole = size * pieces
-            shape = (pieces, size, self.width)
-            with _math_mode(self.device, self.narrow):
-                found = xp.matmul(
-                    left[:whole].reshape(shape).transpose(0, 2, 1), right[:whole].reshape(shape)
-                )
+            whole, shape = size * pieces, (pieces, size, self.width)
+            found = xp.matmul(
+                left[:whole].reshape(shape).transpose(0, 2, 1), right[:whole].reshape(shape)
+            )
             total += found.sum(axis=0, dtype=np.float64)
             left, right = left[whole:], right[whole:]
         if len(left):
-            with _math_mode(self.device, self.narrow):
-                total += xp.matmul(left.T, right)
+            total += xp.matmul(left.T, right)
         return total
 
     def counts(self, posteriors: Array, rows: str) -> list[Array]:
@@ -580,12 +654,14 @@ class ChainRun:
         device, chunks, network = self.device, self.chunks, self.general.network
         banks = network.template.banks
         found: list[Floats] = [np.empty(0)] * len(banks)
-        for chunk, own in zip(chunks.chunks, counts, strict=True):
-            shape = [chunks.radix[v] for v in chunk]
-            box = own[:, : self.layout.num_nodes].reshape(*shape, -1)
-            for axis, v in enumerate(chunk):
-                others = tuple(a for a in range(len(chunk)) if a != axis)
-                by_value = (box.sum(axis=others) if others else box).T  # (outputs, values)
+        for c, (chunk, own) in enumerate(zip(chunks.chunks, counts, strict=True)):
+            own = own[:, : self.layout.num_nodes]
+            if len(chunk) > 1:
+                own = device.here(chunks.indicators[c] @ own)
+            start = 0
+            for v in chunk:
+                by_value = own[start : start + chunks.radix[v]].T  # (outputs, values)
+                start += chunks.radix[v]
                 bank, member = banks[v], self.layout.member[v]
                 distinct = self.batch.distinct[v][: chunks.radix[v]]
                 rows = parameters.leaves[v]
@@ -594,7 +670,9 @@ class ChainRun:
                     np.add.at(by_leaf, member, device.here(by_value))
                     found[v] = bank.family.expected_statistics(rows, distinct, by_leaf)
                     continue
-                table = device.there(bank.family.statistics(distinct))
+                table = bank.family.statistics(distinct)
+                if len(chunk) == 1:
+                    table = device.there(table)
                 found[v] = np.zeros((len(bank.nodes), bank.family.num_statistics))
                 np.add.at(found[v], member, device.here(by_value @ table))
         return tuple(found)
@@ -611,40 +689,50 @@ def _narrowed(xp: Any, values: Array) -> Array:
     return (bits & xp.uint32(0xFFFFE000)).view(xp.float32)
 
 
-@final
-class _math_mode:  # noqa: N801 - used as a function
-    """Matrix products of float32 run on tensor cores within, if `narrow`."""
+def _gemm(
+    device: Device,
+    turned: tuple[bool, bool],
+    shape: tuple[int, int, int],
+    one: Array,
+    other: Array,
+    out: Array,
+) -> None:
+    """Out = one @ other in the order of columns, which BLAS has, with TF32 tensor cores.
 
-    def __init__(self, device: Device, narrow: bool) -> None:
-        self.device, self.narrow = device, narrow and device.is_gpu
+    Either is transposed if `turned`; `shape` has the rows and columns of the result, and what is
+    summed over.
+    """
+    cuda = device.xp.cuda
+    handle, cublas = cuda.device.get_cublas_handle(), cuda.cublas
+    rows, columns, summed = shape
+    ones, zeros = np.ones(1, np.float32), np.zeros(1, np.float32)
+    before = cublas.getMathMode(handle)
+    cublas.setMathMode(handle, _TF32_TENSOR_OP_MATH)
+    try:
+        cublas.sgemm(
+            *(handle, int(turned[0]), int(turned[1]), rows, columns, summed),
+            *(ones.ctypes.data, one.data.ptr, summed if turned[0] else rows),
+            *(other.data.ptr, columns if turned[1] else summed),
+            *(zeros.ctypes.data, out.data.ptr, rows),
+        )
+    finally:
+        cublas.setMathMode(handle, before)
 
-    def __enter__(self) -> None:
-        if self.narrow:
-            cublas = self.device.xp.cuda.cublas
-            self.handle = self.device.xp.cuda.device.get_cublas_handle()
-            self.before = cublas.getMathMode(self.handle)
-            cublas.setMathMode(self.handle, cublas.CUBLAS_TF32_TENSOR_OP_MATH)
 
-    def __exit__(self, *_: object) -> None:
-        if self.narrow:
-            self.device.xp.cuda.cublas.setMathMode(self.handle, self.before)
-
-
-def _log_values(run: ChainRun, up: Upward, sums: Array) -> Array:
+def _log_values(results: Floats) -> Floats:
     """Log-likelihoods of the lanes."""
-    xp = run.device.xp
-    return xp.log(up.root) + up.powers.astype(np.float64) * _LOG_TWO + sums
+    found: Floats = np.log(results[0]) + results[1] * _LOG_TWO + results[3]
+    return found
 
 
 def log_totals(run: ChainRun) -> tuple[Floats, Bools]:
     """Log-likelihoods of the lanes, and those that are in doubt."""
     device, own = run.device, run.range
-    up = run.upward(0.0, keep=False)
-    sums, least = run.divisor_sums()
-    found, low = device.here(_log_values(run, up, sums)), device.here(up.least) < own.low
-    doubtful = (device.here(least) < _LEAST_DIVISOR) | ~np.isfinite(found)
+    results = device.here(run.upward(0.0, keep=False).results)
+    found, low = _log_values(results), results[2] < own.low
+    doubtful = (results[4] < _LEAST_DIVISOR) | ~np.isfinite(found)
     if (low & ~doubtful).any():
-        upper = device.here(_log_values(run, run.upward(own.under, keep=False), sums))
+        upper = _log_values(device.here(run.upward(own.under, keep=False).results))
         doubtful |= low & ~(np.abs(upper - found) <= own.agreement)
     return found, doubtful
 
@@ -654,28 +742,29 @@ def expected_flows(run: ChainRun, weights: Floats) -> tuple[ExpectedFlows, Float
     device, layout, network = run.device, run.layout, run.general.network
     xp, here, k = device.xp, device.here, layout.num_nodes
     up = run.upward(run.range.under, keep=True)
-    sums, least = run.divisor_sums()
-    log_values = here(_log_values(run, up, sums))
-    doubtful = (here(least) < _LEAST_DIVISOR) | ~np.isfinite(log_values)
     of_lanes = weights[run.batch.order]
-    for _ in range(2):
+    share = device.there(of_lanes, run.dtype)
+    posteriors, uses, highest = run.downward(up, share)
+    results = here(up.results)
+    log_values = _log_values(results)
+    doubtful = (results[4] < _LEAST_DIVISOR) | ~np.isfinite(log_values)
+    doubtful |= ~(here(highest) - np.log2(results[0]) <= run.range.lack)
+    if doubtful.any():
         share = device.there(np.where(doubtful, 0.0, of_lanes), run.dtype)
-        posteriors, uses, highest = run.downward(up, share)
-        lack = here(highest) - np.log2(here(up.root))
-        found = ~doubtful & ~(lack <= run.range.lack)
-        if not found.any():
-            break
-        doubtful |= found
-    matrix = run.used(uses, up.vectors)[:k, :k]
-    template = np.zeros(network.template.num_weights)
-    places, entries = layout.places
-    template[places] = here(matrix.reshape(-1)[device.there(entries)])
-    template *= network.parameters.template.weights
+        posteriors, uses, _ = run.downward(up, share)
+    matrix = run.used(uses, up.vectors)
+    if k < run.width:
+        matrix = matrix[:k, :k]
+    template, (places, entries) = here(matrix).reshape(-1), layout.places
+    if not layout.is_plain:
+        dense, template = template, np.zeros(network.template.num_weights)
+        template[places] = dense[entries]
+    template = template * network.parameters.template.weights
     # The top is linear in its inputs, so that their weighted sum stands for all lanes.
     last = run.first + run.direction * (run.lengths.astype(np.int64) - 1)
     ratio = xp.where(share > 0, share / up.root, 0.0)
-    inputs = ratio @ up.vectors[last].astype(np.float64)
-    top = _top_flows(run.general, inputs[:k])
+    inputs = here(ratio @ up.vectors[last].astype(np.float64))
+    top = top_flows(network, inputs[:k])
     parameters = network.parameters
     bottom = None
     if parameters.bottom is None:
@@ -688,20 +777,42 @@ def expected_flows(run: ChainRun, weights: Floats) -> tuple[ExpectedFlows, Float
     return flows, log_values, doubtful
 
 
-def _top_flows(own: General, inputs: Array) -> Floats:
+def _top(network: DynamicNetwork, inputs: Floats) -> tuple[Network, Floats, Floats]:
+    """The top network with its values and derivatives for one lane, in NumPy."""
+    own = Network(_HERE, part_of(network.top), network.parameters.top)
+    values = np.zeros((len(network.top.nodes), 1))
+    with np.errstate(all="ignore"):
+        values[list(network.top.inputs), 0] = np.log(inputs)
+        own.upward(values)
+        derivatives = np.full(values.shape, -np.inf)
+        derivatives[network.top.root] = 0.0
+        own.downward(values, derivatives)
+    return own, values, derivatives
+
+
+def _is_one_sum(network: DynamicNetwork) -> bool:
+    """Whether the top network is one sum over the inputs in their order."""
+    root = network.top.nodes[network.top.root]
+    return isinstance(root, Sum) and root.children == network.top.inputs
+
+
+def top_form(network: DynamicNetwork) -> Floats:
+    """The weight of each input in the root, which is linear in them."""
+    if _is_one_sum(network) and network.top.num_weights == network.num_interfaces:
+        return network.parameters.top.weights
+    _, _, derivatives = _top(network, np.ones(network.num_interfaces))
+    return np.exp(derivatives[list(network.top.inputs), 0])
+
+
+def top_flows(network: DynamicNetwork, inputs: Floats) -> Floats:
     """Flows of the top network for one lane of these values, whose root is 1."""
-    device = own.device
-    xp = device.xp
-    values = xp.zeros((own.structure.top.num_nodes, 1))
-    values[device.there(own.structure.top.inputs), 0] = xp.log(inputs)
-    own.top.upward(values)
-    derivatives = xp.full(values.shape, -np.inf)
-    derivatives[own.network.top.root] = 0.0
-    own.top.downward(values, derivatives)
-    flows = xp.zeros(own.network.top.num_weights)
-    own.top.add_flows(values, derivatives, xp.zeros(1), flows)
-    found: Floats = device.here(flows)
-    return found
+    if _is_one_sum(network) and network.top.num_weights == network.num_interfaces:
+        return network.parameters.top.weights * inputs
+    own, values, derivatives = _top(network, inputs)
+    flows = np.zeros(network.top.num_weights)
+    with np.errstate(all="ignore"):
+        own.add_flows(values, derivatives, np.zeros(1), flows)
+    return flows
 
 
 @final
@@ -711,15 +822,34 @@ class ChainProgram:
     def __init__(self, own: General, layout: ChainLayout, dtype: Any, tensor_cores: bool) -> None:
         self.general, self.layout, self.dtype = own, layout, dtype
         self.tensor_cores = tensor_cores
+        self._last: tuple[Batch, ChainRun] | None = None
 
     def run(self, batch: Batch) -> ChainRun:
-        """The program bound to a batch."""
-        return ChainRun(
-            self.general, self.layout, batch, self.dtype, tensor_cores=self.tensor_cores
-        )
+        """The program bound to a batch; the last one is kept."""
+        if self._last is None or self._last[0] is not batch:
+            self._last = None
+            found = ChainRun(
+                self.general, self.layout, batch, self.dtype, tensor_cores=self.tensor_cores
+            )
+            self._last = (batch, found)
+        return self._last[1]
+
+    def _parts(self, batch: Batch, arrays: int) -> list[tuple[Batch, Ints]]:
+        """The batch in parts for which so many arrays of vectors have room, and their sequences."""
+        each = arrays * self.layout.num_nodes * np.dtype(self.dtype).itemsize
+        most = max(1, self.general.device.room // each)
+        if batch.total_slices <= most:
+            return [(batch, np.arange(len(batch)))]
+        return batch.cut(2 ** int(np.log2(most)))
 
     def log_totals(self, batch: Batch) -> Floats:
         """Log P(observed entries) of each sequence, as totals."""
+        out = np.empty((TERMS, len(batch)))
+        for part, members in self._parts(batch, 1):
+            out[:, members] = self._log_totals(part)
+        return out
+
+    def _log_totals(self, batch: Batch) -> Floats:
         found, doubtful = log_totals(self.run(batch))
         out = np.zeros((TERMS, len(batch)))
         out[0, batch.order] = found
@@ -731,6 +861,13 @@ class ChainProgram:
 
     def expected_flows(self, batch: Batch, weights: Floats) -> tuple[ExpectedFlows, Floats]:
         """Flows summed over sequences, each with its weight, and the log-likelihoods."""
+        flows, out = ExpectedFlows.nothing(self.general.network), np.empty(len(batch))
+        for part, members in self._parts(batch, 4):
+            own, out[members] = self._expected_flows(part, weights[members])
+            flows = own if len(members) == len(batch) else flows + own
+        return flows, out
+
+    def _expected_flows(self, batch: Batch, weights: Floats) -> tuple[ExpectedFlows, Floats]:
         flows, found, doubtful = expected_flows(self.run(batch), weights)
         log_values = np.empty(len(batch))
         log_values[batch.order] = found

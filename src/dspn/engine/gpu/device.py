@@ -18,11 +18,12 @@ from dspn.errors import NumericalError, StructureError
 # CuPy's arrays carry no types.
 Array = Any
 
-_OLDEST: Final = (7, 0)
+_OLDEST: Final = (8, 0)
 _CELLS_HERE: Final = 2**18
 _CELLS_THERE: Final = 2**25
 _SHARE_OF_MEMORY: Final = 0.4
 _MEMORY_HERE: Final = 2**27
+_MOST_KEPT: Final = 4096
 
 
 @final
@@ -36,6 +37,7 @@ class Device:
         if name not in ("cupy", "numpy"):
             raise StructureError(f"`arrays` must be 'cupy' or 'numpy', not {name!r}.")
         self.name = name
+        self._kept: dict[int, tuple[Any, Array]] = {}
         self._batches: weakref.WeakKeyDictionary[Sequences, Batch] = weakref.WeakKeyDictionary()
 
     @property
@@ -98,6 +100,17 @@ class Device:
     def there(self, array: Any, dtype: Any = None) -> Array:
         """The array on the device."""
         return self.xp.asarray(array, dtype=dtype)
+
+    def keep(self, array: Any) -> Array:
+        """The array on the device, where it stays: for indices that belong to a structure."""
+        if not self.is_gpu:
+            return array
+        found = self._kept.get(id(array))
+        if found is None:
+            if len(self._kept) > _MOST_KEPT:
+                self._kept.clear()
+            found = self._kept[id(array)] = (array, self.xp.asarray(array))
+        return found[1]
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -179,6 +192,39 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.order)
+
+    def cut(self, slices: int) -> "list[tuple[Batch, Ints]]":
+        """Batches of at most so many slices, or of one sequence, and their sequences.
+
+        They are kept with the batch.
+        """
+        key = ("cut", slices)
+        if key not in self.derived:
+            parts, start = [], 0
+            ends = np.cumsum(self.lengths)
+            while start < len(self):
+                before = int(ends[start - 1]) if start else 0
+                end = int(np.searchsorted(ends, before + slices, side="right"))
+                end = max(end, start + 1)
+                parts.append((self._part(start, end), self.order[start:end]))
+                start = end
+            self.derived[key] = parts
+        found: list[tuple[Batch, Ints]] = self.derived[key]
+        return found
+
+    def _part(self, start: int, end: int) -> "Batch":
+        lengths, offsets = self.lengths[start:end], self.offsets[start:end]
+        found = object.__new__(Batch)
+        found.device, found.derived = self.device, {}
+        found.order = np.arange(end - start)
+        found.lengths, ends = lengths, np.cumsum(lengths)
+        found.offsets = ends - lengths
+        found.total_slices = int(ends[-1])
+        found.distinct, found.has_missing = self.distinct, self.has_missing
+        rows = np.arange(found.total_slices) + np.repeat(offsets - found.offsets, lengths)
+        at = self.device.there(rows)
+        found.codes = [codes[at] for codes in self.codes]
+        return found
 
     @property
     def longest(self) -> int:

@@ -64,6 +64,7 @@ class Network:
         self.parameters = parameters
         with device.running():
             self.log_weights = device.xp.log(device.there(parameters.weights))
+        self._by_step: dict[int, Array] = {}
 
     def _rows(self, step: Step, lanes: int) -> Iterator[slice]:
         """Some nodes of a step at a time."""
@@ -73,13 +74,16 @@ class Network:
 
     def _weights(self, step: Step, rows: slice) -> Array:
         """Log weights of some sums of a step, (m, c, 1)."""
-        places = step.edges[rows, None] + np.arange(step.width)
-        return self.log_weights[self.device.there(places)][:, :, None]
+        found = self._by_step.get(id(step))
+        if found is None:
+            found = self.log_weights[self.device.keep(step.places)][:, :, None]
+            self._by_step[id(step)] = found
+        return found[rows]
 
     def _terms(self, step: Step, rows: slice, V: Array) -> Array:
         """Values of the children of some nodes of a step, with their weights at sums."""
-        children = step.children if step.is_shared else step.children[rows]
-        found = V[self.device.there(children)]
+        children = self.device.keep(step.children)
+        found = V[children if step.is_shared else children[rows]]
         return found + self._weights(step, rows) if step.is_sum else found
 
     def upward(self, V: Array, maximise: bool = False) -> None:
@@ -94,60 +98,59 @@ class Network:
                     found = terms.max(axis=1)
                 else:
                     found = log_sum(xp, terms, 1)
-                V[self.device.there(step.nodes[rows])] = found
+                V[self.device.keep(step.nodes)[rows]] = found
 
     def downward(self, V: Array, D: Array) -> None:
         """Adds every node's derivative to those of its children; D has those from above."""
-        xp, there = self.device.xp, self.device.there
+        xp, keep = self.device.xp, self.device.keep
         for step in reversed(self.part.steps):
+            nodes = keep(step.nodes)
             if step.is_sum and step.is_shared:
-                children = there(step.children[0])
+                children = keep(step.children)[0]
                 for rows in self._rows(step, V.shape[1]):
-                    above = D[there(step.nodes[rows])][:, None] + self._weights(step, rows)
+                    above = D[nodes[rows]][:, None] + self._weights(step, rows)
                     D[children] = xp.logaddexp(D[children], log_sum(xp, above, 0))
                 continue
-            above = D[there(step.nodes)][:, None]
+            above = D[nodes][:, None]
             if step.is_sum:
                 terms = above + self._weights(step, slice(None))
             else:
-                terms = above + _sums_of_others(xp, V[there(step.children)])
+                terms = above + _sums_of_others(xp, V[keep(step.children)])
             terms = terms.reshape(-1, V.shape[1])
             for edges, children in step.rounds:
-                own = there(children)
-                D[own] = xp.logaddexp(D[own], terms[there(edges)])
+                own = keep(children)
+                D[own] = xp.logaddexp(D[own], terms[keep(edges)])
 
     def add_flows(self, V: Array, D: Array, log_share: Array, flows: Array) -> None:
         """Adds the flow of every sum edge: the sum over lanes of exp(w + D + V + log_share)."""
-        xp, there = self.device.xp, self.device.there
+        xp, keep = self.device.xp, self.device.keep
         for step in self.part.steps:
             if not step.is_sum:
                 continue
             for rows in self._rows(step, V.shape[1]):
-                above = D[there(step.nodes[rows])] + log_share
+                above = D[keep(step.nodes)[rows]] + log_share
                 used = xp.exp(self._terms(step, rows, V) + above[:, None]).sum(axis=2)
-                places = step.edges[rows, None] + np.arange(step.width)
-                flows[there(places)] += used
+                flows[keep(step.places)[rows]] += used
 
     def walk(self, V: Array, active: Array, choose: Callable[[Array, Array], Array]) -> None:
         """Marks the nodes of an induced tree of each lane below those that are marked.
 
         `choose(nodes, terms)` takes a branch of each sum, given the log values of all.
         """
-        xp, there = self.device.xp, self.device.there
+        xp, keep = self.device.xp, self.device.keep
         for step in reversed(self.part.steps):
             for rows in self._rows(step, V.shape[1]):
-                nodes = there(step.nodes[rows])
-                on = active[nodes]
-                children = step.children if step.is_shared else step.children[rows]
+                nodes = keep(step.nodes)[rows]
+                member, lane = xp.nonzero(active[nodes])
                 if step.is_sum:
-                    taken = choose(nodes, self._terms(step, rows, V))
-                    member, lane = xp.nonzero(on)
-                    below = there(np.broadcast_to(children, (on.shape[0], step.width)))
-                    active[below[member, taken[member, lane]], lane] = True
+                    taken = choose(nodes, self._terms(step, rows, V))[member, lane]
+                    children = keep(step.children)
+                    below = children[0] if step.is_shared else children[rows][member]
+                    at = taken if step.is_shared else (xp.arange(len(taken)), taken)
+                    active[below[at], lane] = True
                 else:
-                    for place in range(step.width):
-                        member, lane = xp.nonzero(on)
-                        active[there(children[:, place])[member], lane] = True
+                    for column in step.columns:
+                        active[keep(column)[rows][member], lane] = True
 
 
 def log_sum(xp: Any, terms: Array, axis: int) -> Array:
@@ -247,9 +250,9 @@ class General:
             for bank, nodes, table in zip(
                 self.network.template.banks, self.structure.banks, logs, strict=True
             ):
-                V[there(nodes)] = table[batch.codes[bank.variable][at]].T
+                V[self.device.keep(nodes)] = table[batch.codes[bank.variable][at]].T
         if own is not self.bottom:
-            V[there(own.part.inputs)] = inputs
+            V[self.device.keep(own.part.inputs)] = inputs
         own.upward(V, maximise)
         return V
 
@@ -293,8 +296,8 @@ class Ascent:
             count = int(lanes.active[height])
             self.inputs.append(inputs[:, :count].copy())
             V = self.values(height)
-            outputs = V[there(structure.outputs)]
-            outputs, largest = scaled(xp, there, groups, outputs)
+            outputs = V[device.keep(structure.outputs)]
+            outputs, largest = scaled(xp, device.keep, groups, outputs)
             before = divisors[:, :, :count].copy()
             for g in range(len(groups)):
                 own = xp.stack([largest[g], xp.zeros_like(largest[g]), xp.zeros_like(largest[g])])
@@ -305,7 +308,7 @@ class Ascent:
             inputs[:, :count] = outputs
         self.outputs = inputs
         self.top = xp.zeros((structure.top.num_nodes, lanes.width))
-        self.top[there(structure.top.inputs)] = inputs
+        self.top[device.keep(structure.top.inputs)] = inputs
         general.top.upward(self.top, maximise)
         self.root = self.top[general.network.top.root]
         zero = xp.zeros_like(self.root)
@@ -341,9 +344,10 @@ class Ascent:
         All are in the scale of the slice, so that their product is the root's value.
         """
         general, structure = self.general, self.general.structure
-        xp, there = general.device.xp, general.device.there
-        above = at_top[there(structure.top.inputs)]
-        outputs, group_of = there(structure.outputs), there(structure.group_of)
+        device = general.device
+        xp = device.xp
+        above = at_top[device.keep(structure.top.inputs)]
+        outputs, group_of = device.keep(structure.outputs), device.keep(structure.group_of)
         for height in reversed(range(self.lanes.heights)):
             base.check_time()
             count = int(self.lanes.active[height])
@@ -354,14 +358,14 @@ class Ascent:
             D[outputs] = at_outputs
             network.downward(V, D)
             yield height, V, D, at_outputs
-            above[:, :count] = D[there(network.part.inputs)]
+            above[:, :count] = D[device.keep(network.part.inputs)]
 
 
-def scaled(xp: Any, there: Any, groups: list[Ints], outputs: Array) -> tuple[Array, Array]:
+def scaled(xp: Any, keep: Any, groups: list[Ints], outputs: Array) -> tuple[Array, Array]:
     """Outputs divided by the largest of their group, and the logarithms of these."""
     found = []
     for group in groups:
-        own = there(group)
+        own = keep(group)
         largest = outputs[own].max(axis=0)
         largest = xp.where(largest > -np.inf, largest, 0.0)
         outputs[own] -= largest
@@ -400,18 +404,18 @@ def posteriors(general: General, batch: Batch, want: Want) -> Posteriors:
             rows = lanes.rows(height)
             root = ascent.root[: len(rows)]
             if want.interfaces:
-                outputs = V[there(general.structure.outputs)]
+                outputs = V[device.keep(general.structure.outputs)]
                 interfaces[there(rows)] = xp.exp(at_outputs + outputs - root).T
             for bank, nodes in zip(banks, general.structure.banks, strict=True):
                 v = bank.variable
                 if want.surprises:
-                    left_out = log_sum(xp, D[there(nodes)], 0) - root
+                    left_out = log_sum(xp, D[device.keep(nodes)], 0) - root
                     surprises[there(rows), v] = left_out
                 if want.leaves is not None:
                     asked = np.flatnonzero(want.leaves[rows, v])
                     if asked.size:
                         on = there(asked)
-                        found = xp.exp((D[there(nodes)] + V[there(nodes)] - root)[:, on])
+                        found = xp.exp((D[device.keep(nodes)] + V[device.keep(nodes)] - root)[:, on])
                         leaves[v][there(entry[rows[asked], v])] = found.T
     here = device.here
     return Posteriors(totals, tuple(map(here, leaves)), here(interfaces), here(surprises))
@@ -495,7 +499,7 @@ def expected_flows(
             own.add_flows(V, D, log_share, at_template if height else at_bottom)
 
             def posterior(nodes: Ints, V: Any = V, D: Any = D, s: Any = log_share) -> Any:
-                return xp.exp(D[there(nodes)] + V[there(nodes)] + s)
+                return xp.exp(D[device.keep(nodes)] + V[device.keep(nodes)] + s)
 
             (statistics if height else at_bottom_leaves).add(rows, posterior)
     here = device.here
@@ -550,26 +554,26 @@ def choices(
         active = xp.zeros(ascent.top.shape, dtype=bool)
         active[network.top.root] = True
         general.top.walk(ascent.top, active, chooser(lanes.heights, lanes.width))
-        chosen = active[there(structure.top.inputs)]
+        chosen = active[device.keep(structure.top.inputs)]
         for height in reversed(range(lanes.heights)):
             base.check_time()
             rows = there(lanes.rows(height))
             count, (part, _) = len(rows), ascent.own(height)
             now = chosen[:, :count]
             for g, group in enumerate(structure.groups):
-                picked = now[there(group)]
-                at = there(group)[picked.argmax(axis=0)]
+                picked = now[device.keep(group)]
+                at = device.keep(group)[picked.argmax(axis=0)]
                 interfaces[rows, g] = xp.where(picked.any(axis=0), at, -1)
             V = ascent.values(height)
             active = xp.zeros(V.shape, dtype=bool)
-            active[there(structure.outputs)] = now
+            active[device.keep(structure.outputs)] = now
             part.walk(V, active, chooser(height, count))
             for bank, nodes in zip(network.template.banks, structure.banks, strict=True):
-                picked = active[there(nodes)]
+                picked = active[device.keep(nodes)]
                 leaves[rows, bank.variable] = xp.where(
                     picked.any(axis=0), picked.argmax(axis=0), -1
                 )
-            below = active[there(part.part.inputs)]
+            below = active[device.keep(part.part.inputs)]
             # An output that is an input at the same time, or a bare node, ends the tree here.
             chosen[:, :count] = below if height else False
     return Choices(device.here(interfaces), device.here(leaves), log_values)
@@ -608,7 +612,7 @@ def _rising(general: General, lanes: Lanes) -> Iterator[tuple[Ints, Array, Array
         before, found = divisors[:, :, :count].copy(), []
         for unseen in (True, False):
             V = general.values(batch, own, own_logs, rows, inputs[:, :count], unseen=unseen)
-            outputs, largest = scaled(xp, there, structure.groups, V[there(structure.outputs)])
+            outputs, largest = scaled(xp, device.keep, structure.groups, V[device.keep(structure.outputs)])
             after = []
             for g in range(len(structure.groups)):
                 total = xp.zeros((TERMS, count))
@@ -617,7 +621,7 @@ def _rising(general: General, lanes: Lanes) -> Iterator[tuple[Ints, Array, Array
                     total = plus(xp, total, *before[source])
                 after.append(total)
             top = xp.zeros((structure.top.num_nodes, count))
-            top[there(structure.top.inputs)] = outputs
+            top[device.keep(structure.top.inputs)] = outputs
             general.top.upward(top)
             total = xp.zeros((TERMS, count))
             total[0] = top[network.top.root]
@@ -637,12 +641,12 @@ def _falling(general: General, lanes: Lanes) -> Iterator[tuple[Ints, Array, Arra
     bottom = logs
     if network.parameters.bottom is not None:
         bottom = general.leaf_logs(batch, general.bottom, False)
-    outputs = there(structure.outputs)
+    outputs = device.keep(structure.outputs)
     top = xp.zeros((structure.top.num_nodes, lanes.width))
     D = xp.full(top.shape, -np.inf)
     D[network.top.root] = 0.0
     general.top.downward(top, D)
-    above = D[there(structure.top.inputs)]
+    above = D[device.keep(structure.top.inputs)]
     divisor = xp.zeros((TERMS, lanes.width))
     ones = xp.zeros((structure.outputs.size, lanes.width))
     for depth in range(lanes.heights):
@@ -663,7 +667,7 @@ def _falling(general: General, lanes: Lanes) -> Iterator[tuple[Ints, Array, Arra
         D = xp.full(V.shape, -np.inf)
         D[outputs] = above[:, :count]
         general.template.downward(V, D)
-        own = D[there(general.template.part.inputs)]
+        own = D[device.keep(general.template.part.inputs)]
         largest = own.max(axis=0)
         largest = xp.where(largest > -np.inf, largest, 0.0)
         above[:, :count] = own - largest

@@ -32,6 +32,16 @@ class Step:
     children: Ints
     edges: Ints
 
+    @cached_property
+    def places(self) -> Ints:
+        """Places of the weights of sums, (m, c)."""
+        return self.edges[:, None] + np.arange(self.width)
+
+    @cached_property
+    def columns(self) -> tuple[Ints, ...]:
+        """The children of each place."""
+        return tuple(np.ascontiguousarray(self.children[:, c]) for c in range(self.width))
+
     @property
     def width(self) -> int:
         """Children of a node."""

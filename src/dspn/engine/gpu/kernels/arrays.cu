@@ -49,12 +49,42 @@ extern "C" __global__ void join(
     }
 }
 
-// Sums of log divisors over the slices of each sequence: a warp takes a sequence.
+// Rows of coefficients: table[row, j] = exp(sum over places of logs[digits[row, place], j] - largest of
+// the row), which `divisors` has. A block takes a row; digits below 0 are none.
+extern "C" __global__ void tabulate(
+    const double* __restrict__ logs, const int* __restrict__ digits, int places, int k, int width,
+    real* __restrict__ table, double* __restrict__ divisors) {
+    const long long row = blockIdx.x;
+    const int* own = digits + row * places;
+    __shared__ double highs[32];
+    double high = -1.0 / 0.0;
+    for (int j = threadIdx.x; j < k; j += blockDim.x) {
+        double sum = 0;
+        for (int p = 0; p < places && own[p] >= 0; ++p) { sum += logs[(long long)own[p] * k + j]; }
+        high = fmax(high, sum);
+    }
+    for (int step = 16; step; step /= 2) {
+        high = fmax(high, __shfl_xor_sync(0xffffffffu, high, step));
+    }
+    if (threadIdx.x % 32 == 0) { highs[threadIdx.x / 32] = high; }
+    __syncthreads();
+    for (int w = 0; w < blockDim.x / 32; ++w) { high = fmax(high, highs[w]); }
+    if (!(high > -1.0 / 0.0)) { high = 0; }
+    for (int j = threadIdx.x; j < width; j += blockDim.x) {
+        double sum = 0;
+        for (int p = 0; j < k && p < places && own[p] >= 0; ++p) {
+            sum += logs[(long long)own[p] * k + j];
+        }
+        table[row * width + j] = j < k ? real(exp(sum - high)) : real(0);
+    }
+    if (threadIdx.x == 0) { divisors[row] = high; }
+}
+
+// Sums of log divisors over the slices of each sequence, and the least of a slice: a warp takes one.
 extern "C" __global__ void add_divisors(
     const double* __restrict__ divisors, const double* __restrict__ bottom_divisors,
     const int* __restrict__ codes, int chunks, const long long* __restrict__ first,
-    const int* __restrict__ lengths, int direction, int count, double* __restrict__ sums,
-    double* __restrict__ least) {
+    const int* __restrict__ lengths, int direction, int count, double* __restrict__ results) {
     const int sequence = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
     if (sequence >= count) { return; }
     double sum = 0, low = 0;
@@ -72,8 +102,8 @@ extern "C" __global__ void add_divisors(
         low = fmin(low, __shfl_xor_sync(0xffffffffu, low, step));
     }
     if (lane == 0) {
-        sums[sequence] = sum;
-        least[sequence] = low;
+        results[sequence] = sum;
+        results[(long long)count + sequence] = low;
     }
 }
 

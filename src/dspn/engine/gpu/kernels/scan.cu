@@ -1,14 +1,16 @@
-// Both passes over the sequences of a chain of at most K nodes, one thread for each node.
+// Both passes over the sequences of a chain of at most K nodes, one group of threads for each.
 //
-// Compiled with -DK=8, 16, 32, 64 or 128 and -DREAL=float or double. A group of K threads takes a
-// sequence; thread j keeps row j of the transition (on the way down column j) in registers. Vectors
-// are divided by the power of two below the largest entry of the slice before, which is exact.
+// Compiled with -DK=8, 16, 32, 64 or 128, -DSPLIT=n threads for each node, -DTHREADS=n for a block and
+// -DREAL=float or double. The threads of node j keep row j of the transition (on the way down column
+// j) in registers. At every second slice vectors are divided by the power of two below their largest
+// entry two slices before, which is exact, and known without waiting.
 
 typedef REAL real;
 constexpr bool IS_FLOAT = sizeof(real) == 4;
-constexpr int THREADS = K < 128 ? (K < 64 ? 128 : 64) : 128;
-constexpr int PER = THREADS / K;
-constexpr int WARPS = K < 32 ? 1 : K / 32;
+constexpr int GROUP = K * SPLIT;
+constexpr int PER = THREADS / GROUP;
+constexpr int OWN = K / SPLIT;
+constexpr int WARPS = GROUP < 32 ? 1 : GROUP / 32;
 constexpr int AHEAD = 4;
 
 __device__ __forceinline__ int exponent_of(real x) {
@@ -21,7 +23,7 @@ __device__ __forceinline__ int exponent_of(real x) {
 
 __device__ __forceinline__ real power_of_two(int e) {
     constexpr int LIMIT = IS_FLOAT ? 126 : 1022;
-    e = e > LIMIT ? LIMIT : (e < -LIMIT ? -LIMIT : e);
+    e = min(max(e, -LIMIT), LIMIT);
     if constexpr (IS_FLOAT) {
         return real(__uint_as_float((unsigned)(e + 127) << 23));
     } else {
@@ -30,80 +32,101 @@ __device__ __forceinline__ real power_of_two(int e) {
 }
 
 __device__ __forceinline__ void together() {
-    if constexpr (K <= 32) { __syncwarp(); } else { __syncthreads(); }
+    if constexpr (GROUP <= 32) { __syncwarp(); } else { __syncthreads(); }
 }
 
 // The largest exponent among the threads of a sequence that share a warp.
 __device__ __forceinline__ int largest_in_warp(int e) {
-    constexpr int WIDTH = K < 32 ? K : 32;
+    if constexpr (GROUP >= 32) {
+        return __reduce_max_sync(0xffffffffu, e);
+    } else {
 #pragma unroll
-    for (int step = WIDTH / 2; step; step /= 2) {
-        e = max(e, __shfl_xor_sync(0xffffffffu, e, step));
+        for (int step = GROUP / 2; step; step /= 2) {
+            e = max(e, __shfl_xor_sync(0xffffffffu, e, step));
+        }
+        return e;
     }
-    return e;
 }
 
 struct Vectors {
     alignas(16) real v[PER][2][K];
-    int largest[PER][2][WARPS];
+    alignas(16) int largest[PER][2][WARPS];
 };
 
-__device__ __forceinline__ int hand_over(Vectors& shared, int own, int turn, int j, real value) {
-    shared.v[own][turn][j] = value;
-    int e = largest_in_warp(exponent_of(value));
-    if constexpr (K > 32) {
-        if ((j & 31) == 0) { shared.largest[own][turn][j >> 5] = e; }
-        __syncthreads();
-#pragma unroll
-        for (int w = 0; w < WARPS; ++w) { e = max(e, shared.largest[own][turn][w]); }
-    } else {
-        __syncwarp();
+// Begins to find the largest exponent of the group's values; `measured` has it a slice later.
+__device__ __forceinline__ int measure(Vectors& shared, int own, int turn, int local, real value) {
+    const int e = largest_in_warp(exponent_of(value));
+    if constexpr (WARPS > 1) {
+        if ((local & 31) == 0) { shared.largest[own][turn][local >> 5] = e; }
     }
     return e;
 }
 
-__device__ __forceinline__ real dot(const real* weights, const real* v) {
+__device__ __forceinline__ int measured(const Vectors& shared, int own, int turn, int e) {
+    if constexpr (WARPS > 1) {
+#pragma unroll
+        for (int w = 0; w < WARPS; ++w) { e = max(e, shared.largest[own][turn][w]); }
+    }
+    return max(e, IS_FLOAT ? -126 : -1022);
+}
+
+__device__ __forceinline__ real dot(const real* weights, const real* v, int part) {
     real sums[4] = {0, 0, 0, 0};
 #pragma unroll
-    for (int i = 0; i < K; i += 4) {
+    for (int q = 0; q < OWN / 4; ++q) {
+        const real* from = v + 4 * (part + SPLIT * q);
         if constexpr (IS_FLOAT) {
-            const float4 four = *reinterpret_cast<const float4*>(v + i);
-            sums[0] += weights[i] * four.x;
-            sums[1] += weights[i + 1] * four.y;
-            sums[2] += weights[i + 2] * four.z;
-            sums[3] += weights[i + 3] * four.w;
+            const float4 four = *reinterpret_cast<const float4*>(from);
+            sums[0] += weights[4 * q] * four.x;
+            sums[1] += weights[4 * q + 1] * four.y;
+            sums[2] += weights[4 * q + 2] * four.z;
+            sums[3] += weights[4 * q + 3] * four.w;
         } else {
-            sums[0] += weights[i] * v[i];
-            sums[1] += weights[i + 1] * v[i + 1];
-            sums[2] += weights[i + 2] * v[i + 2];
-            sums[3] += weights[i + 3] * v[i + 3];
+#pragma unroll
+            for (int r = 0; r < 4; ++r) { sums[r] += weights[4 * q + r] * from[r]; }
         }
     }
-    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    real sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+#pragma unroll
+    for (int step = SPLIT / 2; step; step /= 2) {
+        sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    }
+    return sum;
+}
+
+__device__ __forceinline__ void load_weights(
+    const real* __restrict__ matrix, int j, int part, real* weights) {
+#pragma unroll
+    for (int q = 0; q < OWN / 4; ++q) {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+            weights[4 * q + r] = matrix[(4 * (part + SPLIT * q) + r) * K + j];
+        }
+    }
 }
 
 // transition[i * K + j]: weight of input i in the sum of output j. Slice h of a sequence is row
 // first + h * direction; its coefficients are table[slot[row] * K + j], at height 0 those of
-// bottom_table. Writes the value of the root, the exponent that it lacks, and the least value met.
+// bottom_table. `results` are, for all sequences: the value of the root, the exponent that it lacks,
+// and the least value met. Sequences stand from the longest to the shortest.
 extern "C" __global__ void __launch_bounds__(THREADS) forward(
     const real* __restrict__ transition, const real* __restrict__ table,
     const real* __restrict__ bottom_table, const real* __restrict__ top,
     const int* __restrict__ slot, const long long* __restrict__ first,
     const int* __restrict__ lengths, int direction, int count, int k, real under,
-    real* __restrict__ vectors, int* __restrict__ exponents, double* __restrict__ root,
-    long long* __restrict__ powers, real* __restrict__ least) {
+    real* __restrict__ vectors, int* __restrict__ exponents, double* __restrict__ results) {
     __shared__ Vectors shared;
-    const int own = threadIdx.x / K, j = threadIdx.x % K;
+    const int own = threadIdx.x / GROUP, local = threadIdx.x % GROUP;
+    const int j = local / SPLIT, part = local % SPLIT;
     const int sequence = blockIdx.x * PER + own;
     const bool there = sequence < count;
     const int length = there ? lengths[sequence] : 0;
     const int longest = lengths[blockIdx.x * PER];
     const long long start = there ? first[sequence] : 0;
-    real weights[K];
-#pragma unroll
-    for (int i = 0; i < K; ++i) { weights[i] = transition[i * K + j]; }
-    real value = 0, low = 1;
-    int scale = 0;
+    real weights[OWN];
+    load_weights(transition, j, part, weights);
+    real value = 0, low = 1, unit = 1;
+    int scale = 0, waiting = 0;
     long long total = 0;
     real ahead[AHEAD];
     int slots[AHEAD];
@@ -129,54 +152,57 @@ extern "C" __global__ void __launch_bounds__(THREADS) forward(
         for (int a = 0; a < AHEAD; ++a) {
             const int h = base + a;
             if (h >= longest) { break; }
-            const bool active = h < length;
+            const bool active = h < length, even = a % 2 == 0;
             if (h == 0) {
                 value = now[a] + under;
             } else {
-                const real y = dot(weights, shared.v[own][(h - 1) & 1]);
+                const real y = dot(weights, shared.v[own][(a + 1) & 1], part);
+                if (even) {
+                    scale = measured(shared, own, (a / 2 + 1) & 1, waiting);
+                    unit = power_of_two(-scale);
+                }
                 if (active) {
-                    value = now[a] * power_of_two(-scale) * y + under;
-                    total += scale;
+                    value = (even ? now[a] * unit : now[a]) * y + under;
+                    if (even) { total += scale; }
                 }
             }
             if (active) {
                 if (j < k) { low = value < low ? value : low; }
-                if (vectors != nullptr) {
+                if (vectors != nullptr && part == 0) {
                     vectors[row_at(h) * K + j] = value;
-                    if (j == 0) { exponents[row_at(h)] = h ? scale : 0; }
+                    if (j == 0) { exponents[row_at(h)] = even && h ? scale : 0; }
                 }
             }
-            const int e = hand_over(shared, own, h & 1, j, value);
-            if (active) { scale = e; }
+            if (part == 0) { shared.v[own][a & 1][j] = value; }
+            if (even) { waiting = measure(shared, own, (a / 2) & 1, local, value); }
+            together();
         }
     }
     // The root is a linear form of the last vector.
-    together();
-    double part = there ? double(value) * double(top[j]) : 0.0;
-    double* sums = reinterpret_cast<double*>(&shared);
-    constexpr int WIDTH = K < 32 ? K : 32;
+    double sum = there && part == 0 ? double(value) * double(top[j]) : 0.0;
+    constexpr int WIDTH = GROUP < 32 ? GROUP : 32;
 #pragma unroll
     for (int step = WIDTH / 2; step; step /= 2) {
-        part += __shfl_xor_sync(0xffffffffu, part, step);
+        sum += __shfl_xor_sync(0xffffffffu, sum, step);
         low = min(low, __shfl_xor_sync(0xffffffffu, low, step));
     }
-    if constexpr (K > 32) {
-        __syncthreads();
-        if ((j & 31) == 0) {
-            sums[2 * (j >> 5)] = part;
-            sums[2 * (j >> 5) + 1] = double(low);
+    if constexpr (WARPS > 1) {
+        __shared__ double sums[PER][WARPS], lows[PER][WARPS];
+        if ((local & 31) == 0) {
+            sums[own][local >> 5] = sum;
+            lows[own][local >> 5] = double(low);
         }
         __syncthreads();
-        part = 0;
+        sum = 0;
         for (int w = 0; w < WARPS; ++w) {
-            part += sums[2 * w];
-            low = min(low, real(sums[2 * w + 1]));
+            sum += sums[own][w];
+            low = min(low, real(lows[own][w]));
         }
     }
-    if (there && j == 0) {
-        root[sequence] = part;
-        powers[sequence] = total;
-        least[sequence] = low;
+    if (there && local == 0) {
+        results[sequence] = sum;
+        results[(long long)count + sequence] = double(total);
+        results[2LL * count + sequence] = double(low);
     }
 }
 
@@ -192,20 +218,20 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward(
     const double* __restrict__ root, const real* __restrict__ share,
     real* __restrict__ posteriors, real* __restrict__ uses, int* __restrict__ highest) {
     __shared__ Vectors shared;
-    const int own = threadIdx.x / K, j = threadIdx.x % K;
+    const int own = threadIdx.x / GROUP, local = threadIdx.x % GROUP;
+    const int j = local / SPLIT, part = local % SPLIT;
     const int sequence = blockIdx.x * PER + own;
     const bool there = sequence < count;
     const int length = there ? lengths[sequence] : 0;
     const int longest = lengths[blockIdx.x * PER];
     const long long start = there ? first[sequence] : 0;
-    real weights[K];
-#pragma unroll
-    for (int i = 0; i < K; ++i) { weights[i] = transposed[i * K + j]; }
+    real weights[OWN];
+    load_weights(transposed, j, part, weights);
     const real weight = there ? share[sequence] : real(0);
     const bool counts = weight > 0;
     const real factor = there ? real(double(weight) / root[sequence]) : real(0);
     real derivative = there ? top[j] : real(0);
-    int lack = 0, most = 0;
+    int lack = 0, most = 0, waiting = 0;
     auto row_at = [&](int h) { return start + (long long)direction * h; };
     real ahead_table[AHEAD], ahead_vector[AHEAD];
     int ahead_exponent[AHEAD], slots[AHEAD];
@@ -236,23 +262,27 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward(
         for (int a = 0; a < AHEAD; ++a) {
             if (base + a >= longest) { break; }
             const int h = length - 1 - (base + a);
-            const bool active = h >= 0;
+            const bool active = h >= 0, even = a % 2 == 0;
             const real handed = now_table[a] * derivative;
-            if (active) {
+            if (part == 0) { shared.v[own][a & 1][j] = handed; }
+            together();
+            if (active && part == 0) {
                 const real unit = power_of_two(lack) * factor;
                 const long long place = row_at(h) * K + j;
                 posteriors[place] = counts ? now_vector[a] * derivative * unit : real(0);
                 uses[place] =
                     counts && h ? handed * power_of_two(-now_exponent[a]) * unit : real(0);
-                most = max(most, lack);
             }
-            const int e = hand_over(shared, own, a & 1, j, active ? handed : real(1));
-            const real y = dot(weights, shared.v[own][a & 1]);
+            if (active) { most = max(most, lack); }
+            const real y = dot(weights, shared.v[own][a & 1], part);
+            int e = 0;
+            if (even && base + a) { e = measured(shared, own, (a / 2 + 1) & 1, waiting); }
             if (active && h) {
-                derivative = y * power_of_two(-e);
+                derivative = even ? y * power_of_two(-e) : y;
                 lack += e - now_exponent[a];
             }
+            if (even) { waiting = measure(shared, own, (a / 2) & 1, local, derivative); }
         }
     }
-    if (there && j == 0) { highest[sequence] = most; }
+    if (there && local == 0) { highest[sequence] = most; }
 }
