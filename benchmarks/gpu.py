@@ -19,7 +19,8 @@ import numpy as np
 from dspn import Schema, Sequences, Variable
 from dspn.engine import compile_program
 from dspn.engine.gpu.chain import ChainRun
-from dspn.structure import from_hmm
+from dspn.engine.gpu.layout import bare_nodes, part_of
+from dspn.structure import NetworkBuilder, assemble, from_hmm
 
 RESULTS: list[dict[str, Any]] = []
 
@@ -218,9 +219,165 @@ def torch_graph(case: Case) -> None:
     torch.cuda.empty_cache()
 
 
+class Irregular:
+    """16 interface nodes, 64 dense sums, 85 mixtures of two products of leaves, as `Case`."""
+
+    def __init__(self, name: str, count: int, length: int) -> None:
+        rng = np.random.default_rng(1)
+        variables, k = 13, 16
+        self.name, self.count, self.length, self.k = name, count, length, k
+        schema = Schema(tuple(Variable.binary(f"x{v}") for v in range(variables)))
+        builder = NetworkBuilder(schema)
+        inputs = builder.inputs(k)
+
+        def leaves(own: range) -> int:
+            made = []
+            for v in own:
+                p = rng.uniform(0.1, 0.9)
+                made.append(builder.leaf(v, [1 - p, p]))
+            return builder.product(made)
+
+        halves = [range(7), range(7, variables)]
+        pools = [
+            [builder.sum([leaves(own), leaves(own)], rng.dirichlet([1, 1])) for _ in range(size)]
+            for own, size in zip(halves, (42, 43), strict=True)
+        ]
+        outputs = []
+        for _ in range(k):
+            parts = [
+                builder.product(
+                    [
+                        builder.sum(inputs, rng.dirichlet(np.ones(k))),
+                        *(int(rng.choice(pool)) for pool in pools),
+                    ]
+                )
+                for _ in range(4)
+            ]
+            outputs.append(builder.sum(parts, rng.dirichlet(np.ones(4))))
+        top = NetworkBuilder(schema)
+        root = top.sum(top.inputs(k), rng.dirichlet(np.ones(k)))
+        self.network = assemble(builder.template(outputs), top.top(root))
+        values = (rng.random((count * length, variables)) < 0.5).astype(np.float64)
+        self.data = Sequences.from_codes(values, np.arange(count + 1) * length, schema)
+        self.values = values.reshape(count, length, variables)
+
+
+def torch_layers(case: Irregular) -> None:
+    """The steps of a slice as gathers and sums of torch tensors, in a CUDA graph."""
+    import torch
+
+    device = torch.device("cuda")
+    part = part_of(case.network.template)
+    bottom = part_of(case.network.template, without=bare_nodes(case.network.template))
+    own = case.network.parameters
+    x = torch.tensor(case.values, dtype=torch.float32, device=device)
+
+    def bound(steps: Any) -> list[Any]:
+        found = []
+        for step in steps:
+            children = np.broadcast_to(step.children, (step.nodes.size, step.width))
+            weights = own.template.weights[step.places] if step.is_sum else None
+            found.append(
+                (
+                    torch.tensor(step.nodes, device=device),
+                    torch.tensor(children.copy(), device=device),
+                    None
+                    if weights is None
+                    else torch.tensor(weights, dtype=torch.float32, device=device),
+                )
+            )
+        return found
+
+    steps, bottom_steps = bound(part.steps), bound(bottom.steps)
+    tables = [torch.tensor(t, dtype=torch.float32, device=device) for t in own.template.leaves]
+    banks = [torch.tensor(b.nodes, device=device) for b in case.network.template.banks]
+    outputs = torch.tensor(case.network.template.outputs, device=device)
+    inputs = torch.tensor(part.inputs, device=device)
+    top = torch.tensor(own.top.weights, dtype=torch.float32, device=device)
+
+    def once() -> Any:
+        total = torch.zeros(case.count, device=device)
+        vector = torch.ones((case.k, case.count), device=device)
+        for t in reversed(range(case.length)):
+            V = torch.ones((part.num_nodes, case.count), device=device)
+            for v, (nodes, table) in enumerate(zip(banks, tables, strict=True)):
+                V[nodes] = torch.where(x[:, t, v] > 0, table[:, 1:], table[:, :1])
+            first = t == case.length - 1
+            if not first:
+                V[inputs] = vector
+            for nodes, children, weights in bottom_steps if first else steps:
+                terms = V[children]
+                V[nodes] = (
+                    terms.prod(dim=1)
+                    if weights is None
+                    else torch.einsum("mc,mcb->mb", weights, terms)
+                )
+            vector = V[outputs]
+            s = vector.sum(dim=0)
+            vector = vector / s
+            total = total + torch.log(s)
+        return total + torch.log(top @ vector)
+
+    def measure() -> float:
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            once()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = once()
+        graph.replay()
+        torch.cuda.synchronize()
+        ours = compile_program(case.network, engine="gpu").log_likelihood(case.data)
+        error = np.abs(found.cpu().numpy() - ours).max()
+        print(f"# largest difference to dspn: {error:.2e} nats", flush=True)
+        return median_time(graph.replay, torch.cuda.synchronize)
+
+    guarded(f"{case.name} likelihood", "torch layers in a CUDA graph", measure)
+    torch.cuda.empty_cache()
+
+
+def irregular(case: Irregular, peers: bool) -> None:
+    import cupy
+
+    sync = cupy.cuda.Device().synchronize
+    program = compile_program(case.network, engine="gpu")
+    own: Any = program.components[0]
+    batch, every = own.device.batch(case.data), np.arange(case.count)
+    for note in ("", " (again)"):
+        guarded(
+            f"{case.name} likelihood",
+            f"dspn double{note}, whole call",
+            lambda: median_time(lambda: program.log_likelihood(case.data), sync),
+        )
+        if not note and peers:
+            torch_layers(case)
+    guarded(
+        f"{case.name} likelihood",
+        "dspn double, pass",
+        lambda: median_time(lambda: own.climb.run(batch, every, logs=False), sync),
+    )
+
+
+def resources() -> None:
+    """Registers and local memory of every kernel that was compiled."""
+    from dspn.engine.gpu import ENGINE
+
+    for (source, options), module in ENGINE.device._modules.items():  # type: ignore[attr-defined]
+        for name in ("forward", "backward", "outer", "rise", "fall", "climb"):
+            try:
+                kernel = module.get_function(name)
+            except Exception:
+                continue
+            print(
+                f"# {source} {name} {' '.join(options)}: {kernel.num_regs} registers, "
+                f"{kernel.local_size_bytes} bytes local, {kernel.shared_size_bytes} shared"
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", default="A,B")
+    parser.add_argument("--jobs", default="A,B,C,L")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--ours", action="store_true", help="leave the peers out")
     parser.add_argument("--out", type=Path)
@@ -232,6 +389,10 @@ def main() -> None:
         "L": [("L 16384x16", 16384, 16, 7, 4096)],
     }
     for job in own.jobs.split(","):
+        if job == "C":
+            irregular(Irregular("C1 8192x64", 8192, 64), not own.ours)
+            irregular(Irregular("C2 200x3026", 200, 3026), False)
+            continue
         for size in sizes[job]:
             before = time.perf_counter()
             case = Case(*size)
@@ -241,14 +402,12 @@ def main() -> None:
                 if case.k <= 512:
                     ours(case, "double", which, "")
                 if not own.ours:
-                    guarded_peer = [lambda: jax_scan(case, which)]
-                    if which == "likelihood" and job == "A":
-                        guarded_peer.append(lambda: torch_graph(case))
-                    for peer in guarded_peer:
-                        try:
-                            peer()
-                        except Exception as error:
-                            show(case.name, "peer", f"failed: {error!r:.200}")
+                    try:
+                        jax_scan(case, which)
+                        if which == "likelihood" and job == "A":
+                            torch_graph(case)
+                    except Exception as error:
+                        show(case.name, "peer", f"failed: {error!r:.200}")
                     ours(case, "single", which, " (again)")
             try:
                 stages(case)
@@ -256,6 +415,7 @@ def main() -> None:
                 show(case.name, "stages", f"failed: {error!r:.300}")
             if own.out:
                 own.out.write_text(json.dumps(RESULTS, indent=1))
+    resources()
 
 
 if __name__ == "__main__":

@@ -231,6 +231,20 @@ def test_chains_of_any_width_agree_with_the_reference(engine: str, nodes: int) -
             _close(engine, own, other, **{"rtol": 1e-4 if "single" in engine else 1e-9, **loose})
 
 
+@pytest.mark.parametrize("nodes", [20, 50, 100])
+def test_many_sequences_agree_with_few(engine: str, nodes: int) -> None:
+    """Enough of them for the kernels that take several sequences to a block."""
+    network, arrays, _ = _chain_case(7, nodes)
+    data = as_sequences(network.schema, arrays * 60)
+    program = _compile(network, engine)
+    expected_logs, expected, weights = _reference_of_chain(7, nodes)
+    _close(engine, program.log_likelihood(data), np.tile(expected_logs, 60))
+    found = _all_flows(program, data, np.tile(weights, 60))
+    least = 1e-4 if "single" in engine else 1e-9
+    for own, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(own, 60 * other, rtol=least, atol=least)
+
+
 @cache
 def _extreme(name: str, root: str) -> tuple[DynamicNetwork, Sequences, LogSpace]:
     network, values = EXTREMES[name](root)

@@ -29,6 +29,7 @@ from dspn._arguments import Bools, Floats, Ints
 from dspn.engine import base
 from dspn.engine.base import TERMS, ExpectedFlows, NetworkFlows
 from dspn.engine.gpu import general
+from dspn.engine.gpu.climb import Climb
 from dspn.engine.gpu.device import Array, Batch, Device
 from dspn.engine.gpu.general import General, Network, has_own_statistics
 from dspn.engine.gpu.layout import part_of
@@ -331,15 +332,14 @@ class ChainRun:
             distinct = self.batch.distinct[bank.variable][: self.chunks.radix[bank.variable]]
             logs.append(bank.family.log_prob(rows, distinct)[:, member])
         kernel = self._kernel("arrays", "tabulate") if self.device.is_gpu else None
-        found = self.device.there(np.concatenate(logs))
+        found = self.device.there(np.ascontiguousarray(np.concatenate(logs)))
         return self.chunks.tables(found, self.width, self.dtype, kernel)
 
     def _kernel(self, source: str, name: str) -> Any:
         real = "float" if self.dtype == np.float32 else "double"
         options = [f"-DREAL={real}"]
         if source == "scan":
-            split = {64: 2, 128: 4}.get(self.width, 1)
-            options += [f"-DK={self.width}", f"-DSPLIT={split}", f"-DTHREADS={self._block}"]
+            options += [f"-DK={self.width}", f"-DTHREADS={self._block}"]
         if source == "tensor":
             options = [f"-DK={self.width}"]
         if source == "arrays":
@@ -350,7 +350,7 @@ class ChainRun:
     def _block(self) -> int:
         """Threads of a block of the scan kernels; few sequences are spread over the card."""
         if self.width > 32:
-            return self.width * {64: 2, 128: 4}[self.width]
+            return self.width
         return 128 if len(self.batch) * self.width >= 128 * self.device.processors else 32
 
     @property
@@ -438,7 +438,7 @@ class ChainRun:
             kernel = self._kernel("tensor", name)
             kernel((-(-count // 16),), (2 * self.width,), arguments)
             return
-        per = self._block // (self.width * {64: 2, 128: 4}.get(self.width, 1))
+        per = self._block // self.width
         self._kernel("scan", name)((-(-count // per),), (self._block,), arguments)
 
     def _rows(self, height: int) -> Array:
@@ -457,28 +457,28 @@ class ChainRun:
         table, bottom, slot = self.coefficients
         vectors = exponents = None
         if keep:
-            vectors = xp.zeros((batch.total_slices, self.width), dtype=self.dtype)
-            exponents = xp.zeros(batch.total_slices, dtype=np.int32)
+            vectors = xp.empty((batch.total_slices, self.width), dtype=self.dtype)
+            exponents = xp.empty(batch.total_slices, dtype=np.int32)
         powers = xp.zeros(count, dtype=np.int64)
         least = xp.ones(count, dtype=self.dtype)
         now = xp.empty((count, self.width), dtype=self.dtype)
         mixed = xp.empty_like(now)
+        kernel = self._kernel("arrays", "rise") if self.device.is_gpu else None
+        kept = (0, 0) if vectors is None else (vectors, exponents)
+        last = (np.int32(self.width), np.int32(self.layout.num_nodes), self._scalar(under),
+                np.int32(self.narrow), now, *kept, powers, least)  # fmt: skip
         for height in range(batch.longest):
             base.check_time()
-            active, rows = self._active(height), self._rows(height)
+            active = self._active(height)
             if height:
                 self._multiply(now[:active], mixed[:active], turned=True)
             own = table if height else bottom
-            if self.device.is_gpu:
-                self._kernel("arrays", "rise")(
-                    (active,),
-                    (self._threads,),
-                    (mixed if height else 0, own, slot, rows, np.int32(self.width),
-                     np.int32(self.layout.num_nodes), self._scalar(under), np.int32(self.narrow),
-                     now, 0 if vectors is None else vectors, 0 if exponents is None else exponents,
-                     powers, least),
-                )  # fmt: skip
+            if kernel is not None:
+                along = np.int32(self.direction * height)
+                given = (mixed if height else 0, own, slot, self.first, along)
+                kernel((active,), (self._threads,), (*given, *last))
                 continue
+            rows = self._rows(height)
             found = own[slot[rows]]
             if height:
                 found = found * mixed[:active]
@@ -526,30 +526,31 @@ class ChainRun:
     def _fall(self, up: Upward, share: Array) -> tuple[Array, Array, Array]:
         xp, count, batch = self.device.xp, len(self.batch), self.batch
         table, _, slot = self.coefficients
-        posteriors, uses = xp.zeros_like(up.vectors), xp.zeros_like(up.vectors)
+        posteriors, uses = xp.empty_like(up.vectors), xp.empty_like(up.vectors)
         lack, highest = xp.zeros(count, dtype=np.int32), xp.zeros(count, dtype=np.int32)
         derivatives = xp.empty((count, self.width), dtype=self.dtype)
         derivatives[:] = self.top
         handed = xp.empty_like(derivatives)
         factor = xp.where(share > 0, share / up.root, 0.0)
+        kernel = self._kernel("arrays", "fall") if self.device.is_gpu else None
+        last = (np.int32(self.narrow), up.vectors, up.exponents, up.root, share, lack, highest,
+                posteriors, uses, handed)  # fmt: skip
         for height in reversed(range(batch.longest)):
             base.check_time()
-            active, rows = self._active(height), self._rows(height)
-            if self.device.is_gpu:
-                self._kernel("arrays", "fall")(
-                    (active,),
-                    (self._threads,),
-                    (derivatives, table, slot, rows, np.int32(self.width), np.int32(height == 0),
-                     np.int32(self.narrow), up.vectors, up.exponents, up.root, share, lack,
-                     highest, posteriors, uses, handed),
-                )  # fmt: skip
+            active = self._active(height)
+            if kernel is not None:
+                along = np.int32(self.direction * height)
+                given = (derivatives, table, slot, self.first, along, np.int32(self.width))
+                kernel((active,), (self._threads,), (*given, np.int32(height == 0), *last))
             else:
+                rows = self._rows(height)
                 above, exponents = derivatives[:active], up.exponents[rows]
                 unit = np.ldexp(factor[:active], np.clip(lack[:active], -1000, 1000))[:, None]
                 counts = share[:active, None] > 0
                 posteriors[rows] = np.where(counts, up.vectors[rows] * above * unit, 0.0)
                 found = table[slot[rows]] * above
                 highest[:active] = np.maximum(highest[:active], lack[:active])
+                uses[rows] = 0.0
                 if height:
                     own = np.ldexp(unit, -exponents[:, None])
                     uses[rows] = np.where(counts, found * own, 0.0)
@@ -819,8 +820,10 @@ def top_flows(network: DynamicNetwork, inputs: Floats) -> Floats:
 class ChainProgram:
     """Queries of a chain over whole batches; what is in doubt goes through `general`."""
 
-    def __init__(self, own: General, layout: ChainLayout, dtype: Any, tensor_cores: bool) -> None:
-        self.general, self.layout, self.dtype = own, layout, dtype
+    def __init__(
+        self, own: General, layout: ChainLayout, climb: Climb, dtype: Any, tensor_cores: bool
+    ) -> None:
+        self.general, self.layout, self.climb, self.dtype = own, layout, climb, dtype
         self.tensor_cores = tensor_cores
         self._last: tuple[Batch, ChainRun] | None = None
 
@@ -854,7 +857,11 @@ class ChainProgram:
         out = np.zeros((TERMS, len(batch)))
         out[0, batch.order] = found
         if doubtful.any():
-            again = general.log_totals(self.general, batch, np.flatnonzero(doubtful))
+            lanes = np.flatnonzero(doubtful)
+            if self.climb.applies:
+                again = self.climb.log_totals(batch, lanes)
+            else:
+                again = general.log_totals(self.general, batch, lanes)
             own = batch.order[doubtful]
             out[:, own] = again[:, own]
         return out

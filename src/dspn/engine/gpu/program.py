@@ -12,6 +12,7 @@ from dspn.engine import base
 from dspn.engine.base import Choices, ExpectedFlows, Posteriors, Prefixes, StreamArrays, Want
 from dspn.engine.gpu import general
 from dspn.engine.gpu.chain import ChainLayout, ChainProgram
+from dspn.engine.gpu.climb import Climb
 from dspn.engine.gpu.device import Device
 from dspn.engine.gpu.general import General, Structure
 from dspn.structure.network import DynamicNetwork
@@ -51,7 +52,12 @@ class GpuProgram(base.NetworkProgram):
         if self.chain_layout is None:
             return None
         dtype = np.float32 if self.single else np.float64
-        return ChainProgram(self.general, self.chain_layout, dtype, self.single)
+        return ChainProgram(self.general, self.chain_layout, self.climb, dtype, self.single)
+
+    @cached_property
+    def climb(self) -> Climb:
+        """Upward passes by one kernel."""
+        return Climb(self.general)
 
     def log_totals(self, data: Sequences) -> Floats:
         """Log P(observed entries) of each sequence, as totals."""
@@ -59,6 +65,8 @@ class GpuProgram(base.NetworkProgram):
             batch = self.device.batch(data)
             if self.chain is not None:
                 return self.chain.log_totals(batch)
+            if self.climb.applies:
+                return self.climb.log_totals(batch)
             return general.log_totals(self.general, batch)
 
     def posteriors(self, data: Sequences, want: Want) -> Posteriors:

@@ -127,14 +127,15 @@ extern "C" __global__ void add_rows(
 }
 
 // One slice of a large chain: vectors[row] = mixed * table[slot[row]] + under, divided by the power
-// of two below the largest entry, which is added to `powers`. A block takes a sequence.
+// of two below the largest entry, which is added to `powers`. A block takes a sequence, whose row is
+// `along` behind its first.
 extern "C" __global__ void rise(
     const real* __restrict__ mixed, const real* __restrict__ table, const int* __restrict__ slot,
-    const long long* __restrict__ rows, int width, int k, real under, int narrow,
+    const long long* __restrict__ first, int along, int width, int k, real under, int narrow,
     real* __restrict__ out, real* __restrict__ kept, int* __restrict__ exponents,
     long long* __restrict__ powers, real* __restrict__ least) {
     const int lane = blockIdx.x;
-    const long long row = rows[lane];
+    const long long row = first[lane] + along;
     const real* coefficients = table + (long long)slot[row] * width;
     const real* from = mixed == nullptr ? nullptr : mixed + (long long)lane * width;
     real own[MOST];
@@ -183,13 +184,13 @@ extern "C" __global__ void rise(
 // One slice of a large chain on the way down; see `fall` of the program for the units.
 extern "C" __global__ void fall(
     const real* __restrict__ derivatives, const real* __restrict__ table,
-    const int* __restrict__ slot, const long long* __restrict__ rows, int width, int is_bottom,
-    int narrow, const real* __restrict__ vectors, const int* __restrict__ exponents,
+    const int* __restrict__ slot, const long long* __restrict__ first, int along, int width,
+    int is_bottom, int narrow, const real* __restrict__ vectors, const int* __restrict__ exponents,
     const double* __restrict__ root, const real* __restrict__ share, int* __restrict__ lack,
     int* __restrict__ highest, real* __restrict__ posteriors, real* __restrict__ uses,
     real* __restrict__ handed) {
     const int lane = blockIdx.x;
-    const long long row = rows[lane];
+    const long long row = first[lane] + along;
     const real* coefficients = table + (long long)slot[row] * width;
     const real* from = derivatives + (long long)lane * width;
     const int before = lack[lane], own_exponent = exponents[row];

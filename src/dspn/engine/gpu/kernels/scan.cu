@@ -1,15 +1,17 @@
 // Both passes over the sequences of a chain of at most K nodes, one group of threads for each.
 //
-// Compiled with -DK=8, 16, 32, 64 or 128, -DSPLIT=n threads for each node, -DTHREADS=n for a block and
-// -DREAL=float or double. The threads of node j keep row j of the transition (on the way down column
-// j) in registers. At every second slice vectors are divided by the power of two below their largest
-// entry two slices before, which is exact, and known without waiting.
+// Compiled with -DK=8, 16, 32, 64 or 128, -DTHREADS=n for a block and -DREAL=float or double. Thread j
+// has node j. Four neighbours share out the inputs of their four nodes, so that an input read from
+// shared memory serves four products; their weights stay in registers. At every second slice vectors
+// are divided by the power of two below their largest entry two slices before, which is exact, and
+// known without waiting.
 
 typedef REAL real;
 constexpr bool IS_FLOAT = sizeof(real) == 4;
-constexpr int GROUP = K * SPLIT;
+constexpr int GROUP = K;
 constexpr int PER = THREADS / GROUP;
-constexpr int OWN = K / SPLIT;
+constexpr int OWN = K / 4;
+constexpr int VECTOR = OWN < 4 ? OWN : 4;
 constexpr int WARPS = GROUP < 32 ? 1 : GROUP / 32;
 constexpr int AHEAD = 4;
 
@@ -70,37 +72,52 @@ __device__ __forceinline__ int measured(const Vectors& shared, int own, int turn
     return max(e, IS_FLOAT ? -126 : -1022);
 }
 
-__device__ __forceinline__ real dot(const real* weights, const real* v, int part) {
+// Input q VECTOR + r of a thread is number VECTOR (part + 4 q) + r of all.
+__device__ __forceinline__ int input_of(int part, int q, int r) {
+    return VECTOR * (part + 4 * q) + r;
+}
+
+__device__ __forceinline__ real dot(const real (*weights)[OWN], const real* v, int part) {
     real sums[4] = {0, 0, 0, 0};
 #pragma unroll
-    for (int q = 0; q < OWN / 4; ++q) {
-        const real* from = v + 4 * (part + SPLIT * q);
-        if constexpr (IS_FLOAT) {
+    for (int q = 0; q < OWN / VECTOR; ++q) {
+        real some[VECTOR];
+        const real* from = v + VECTOR * (part + 4 * q);
+        if constexpr (IS_FLOAT && VECTOR == 4) {
             const float4 four = *reinterpret_cast<const float4*>(from);
-            sums[0] += weights[4 * q] * four.x;
-            sums[1] += weights[4 * q + 1] * four.y;
-            sums[2] += weights[4 * q + 2] * four.z;
-            sums[3] += weights[4 * q + 3] * four.w;
+            some[0] = four.x;
+            some[1] = four.y;
+            some[2] = four.z;
+            some[3] = four.w;
         } else {
 #pragma unroll
-            for (int r = 0; r < 4; ++r) { sums[r] += weights[4 * q + r] * from[r]; }
+            for (int r = 0; r < VECTOR; ++r) { some[r] = from[r]; }
+        }
+#pragma unroll
+        for (int r = 0; r < VECTOR; ++r) {
+#pragma unroll
+            for (int o = 0; o < 4; ++o) { sums[o] += weights[o][q * VECTOR + r] * some[r]; }
         }
     }
-    real sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-#pragma unroll
-    for (int step = SPLIT / 2; step; step /= 2) {
-        sum += __shfl_xor_sync(0xffffffffu, sum, step);
-    }
-    return sum;
+    // Each thread hands over what belongs to the others and keeps its own node.
+    const bool upper = part & 2, odd = part & 1;
+    real first = upper ? sums[2] : sums[0], second = upper ? sums[3] : sums[1];
+    first += __shfl_xor_sync(0xffffffffu, upper ? sums[0] : sums[2], 2);
+    second += __shfl_xor_sync(0xffffffffu, upper ? sums[1] : sums[3], 2);
+    const real kept = odd ? second : first;
+    return kept + __shfl_xor_sync(0xffffffffu, odd ? first : second, 1);
 }
 
 __device__ __forceinline__ void load_weights(
-    const real* __restrict__ matrix, int j, int part, real* weights) {
+    const real* __restrict__ matrix, int j, int part, real (*weights)[OWN]) {
 #pragma unroll
-    for (int q = 0; q < OWN / 4; ++q) {
+    for (int o = 0; o < 4; ++o) {
 #pragma unroll
-        for (int r = 0; r < 4; ++r) {
-            weights[4 * q + r] = matrix[(4 * (part + SPLIT * q) + r) * K + j];
+        for (int q = 0; q < OWN / VECTOR; ++q) {
+#pragma unroll
+            for (int r = 0; r < VECTOR; ++r) {
+                weights[o][q * VECTOR + r] = matrix[input_of(part, q, r) * K + (j & ~3) + o];
+            }
         }
     }
 }
@@ -117,13 +134,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) forward(
     real* __restrict__ vectors, int* __restrict__ exponents, double* __restrict__ results) {
     __shared__ Vectors shared;
     const int own = threadIdx.x / GROUP, local = threadIdx.x % GROUP;
-    const int j = local / SPLIT, part = local % SPLIT;
+    const int j = local, part = local % 4;
     const int sequence = blockIdx.x * PER + own;
     const bool there = sequence < count;
     const int length = there ? lengths[sequence] : 0;
     const int longest = lengths[blockIdx.x * PER];
     const long long start = there ? first[sequence] : 0;
-    real weights[OWN];
+    real weights[4][OWN];
     load_weights(transition, j, part, weights);
     real value = 0, low = 1, unit = 1;
     int scale = 0, waiting = 0;
@@ -168,18 +185,18 @@ extern "C" __global__ void __launch_bounds__(THREADS) forward(
             }
             if (active) {
                 if (j < k) { low = value < low ? value : low; }
-                if (vectors != nullptr && part == 0) {
+                if (vectors != nullptr) {
                     vectors[row_at(h) * K + j] = value;
                     if (j == 0) { exponents[row_at(h)] = even && h ? scale : 0; }
                 }
             }
-            if (part == 0) { shared.v[own][a & 1][j] = value; }
+            shared.v[own][a & 1][j] = value;
             if (even) { waiting = measure(shared, own, (a / 2) & 1, local, value); }
             together();
         }
     }
     // The root is a linear form of the last vector.
-    double sum = there && part == 0 ? double(value) * double(top[j]) : 0.0;
+    double sum = there ? double(value) * double(top[j]) : 0.0;
     constexpr int WIDTH = GROUP < 32 ? GROUP : 32;
 #pragma unroll
     for (int step = WIDTH / 2; step; step /= 2) {
@@ -219,13 +236,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward(
     real* __restrict__ posteriors, real* __restrict__ uses, int* __restrict__ highest) {
     __shared__ Vectors shared;
     const int own = threadIdx.x / GROUP, local = threadIdx.x % GROUP;
-    const int j = local / SPLIT, part = local % SPLIT;
+    const int j = local, part = local % 4;
     const int sequence = blockIdx.x * PER + own;
     const bool there = sequence < count;
     const int length = there ? lengths[sequence] : 0;
     const int longest = lengths[blockIdx.x * PER];
     const long long start = there ? first[sequence] : 0;
-    real weights[OWN];
+    real weights[4][OWN];
     load_weights(transposed, j, part, weights);
     const real weight = there ? share[sequence] : real(0);
     const bool counts = weight > 0;
@@ -264,9 +281,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward(
             const int h = length - 1 - (base + a);
             const bool active = h >= 0, even = a % 2 == 0;
             const real handed = now_table[a] * derivative;
-            if (part == 0) { shared.v[own][a & 1][j] = handed; }
+            shared.v[own][a & 1][j] = handed;
             together();
-            if (active && part == 0) {
+            if (active) {
                 const real unit = power_of_two(lack) * factor;
                 const long long place = row_at(h) * K + j;
                 posteriors[place] = counts ? now_vector[a] * derivative * unit : real(0);

@@ -1,0 +1,172 @@
+// The upward pass of any template: structure is data. A block takes a sequence, a thread a node.
+//
+// Compiled with -DLOGS=0 for linear arithmetic, where the outputs of a group are divided by the power
+// of two below the largest, or with -DLOGS=1 for logarithms, where the largest is subtracted. Both in
+// double precision.
+
+// Nodes above the leaves by level: node[i] for start[l] <= i < start[l + 1]; its children are
+// child[below[i]] up to child[below[i + 1]], with weights at sums.
+struct Part {
+    const int* start;
+    const int* node;
+    const int* below;
+    const int* child;
+    const double* weight;
+    const unsigned char* is_sum;
+    int levels;
+};
+
+__device__ __forceinline__ double compute(const Part& part, int i, const double* V) {
+    const int from = part.below[i], to = part.below[i + 1];
+    if (!part.is_sum[i]) {
+        double found = LOGS ? 0.0 : 1.0;
+        for (int e = from; e < to; ++e) {
+            if (LOGS) { found += V[part.child[e]]; } else { found *= V[part.child[e]]; }
+        }
+        return found;
+    }
+    if (!LOGS) {
+        double one = 0, two = 0;
+        int e = from;
+        for (; e + 1 < to; e += 2) {
+            one += part.weight[e] * V[part.child[e]];
+            two += part.weight[e + 1] * V[part.child[e + 1]];
+        }
+        if (e < to) { one += part.weight[e] * V[part.child[e]]; }
+        return one + two;
+    }
+    double high = -1.0 / 0.0;
+    for (int e = from; e < to; ++e) { high = fmax(high, part.weight[e] + V[part.child[e]]); }
+    if (!(high > -1.0 / 0.0)) { return high; }
+    double sum = 0;
+    for (int e = from; e < to; ++e) { sum += exp(part.weight[e] + V[part.child[e]] - high); }
+    return log(sum) + high;
+}
+
+__device__ __forceinline__ void run(const Part& part, double* V, double& low) {
+    for (int level = 0; level < part.levels; ++level) {
+        for (int i = part.start[level] + threadIdx.x; i < part.start[level + 1]; i += blockDim.x) {
+            const double found = compute(part, i, V);
+            V[part.node[i]] = found;
+            low = found < low ? found : low;
+        }
+        __syncthreads();
+    }
+}
+
+__device__ __forceinline__ void add(double* total, double log) {
+    for (int term = 0; term < 2; ++term) {
+        const double sum = total[term] + log, other = sum - total[term];
+        log = (total[term] - (sum - other)) + (log - other);
+        total[term] = sum;
+    }
+    total[2] += log;
+}
+
+// Leaf l is node leaf_node[l]; its density of code c is table[leaf_base[l] + c * leaf_stride[l]].
+// Position p of the interface belongs to group group_of[p]; `sources` lists, group by group, the
+// groups that it reads. `results` has the root's value for each sequence and, for each group that
+// the root reads, its divisor: an exponent (in the first of three terms) or a total of logarithms;
+// then the least value met.
+extern "C" __global__ void climb(
+    const int* __restrict__ structure, const double* __restrict__ weights,
+    const unsigned char* __restrict__ kinds, const int* __restrict__ sizes,
+    const int* __restrict__ leaf_node, const int* __restrict__ leaf_variable,
+    const int* __restrict__ leaf_base, const int* __restrict__ leaf_stride, int leaves,
+    const double* __restrict__ table, const double* __restrict__ bottom_table,
+    const int* __restrict__ codes, int variables, const int* __restrict__ inputs,
+    const int* __restrict__ outputs, const int* __restrict__ top_inputs, int k,
+    const int* __restrict__ group_of, const int* __restrict__ source_start,
+    const int* __restrict__ sources, int groups, int nodes, int root,
+    const long long* __restrict__ first, const int* __restrict__ lengths, int direction, int count,
+    double* __restrict__ results) {
+    extern __shared__ double shared[];
+    double* V = shared;
+    double* vector = V + nodes;
+    double* largest = vector + k;
+    double* totals = largest + groups;       // (groups, 3)
+    double* before = totals + 3 * groups;    // (groups, 3)
+    double* lows = before + 3 * groups;      // (32)
+    Part parts[3];
+    for (int p = 0; p < 3; ++p) {
+        const int* own = sizes + 7 * p;
+        parts[p].start = structure + own[0];
+        parts[p].node = structure + own[1];
+        parts[p].below = structure + own[2];
+        parts[p].child = structure + own[3];
+        parts[p].weight = weights + own[4];
+        parts[p].is_sum = kinds + own[5];
+        parts[p].levels = own[6];
+    }
+    const int sequence = blockIdx.x;
+    const int length = lengths[sequence];
+    const double one = LOGS ? 0.0 : 1.0;
+    double low = one;
+    for (int i = threadIdx.x; i < 6 * groups; i += blockDim.x) { totals[i] = 0; }
+    for (int i = threadIdx.x; i < nodes; i += blockDim.x) { V[i] = one; }
+    __syncthreads();
+    for (int h = 0; h < length; ++h) {
+        const long long row = first[sequence] + (long long)direction * h;
+        const double* own = h ? table : bottom_table;
+        for (int l = threadIdx.x; l < leaves; l += blockDim.x) {
+            const long long code = codes[row * variables + leaf_variable[l]];
+            const double found = own[leaf_base[l] + code * leaf_stride[l]];
+            V[leaf_node[l]] = found;
+            low = found < low ? found : low;
+        }
+        if (h) {
+            for (int p = threadIdx.x; p < k; p += blockDim.x) { V[inputs[p]] = vector[p]; }
+        }
+        __syncthreads();
+        run(h ? parts[1] : parts[0], V, low);
+        for (int g = threadIdx.x; g < groups; g += blockDim.x) {
+            double high = LOGS ? -1.0 / 0.0 : 0.0;
+            for (int p = 0; p < k; ++p) {
+                if (group_of[p] == g) { high = fmax(high, V[outputs[p]]); }
+            }
+            double divisor = 0, own_log = 0;
+            if (LOGS) {
+                divisor = own_log = high > -1.0 / 0.0 ? high : 0.0;
+            } else if (high > 0) {
+                const int e = ilogb(high);
+                own_log = e;
+                divisor = ldexp(1.0, -e);
+            } else {
+                divisor = 1;
+            }
+            largest[g] = divisor;
+            for (int term = 0; term < 3; ++term) { before[3 * g + term] = totals[3 * g + term]; }
+            // Totals follow below, when all groups have kept theirs.
+            totals[3 * g] = own_log;
+        }
+        __syncthreads();
+        for (int g = threadIdx.x; g < groups; g += blockDim.x) {
+            double sum[3] = {totals[3 * g], 0, 0};
+            for (int s = source_start[g]; h && s < source_start[g + 1]; ++s) {
+                for (int term = 0; term < 3; ++term) { add(sum, before[3 * sources[s] + term]); }
+            }
+            for (int term = 0; term < 3; ++term) { totals[3 * g + term] = sum[term]; }
+        }
+        for (int p = threadIdx.x; p < k; p += blockDim.x) {
+            const double value = V[outputs[p]], divisor = largest[group_of[p]];
+            vector[p] = LOGS ? value - divisor : value * divisor;
+        }
+        __syncthreads();
+    }
+    for (int p = threadIdx.x; p < k; p += blockDim.x) { V[top_inputs[p]] = vector[p]; }
+    __syncthreads();
+    run(parts[2], V, low);
+    for (int step = 16; step; step /= 2) {
+        low = fmin(low, __shfl_xor_sync(0xffffffffu, low, step));
+    }
+    if (threadIdx.x % 32 == 0) { lows[threadIdx.x / 32] = low; }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (int w = 0; w < blockDim.x / 32; ++w) { low = fmin(low, lows[w]); }
+        results[sequence] = V[root];
+        results[count + sequence] = low;
+    }
+    for (int i = threadIdx.x; i < 3 * groups; i += blockDim.x) {
+        results[(2LL + i) * count + sequence] = totals[i];
+    }
+}
