@@ -15,7 +15,7 @@ What the range of the numbers does not hold is found out, and the sequences conc
   lose no more than the smallest number for each node and slice. So the sum over slices of `under`
   times the number of nodes, divided by the mass (values times derivatives) of the slice, bounds what
   is wrong of the result. The mass is the root's value in the units of a slice, whose power of two is
-  known: it must be at least 2^-80 in float32, where `under` is 2^-130; see `Range`.
+  known: it must be at least 2^-60 in float32, where `under` is 2^-112; see `Range`.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ from dspn.structure.nodes import Leaf, Sum, children_of
 from dspn.structure.parameters import NetworkParameters
 
 # Entries of the table of one chunk: with all variables in one, and of each of several.
-_CELLS_OF_ONE: Final = 2**22
+_CELLS_OF_ONE: Final = 2**25
 _CELLS_OF_SEVERAL: Final = 2**16
 _MOST_ROWS: Final = 2**14
 # Slices whose uses one product of matrices adds up in float32.
@@ -66,10 +66,9 @@ class Range(NamedTuple):
     agreement: float
 
 
-# Matrix products on tensor cores may take numbers below 2^-126 for 0; other arithmetic does not.
-_NARROW_RANGE: Final = Range(2.0**-99, 2.0**-112, 60, 1e-6)
+# CuPy compiles kernels so that float32 numbers below 2^-126 count as 0.
 _RANGES: Final = {
-    np.dtype(np.float32): Range(2.0**-110, 2.0**-130, 80, 1e-6),
+    np.dtype(np.float32): Range(2.0**-99, 2.0**-112, 60, 1e-6),
     np.dtype(np.float64): Range(2.0**-900, 2.0**-990, 800, 1e-12),
 }
 # Fewer sequences than this for each multiprocessor are faster one to a block.
@@ -282,8 +281,7 @@ class ChainRun:
         self.narrow = tensor_cores and k >= _FEWEST_NARROW and self.dtype == np.float32
         many = len(batch) >= _FEWEST_TOGETHER * device.processors
         self.together = scan and many and self.width >= 64 and self.dtype == np.float32
-        narrow = self.narrow or self.together
-        self.range = _NARROW_RANGE if narrow else _RANGES[self.dtype]
+        self.range = _RANGES[self.dtype]
         self.chunks: Chunks = self._derived(("chunks", self.width), lambda: Chunks(batch, self.width))
         parameters = own.network.parameters
         self.matrix = self._matrix(parameters.template.weights)
@@ -390,18 +388,24 @@ class ChainRun:
         )  # fmt: skip
         return out
 
-    def _add_divisors(self, results: Array) -> None:
+    @cached_property
+    def turned(self) -> Array:
+        """The transition (input, output)."""
+        return self.device.xp.ascontiguousarray(self.matrix.T)
+
+    @cached_property
+    def _divisor_sums(self) -> Array:
         """The log divisors of each lane, added up, and the least of a slice, in two rows."""
         count = len(self.batch)
+        results = self.device.xp.zeros((2, count))
         if not self.device.is_gpu:
-            results[:] = 0.0
             for height in range(self.batch.longest):
                 rows, own = self._rows(height), slice(self._active(height))
                 table = self.divisors if height else self.bottom_divisors
                 found = table[self.chunks.codes[rows]].sum(axis=1)
                 results[0, own] += found
                 results[1, own] = np.minimum(results[1, own], found)
-            return
+            return results
         self._kernel("arrays", "add_divisors")(
             (-(-count // 4),),
             (128,),
@@ -409,12 +413,13 @@ class ChainRun:
              np.int32(len(self.chunks.chunks)), self.first, self.lengths,
              np.int32(self.direction), np.int32(count), results),
         )  # fmt: skip
+        return results
 
     def upward(self, under: float, *, keep: bool) -> Upward:
         """An upward pass over all lanes."""
         xp, count = self.device.xp, len(self.batch)
         results = xp.empty((5, count))
-        self._add_divisors(results[3:])
+        results[3:] = self._divisor_sums
         if not self.is_scan:
             return self._rise(results, under, keep=keep)
         table, bottom, slot = self.coefficients
@@ -422,7 +427,7 @@ class ChainRun:
         if keep:
             vectors = xp.empty((self.batch.total_slices, self.width), dtype=self.dtype)
             exponents = xp.empty(self.batch.total_slices, dtype=np.int32)
-        matrix = self.matrix if self.together else xp.ascontiguousarray(self.matrix.T)
+        matrix = self.matrix if self.together else self.turned
         self._launch(
             "forward",
             (matrix, table, bottom, self.top, slot, self.first, self.lengths,
@@ -514,7 +519,7 @@ class ChainRun:
         table, _, slot = self.coefficients
         posteriors, uses = xp.empty_like(up.vectors), xp.empty_like(up.vectors)
         highest = xp.empty(count, dtype=np.int32)
-        matrix = xp.ascontiguousarray(self.matrix.T) if self.together else self.matrix
+        matrix = self.turned if self.together else self.matrix
         self._launch(
             "backward",
             (matrix, table, self.top, slot, self.first, self.lengths,

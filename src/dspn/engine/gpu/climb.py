@@ -1,4 +1,8 @@
-"""The upward pass of any template in one kernel, which reads the structure as data.
+"""The upward pass of any template: what depends on a slice alone first, the rest in one kernel.
+
+Nodes with no input below them are computed for all distinct slices at once, as array operations.
+Those that other nodes read are the coefficients of a slice. The nodes that are left run slice after
+slice in a kernel that reads the structure as data.
 
 It runs in linear arithmetic first. A sequence of which some value was below LEAST, where products
 may lose digits, runs again in logarithms.
@@ -12,11 +16,13 @@ from dspn._arguments import Floats, Ints
 from dspn.engine.base import TERMS
 from dspn.engine.gpu.device import Array, Batch
 from dspn.engine.gpu.general import General, Network, plus
-from dspn.engine.gpu.layout import Part
+from dspn.engine.gpu.layout import Part, part_of, slice_nodes
 from dspn.structure.network import Root
+from dspn.structure.nodes import children_of
 
 LEAST: Final = 1e-200
 _SHARED_BYTES: Final = 48 << 10
+_MOST_CODES: Final = 2.0**62
 _LOG_TWO: Final = float(np.log(2.0))
 
 
@@ -26,9 +32,21 @@ class Climb:
 
     def __init__(self, own: General) -> None:
         self.general = own
+        self._last: Batch | None = None
+        self._tables: dict[tuple[bool, bool], Array] = {}
         structure, device = own.structure, own.device
         network = own.network
-        parts = [_flat(part) for part in (structure.bottom, structure.template, structure.top)]
+        alone = slice_nodes(network.template)
+        nodes_of = network.template.nodes
+        read = {c for i, node in enumerate(nodes_of) if i not in alone for c in children_of(node)}
+        read |= set(network.template.outputs)
+        self.coefficients = np.array(sorted(read & alone), dtype=np.int64)
+        self.slice_part = part_of(network.template, only=alone)
+        parts = [
+            _flat(part_of(network.template, without=alone | structure.bare)),
+            _flat(part_of(network.template, without=alone)),
+            _flat(structure.top),
+        ]
         ints: list[Ints] = []
         sizes, kinds, length, edges, nodes = [], [], 0, 0, 0
         for start, node, below, child, is_sum, _ in parts:
@@ -45,15 +63,14 @@ class Climb:
         self.kinds = device.there(np.concatenate(kinds).astype(np.uint8))
         self.sizes = device.there(np.array(sizes), np.int32)
         self.places = [places for *_, places in parts]
-        members = [len(bank.nodes) for bank in network.template.banks]
-        self.leaf_node = device.there(np.concatenate(structure.banks), np.int32)
-        self.leaf_variable = device.there(np.repeat(np.arange(len(members)), members), np.int32)
-        self.leaf_member = np.concatenate([np.arange(m) for m in members])
-        self.leaf_stride = device.there(np.repeat(members, members), np.int32)
-        self.members = np.array(members)
+        self.coefficient = device.there(self.coefficients, np.int32)
         named = (structure.template.inputs, structure.outputs, structure.top.inputs)
         self.named = [device.there(array, np.int32) for array in named]
         self.group_of = device.there(structure.group_of, np.int32)
+        ordered = [structure.outputs[group] for group in structure.groups]
+        starts = np.cumsum([0, *map(len, ordered)])
+        self.group_start = device.there(starts, np.int32)
+        self.group_output = device.there(np.concatenate(ordered), np.int32)
         sources = [list(own) for own in network.group_sources]
         starts = np.cumsum([0, *map(len, sources)])
         self.source_start = device.there(starts, np.int32)
@@ -77,12 +94,33 @@ class Climb:
         weights = np.concatenate(found)
         return self.general.device.there(np.log(weights) if logs else weights)
 
-    def _tables(self, batch: Batch, own: Network, logs: bool) -> Array:
-        xp = self.general.device.xp
-        flat = xp.concatenate(
-            [table.ravel() for table in self.general.leaf_logs(batch, own, False)]
-        )
-        return flat if logs else xp.exp(flat)
+    def _table(self, batch: Batch, own: Network, logs: bool) -> Array:
+        """Coefficients of the distinct slices."""
+        general, device = self.general, self.general.device
+        xp, (rows, _) = device.xp, _distinct_slices(batch)
+        tables = general.leaf_logs(batch, own, False)
+        network = Network(device, self.slice_part, own.parameters)
+        out = xp.empty((len(rows), self.coefficients.size))
+        size = max(1, device.cells // self.slice_part.num_nodes)
+        for start in range(0, len(rows), size):
+            some = rows[start : start + size]
+            V = xp.zeros((self.slice_part.num_nodes, len(some)))
+            for bank, nodes, table in zip(
+                general.network.template.banks, general.structure.banks, tables, strict=True
+            ):
+                V[device.keep(nodes)] = table[batch.codes[bank.variable][some]].T
+            network.upward(V)
+            out[start : start + size] = V[device.keep(self.coefficients)].T
+        return out if logs else xp.exp(out)
+
+    def table(self, batch: Batch, own: Network, logs: bool) -> Array:
+        """Coefficients of the distinct slices; the last batch's are kept."""
+        if self._last is not batch:
+            self._last, self._tables = batch, {}
+        key = (own is self.general.bottom, logs)
+        if key not in self._tables:
+            self._tables[key] = self._table(batch, own, logs)
+        return self._tables[key]
 
     def run(self, batch: Batch, lanes: Ints, *, logs: bool) -> tuple[Floats, Floats, Floats]:
         """The root's value, the least value met and the divisors (groups, TERMS) of some lanes."""
@@ -91,16 +129,11 @@ class Climb:
         forward = network.root == Root.LAST
         lengths, offsets = batch.lengths[lanes], batch.offsets[lanes]
         first = offsets if forward else offsets + lengths - 1
-        rows = [len(distinct) for distinct in batch.distinct]
-        bases = np.concatenate([[0], np.cumsum(np.array(rows) * self.members)])[:-1]
-        leaf_base = np.repeat(bases, self.members) + self.leaf_member
-        if ("codes", "all") not in batch.derived:
-            batch.derived["codes", "all"] = xp.ascontiguousarray(xp.stack(batch.codes, axis=1))
-        codes = batch.derived["codes", "all"]
-        table = self._tables(batch, general.template, logs)
+        _, slot = _distinct_slices(batch)
+        table = self.table(batch, general.template, logs)
         bottom = table
         if network.parameters.bottom is not None:
-            bottom = self._tables(batch, general.bottom, logs)
+            bottom = self.table(batch, general.bottom, logs)
         k, groups = len(general.structure.outputs), len(general.structure.groups)
         results = xp.empty((2 + TERMS * groups, len(lanes)))
         threads = 64 if self.num_nodes <= 1024 else 128
@@ -109,11 +142,10 @@ class Climb:
         kernel(
             (len(lanes),),
             (threads,),
-            (self.structure, self._weights(logs), self.kinds, self.sizes, self.leaf_node,
-             self.leaf_variable, device.there(leaf_base, np.int32), self.leaf_stride,
-             np.int32(len(leaf_base)), table, bottom, codes, np.int32(len(rows)), inputs, outputs,
-             top_inputs, np.int32(k), self.group_of, self.source_start, self.sources,
-             np.int32(groups), np.int32(self.num_nodes), np.int32(network.top.root),
+            (self.structure, self._weights(logs), self.kinds, self.sizes, self.coefficient,
+             np.int32(self.coefficients.size), table, bottom, slot, inputs, outputs, top_inputs,
+             np.int32(k), self.group_of, self.group_start, self.group_output, self.source_start,
+             self.sources, np.int32(groups), np.int32(self.num_nodes), np.int32(network.top.root),
              device.there(first), device.there(lengths, np.int32),
              np.int32(1 if forward else -1), np.int32(len(lanes)), results),
             shared_mem=self.shared_bytes,
@@ -141,6 +173,24 @@ class Climb:
                 totals = plus(np, totals, *divisors[group])
             out[:, batch.order[again]] = totals
         return out
+
+
+def _distinct_slices(batch: Batch) -> tuple[Array, Array]:
+    """A row of each distinct slice, and the number of each slice among them."""
+    if "distinct" not in batch.derived:
+        xp, rows = batch.device.xp, batch.total_slices
+        sizes = [len(distinct) for distinct in batch.distinct]
+        if np.prod(np.array(sizes, dtype=np.float64)) < _MOST_CODES:
+            code = xp.zeros(rows, dtype=np.int64)
+            for size, codes in zip(sizes, batch.codes, strict=True):
+                code = code * size + codes
+            _, first, slot = xp.unique(code, return_index=True, return_inverse=True)
+            batch.derived["distinct"] = (first, slot.astype(np.int32).reshape(-1))
+        else:
+            every = xp.arange(rows, dtype=np.int32)
+            batch.derived["distinct"] = (every, every)
+    found: tuple[Array, Array] = batch.derived["distinct"]
+    return found
 
 
 def _flat(part: Part) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:

@@ -11,13 +11,13 @@ that they cannot answer for.
 """
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arguments import Floats, Ints
-from dspn.data.sequences import Sequences
 from dspn.engine import base
 from dspn.engine.base import TERMS, Choices, ExpectedFlows, Posteriors, Prefixes, Want
 from dspn.engine.gpu.device import Array, Batch, Device
@@ -62,9 +62,13 @@ class Network:
         self.device = device
         self.part = part
         self.parameters = parameters
-        with device.running():
-            self.log_weights = device.xp.log(device.there(parameters.weights))
         self._by_step: dict[int, Array] = {}
+
+    @cached_property
+    def log_weights(self) -> Array:
+        """Logarithms of the weights; log 0 = -inf."""
+        with self.device.running():
+            return self.device.xp.log(self.device.there(self.parameters.weights))
 
     def _rows(self, step: Step, lanes: int) -> Iterator[slice]:
         """Some nodes of a step at a time."""

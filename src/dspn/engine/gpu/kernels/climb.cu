@@ -63,20 +63,21 @@ __device__ __forceinline__ void add(double* total, double log) {
     total[2] += log;
 }
 
-// Leaf l is node leaf_node[l]; its density of code c is table[leaf_base[l] + c * leaf_stride[l]].
-// Position p of the interface belongs to group group_of[p]; `sources` lists, group by group, the
+// What the slice itself gives are `coefficients`: node coefficient[l] has the value table[slot[row] *
+// coefficients + l]. Position p of the interface belongs to group group_of[p], whose outputs are
+// group_output[group_start[g]] and those behind it; `sources` lists, group by group, the
 // groups that it reads. `results` has the root's value for each sequence and, for each group that
 // the root reads, its divisor: an exponent (in the first of three terms) or a total of logarithms;
 // then the least value met.
 extern "C" __global__ void climb(
     const int* __restrict__ structure, const double* __restrict__ weights,
     const unsigned char* __restrict__ kinds, const int* __restrict__ sizes,
-    const int* __restrict__ leaf_node, const int* __restrict__ leaf_variable,
-    const int* __restrict__ leaf_base, const int* __restrict__ leaf_stride, int leaves,
-    const double* __restrict__ table, const double* __restrict__ bottom_table,
-    const int* __restrict__ codes, int variables, const int* __restrict__ inputs,
+    const int* __restrict__ coefficient, int coefficients, const double* __restrict__ table,
+    const double* __restrict__ bottom_table, const int* __restrict__ slot,
+    const int* __restrict__ inputs,
     const int* __restrict__ outputs, const int* __restrict__ top_inputs, int k,
-    const int* __restrict__ group_of, const int* __restrict__ source_start,
+    const int* __restrict__ group_of, const int* __restrict__ group_start,
+    const int* __restrict__ group_output, const int* __restrict__ source_start,
     const int* __restrict__ sources, int groups, int nodes, int root,
     const long long* __restrict__ first, const int* __restrict__ lengths, int direction, int count,
     double* __restrict__ results) {
@@ -87,17 +88,13 @@ extern "C" __global__ void climb(
     double* totals = largest + groups;       // (groups, 3)
     double* before = totals + 3 * groups;    // (groups, 3)
     double* lows = before + 3 * groups;      // (32)
-    Part parts[3];
-    for (int p = 0; p < 3; ++p) {
+    auto part_at = [&](int p) {
         const int* own = sizes + 7 * p;
-        parts[p].start = structure + own[0];
-        parts[p].node = structure + own[1];
-        parts[p].below = structure + own[2];
-        parts[p].child = structure + own[3];
-        parts[p].weight = weights + own[4];
-        parts[p].is_sum = kinds + own[5];
-        parts[p].levels = own[6];
-    }
+        return Part{structure + own[0], structure + own[1], structure + own[2], structure + own[3],
+                    weights + own[4], kinds + own[5], own[6]};
+    };
+    const Part bottom_part = part_at(0), template_part = part_at(1), top_part = part_at(2);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
     const int sequence = blockIdx.x;
     const int length = lengths[sequence];
     const double one = LOGS ? 0.0 : 1.0;
@@ -107,23 +104,26 @@ extern "C" __global__ void climb(
     __syncthreads();
     for (int h = 0; h < length; ++h) {
         const long long row = first[sequence] + (long long)direction * h;
-        const double* own = h ? table : bottom_table;
-        for (int l = threadIdx.x; l < leaves; l += blockDim.x) {
-            const long long code = codes[row * variables + leaf_variable[l]];
-            const double found = own[leaf_base[l] + code * leaf_stride[l]];
-            V[leaf_node[l]] = found;
+        const double* own = (h ? table : bottom_table) + (long long)slot[row] * coefficients;
+        for (int l = threadIdx.x; l < coefficients; l += blockDim.x) {
+            const double found = own[l];
+            V[coefficient[l]] = found;
             low = found < low ? found : low;
         }
         if (h) {
             for (int p = threadIdx.x; p < k; p += blockDim.x) { V[inputs[p]] = vector[p]; }
         }
         __syncthreads();
-        run(h ? parts[1] : parts[0], V, low);
-        for (int g = threadIdx.x; g < groups; g += blockDim.x) {
+        if (h) { run(template_part, V, low); } else { run(bottom_part, V, low); }
+        for (int g = warp; g < groups; g += warps) {
             double high = LOGS ? -1.0 / 0.0 : 0.0;
-            for (int p = 0; p < k; ++p) {
-                if (group_of[p] == g) { high = fmax(high, V[outputs[p]]); }
+            for (int i = group_start[g] + lane; i < group_start[g + 1]; i += 32) {
+                high = fmax(high, V[group_output[i]]);
             }
+            for (int step = 16; step; step /= 2) {
+                high = fmax(high, __shfl_xor_sync(0xffffffffu, high, step));
+            }
+            if (lane) { continue; }
             double divisor = 0, own_log = 0;
             if (LOGS) {
                 divisor = own_log = high > -1.0 / 0.0 ? high : 0.0;
@@ -155,7 +155,7 @@ extern "C" __global__ void climb(
     }
     for (int p = threadIdx.x; p < k; p += blockDim.x) { V[top_inputs[p]] = vector[p]; }
     __syncthreads();
-    run(parts[2], V, low);
+    run(top_part, V, low);
     for (int step = 16; step; step /= 2) {
         low = fmin(low, __shfl_xor_sync(0xffffffffu, low, step));
     }

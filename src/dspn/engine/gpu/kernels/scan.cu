@@ -1,8 +1,8 @@
 // Both passes over the sequences of a chain of at most K nodes, one group of threads for each.
 //
 // Compiled with -DK=8, 16, 32, 64 or 128, -DTHREADS=n for a block and -DREAL=float or double. Thread j
-// has node j. Four neighbours share out the inputs of their four nodes, so that an input read from
-// shared memory serves four products; their weights stay in registers. At every second slice vectors
+// has node j. Where K > 32 four neighbours share out the inputs of their four nodes, so that an input
+// read from shared memory serves four products. Weights stay in registers. At every second slice vectors
 // are divided by the power of two below their largest entry two slices before, which is exact, and
 // known without waiting.
 
@@ -10,8 +10,9 @@ typedef REAL real;
 constexpr bool IS_FLOAT = sizeof(real) == 4;
 constexpr int GROUP = K;
 constexpr int PER = THREADS / GROUP;
-constexpr int OWN = K / 4;
-constexpr int VECTOR = OWN < 4 ? OWN : 4;
+constexpr int NODES = K > 32 ? 4 : 1;
+constexpr int OWN = K / NODES;
+constexpr int VECTOR = 4;
 constexpr int WARPS = GROUP < 32 ? 1 : GROUP / 32;
 constexpr int AHEAD = 4;
 
@@ -72,18 +73,13 @@ __device__ __forceinline__ int measured(const Vectors& shared, int own, int turn
     return max(e, IS_FLOAT ? -126 : -1022);
 }
 
-// Input q VECTOR + r of a thread is number VECTOR (part + 4 q) + r of all.
-__device__ __forceinline__ int input_of(int part, int q, int r) {
-    return VECTOR * (part + 4 * q) + r;
-}
-
 __device__ __forceinline__ real dot(const real (*weights)[OWN], const real* v, int part) {
     real sums[4] = {0, 0, 0, 0};
 #pragma unroll
     for (int q = 0; q < OWN / VECTOR; ++q) {
         real some[VECTOR];
-        const real* from = v + VECTOR * (part + 4 * q);
-        if constexpr (IS_FLOAT && VECTOR == 4) {
+        const real* from = v + VECTOR * (NODES == 1 ? q : part + 4 * q);
+        if constexpr (IS_FLOAT) {
             const float4 four = *reinterpret_cast<const float4*>(from);
             some[0] = four.x;
             some[1] = four.y;
@@ -96,9 +92,13 @@ __device__ __forceinline__ real dot(const real (*weights)[OWN], const real* v, i
 #pragma unroll
         for (int r = 0; r < VECTOR; ++r) {
 #pragma unroll
-            for (int o = 0; o < 4; ++o) { sums[o] += weights[o][q * VECTOR + r] * some[r]; }
+            for (int o = 0; o < 4; ++o) {
+                if (NODES == 1 && o != r) { continue; }
+                sums[o] += weights[NODES == 1 ? 0 : o][q * VECTOR + r] * some[r];
+            }
         }
     }
+    if constexpr (NODES == 1) { return (sums[0] + sums[1]) + (sums[2] + sums[3]); }
     // Each thread hands over what belongs to the others and keeps its own node.
     const bool upper = part & 2, odd = part & 1;
     real first = upper ? sums[2] : sums[0], second = upper ? sums[3] : sums[1];
@@ -111,12 +111,13 @@ __device__ __forceinline__ real dot(const real (*weights)[OWN], const real* v, i
 __device__ __forceinline__ void load_weights(
     const real* __restrict__ matrix, int j, int part, real (*weights)[OWN]) {
 #pragma unroll
-    for (int o = 0; o < 4; ++o) {
+    for (int o = 0; o < NODES; ++o) {
 #pragma unroll
         for (int q = 0; q < OWN / VECTOR; ++q) {
 #pragma unroll
             for (int r = 0; r < VECTOR; ++r) {
-                weights[o][q * VECTOR + r] = matrix[input_of(part, q, r) * K + (j & ~3) + o];
+                const int input = VECTOR * (NODES == 1 ? q : part + 4 * q) + r;
+                weights[o][q * VECTOR + r] = matrix[input * K + (NODES == 1 ? j : (j & ~3) + o)];
             }
         }
     }
@@ -140,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) forward(
     const int length = there ? lengths[sequence] : 0;
     const int longest = lengths[blockIdx.x * PER];
     const long long start = there ? first[sequence] : 0;
-    real weights[4][OWN];
+    real weights[NODES][OWN];
     load_weights(transition, j, part, weights);
     real value = 0, low = 1, unit = 1;
     int scale = 0, waiting = 0;
@@ -242,7 +243,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward(
     const int length = there ? lengths[sequence] : 0;
     const int longest = lengths[blockIdx.x * PER];
     const long long start = there ? first[sequence] : 0;
-    real weights[4][OWN];
+    real weights[NODES][OWN];
     load_weights(transposed, j, part, weights);
     const real weight = there ? share[sequence] : real(0);
     const bool counts = weight > 0;

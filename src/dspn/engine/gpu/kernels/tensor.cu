@@ -184,7 +184,7 @@ __device__ __forceinline__ void store_pairs(float* to, const Lane& own, const fl
 }
 
 // As `forward` of scan.cu, with transition[j * K + i].
-extern "C" __global__ void __launch_bounds__(THREADS) forward(
+extern "C" __global__ void __launch_bounds__(THREADS, 2) forward(
     const float* __restrict__ transition, const float* __restrict__ table,
     const float* __restrict__ bottom_table, const float* __restrict__ top,
     const int* __restrict__ slot, const long long* __restrict__ first,
@@ -295,7 +295,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) forward(
 }
 
 // As `backward` of scan.cu, with transposed[i * K + j].
-extern "C" __global__ void __launch_bounds__(THREADS) backward(
+extern "C" __global__ void __launch_bounds__(THREADS, 2) backward(
     const float* __restrict__ transposed, const float* __restrict__ table,
     const float* __restrict__ top, const int* __restrict__ slot,
     const long long* __restrict__ first, const int* __restrict__ lengths, int direction,
@@ -333,7 +333,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward(
     }
     for (int s = 0; s < longest; ++s) {
         const bool even = s % 2 == 0;
-        float handed[2][2][2], posterior[2][2][2], use[2][2][2];
+        float handed[2][2][2];
         int now_exponent[2];
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
@@ -342,15 +342,20 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward(
             const float unit = power_of_two(lack[r]) * factor[r];
             const float below = power_of_two(-now_exponent[r]) * unit;
             if (h >= 0) { most[r] = max(most[r], lack[r]); }
+            float posterior[2][2], use[2][2];
 #pragma unroll
             for (int t = 0; t < 2; ++t) {
 #pragma unroll
                 for (int c = 0; c < 2; ++c) {
                     handed[r][t][c] = h > 0 ? ahead_table[r][t][c] * derivative[r][t][c] : 0.0f;
-                    posterior[r][t][c] =
+                    posterior[t][c] =
                         counts[r] ? ahead_vector[r][t][c] * derivative[r][t][c] * unit : 0.0f;
-                    use[r][t][c] = counts[r] && h ? handed[r][t][c] * below : 0.0f;
+                    use[t][c] = counts[r] && h ? handed[r][t][c] * below : 0.0f;
                 }
+            }
+            if (h >= 0) {
+                store_pairs(posteriors + row_at(r, h) * K, own, posterior);
+                store_pairs(uses + row_at(r, h) * K, own, use);
             }
         }
         store_rows(shared, s & 1, own, handed);
@@ -358,10 +363,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward(
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             const int h = own.length[r] - 1 - s;
-            if (h >= 0) {
-                store_pairs(posteriors + row_at(r, h) * K, own, posterior[r]);
-                store_pairs(uses + row_at(r, h) * K, own, use[r]);
-            }
             if (h > 1) { load_pairs(table + (long long)slots[r] * K, own, ahead_table[r]); }
             if (h > 0) {
                 load_pairs(vectors + row_at(r, h - 1) * K, own, ahead_vector[r]);
