@@ -165,7 +165,7 @@ def jax_scan(case: Case, which: str) -> None:
         for a in (case.start, case.transition, np.log(case.p), np.log1p(-case.p))
     ]
 
-    def log_likelihood(start: Any, transition: Any, log_p: Any, log_q: Any) -> Any:
+    def log_likelihood(start: Any, transition: Any, log_p: Any, log_q: Any, x: Any) -> Any:
         logs = jnp.einsum("tbv,kv->tbk", x, log_p - log_q) + log_q.sum(axis=1)
         top = logs.max(axis=2, keepdims=True)
         c = jnp.exp(logs - top)
@@ -189,7 +189,7 @@ def jax_scan(case: Case, which: str) -> None:
     guarded(
         f"{case.name} {which} k={case.k}",
         "JAX scan",
-        lambda: median_time(lambda: jax.block_until_ready(run(*given)), lambda: None),
+        lambda: median_time(lambda: jax.block_until_ready(run(*given, x)), lambda: None),
     )
 
 

@@ -18,6 +18,7 @@ What the range of the numbers does not hold is found out, and the sequences conc
   known: it must be at least 2^-60 in float32, where `under` is 2^-112; see `Range`.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -333,6 +334,11 @@ class ChainRun:
         found = self.device.there(np.ascontiguousarray(np.concatenate(logs)))
         return self.chunks.tables(found, self.width, self.dtype, kernel)
 
+    @cached_property
+    def _products(self) -> "_TensorProducts | None":
+        """Matrix products on tensor cores, where operands are rounded for them."""
+        return _TensorProducts(self.device) if self.narrow and self.device.is_gpu else None
+
     def _kernel(self, source: str, name: str) -> Any:
         real = "float" if self.dtype == np.float32 else "double"
         options = [f"-DREAL={real}"]
@@ -421,7 +427,8 @@ class ChainRun:
         results = xp.empty((5, count))
         results[3:] = self._divisor_sums
         if not self.is_scan:
-            return self._rise(results, under, keep=keep)
+            with self._products or nullcontext():
+                return self._rise(results, under, keep=keep)
         table, bottom, slot = self.coefficients
         vectors = exponents = None
         if keep:
@@ -503,8 +510,9 @@ class ChainRun:
         if not self.device.is_gpu:
             out[:] = left @ (self.matrix.T if turned else self.matrix)
         elif self.narrow:
+            assert self._products is not None
             width = self.width
-            _gemm(self.device, (turned, False), (width, len(left), width), self.matrix, left, out)
+            self._products((turned, False), (width, len(left), width), self.matrix, left, out)
         else:
             self.device.xp.matmul(left, self.matrix.T if turned else self.matrix, out=out)
 
@@ -514,7 +522,8 @@ class ChainRun:
         See `backward` of the kernels. `share` is the weight of each lane; 0 leaves it out.
         """
         if not self.is_scan:
-            return self._fall(up, share)
+            with self._products or nullcontext():
+                return self._fall(up, share)
         xp, count = self.device.xp, len(self.batch)
         table, _, slot = self.coefficients
         posteriors, uses = xp.empty_like(up.vectors), xp.empty_like(up.vectors)
@@ -584,13 +593,14 @@ class ChainRun:
             self._kernel("tensor", "outer")((blocks,), (256,), (left, right, np.int64(rows), parts))
             return parts.sum(axis=0, dtype=np.float64)
         total = xp.zeros((self.width, self.width))
-        if self.narrow and self.device.is_gpu:
+        if self._products is not None:
             found = xp.empty((self.width, self.width), dtype=np.float32)
-            for start in range(0, rows, _ROWS_AT_ONCE):
-                one, other = (own[start : start + _ROWS_AT_ONCE] for own in (left, right))
-                shape = (self.width, self.width, len(one))
-                _gemm(self.device, (False, True), shape, other, one, found)
-                total += found
+            with self._products as multiply:
+                for start in range(0, rows, _ROWS_AT_ONCE):
+                    one, other = (own[start : start + _ROWS_AT_ONCE] for own in (left, right))
+                    shape = (self.width, self.width, len(one))
+                    multiply((False, True), shape, other, one, found)
+                    total += found
             return total
         pieces = int(min(256, max(1, self.device.cells // (self.width * self.width))))
         size = rows // pieces
@@ -695,34 +705,42 @@ def _narrowed(xp: Any, values: Array) -> Array:
     return (bits & xp.uint32(0xFFFFE000)).view(xp.float32)
 
 
-def _gemm(
-    device: Device,
-    turned: tuple[bool, bool],
-    shape: tuple[int, int, int],
-    one: Array,
-    other: Array,
-    out: Array,
-) -> None:
-    """Out = one @ other in the order of columns, which BLAS has, with TF32 tensor cores.
+@final
+class _TensorProducts:
+    """Products of float32 matrices in the order of columns, which BLAS has, on TF32 tensor cores."""
 
-    Either is transposed if `turned`; `shape` has the rows and columns of the result, and what is
-    summed over.
-    """
-    cuda = device.xp.cuda
-    handle, cublas = cuda.device.get_cublas_handle(), cuda.cublas
-    rows, columns, summed = shape
-    ones, zeros = np.ones(1, np.float32), np.zeros(1, np.float32)
-    before = cublas.getMathMode(handle)
-    cublas.setMathMode(handle, _TF32_TENSOR_OP_MATH)
-    try:
-        cublas.sgemm(
-            *(handle, int(turned[0]), int(turned[1]), rows, columns, summed),
-            *(ones.ctypes.data, one.data.ptr, summed if turned[0] else rows),
-            *(other.data.ptr, columns if turned[1] else summed),
-            *(zeros.ctypes.data, out.data.ptr, rows),
+    def __init__(self, device: Device) -> None:
+        cuda = device.xp.cuda
+        self.handle, self.cublas = cuda.device.get_cublas_handle(), cuda.cublas
+        self.one, self.zero = np.ones(1, np.float32), np.zeros(1, np.float32)
+
+    def __enter__(self) -> "_TensorProducts":
+        self.before = self.cublas.getMathMode(self.handle)
+        self.cublas.setMathMode(self.handle, _TF32_TENSOR_OP_MATH)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cublas.setMathMode(self.handle, self.before)
+
+    def __call__(
+        self,
+        turned: tuple[bool, bool],
+        shape: tuple[int, int, int],
+        left: Array,
+        right: Array,
+        out: Array,
+    ) -> None:
+        """Out = left @ right, either transposed if `turned`.
+
+        `shape` has the rows and columns of the result, and what is summed over.
+        """
+        rows, columns, summed = shape
+        self.cublas.sgemm(
+            *(self.handle, int(turned[0]), int(turned[1]), rows, columns, summed),
+            *(self.one.ctypes.data, left.data.ptr, summed if turned[0] else rows),
+            *(right.data.ptr, columns if turned[1] else summed),
+            *(self.zero.ctypes.data, out.data.ptr, rows),
         )
-    finally:
-        cublas.setMathMode(handle, before)
 
 
 def _log_values(results: Floats) -> Floats:

@@ -8,6 +8,7 @@ It runs in linear arithmetic first. A sequence of which some value was below LEA
 may lose digits, runs again in logarithms.
 """
 
+from functools import cached_property
 from typing import Any, Final, final
 
 import numpy as np
@@ -27,15 +28,11 @@ _LOG_TWO: Final = float(np.log(2.0))
 
 
 @final
-class Climb:
-    """The three networks of a program in the arrays of the kernel."""
+class ClimbLayout:
+    """What follows from the structure alone, in the arrays of the kernel."""
 
     def __init__(self, own: General) -> None:
-        self.general = own
-        self._last: Batch | None = None
-        self._tables: dict[tuple[bool, bool], Array] = {}
-        structure, device = own.structure, own.device
-        network = own.network
+        structure, device, network = own.structure, own.device, own.network
         alone = slice_nodes(network.template)
         nodes_of = network.template.nodes
         read = {c for i, node in enumerate(nodes_of) if i not in alone for c in children_of(node)}
@@ -43,26 +40,25 @@ class Climb:
         self.coefficients = np.array(sorted(read & alone), dtype=np.int64)
         self.slice_part = part_of(network.template, only=alone)
         parts = [
-            _flat(part_of(network.template, without=alone | structure.bare)),
-            _flat(part_of(network.template, without=alone)),
-            _flat(structure.top),
+            part_of(network.template, without=alone | structure.bare),
+            part_of(network.template, without=alone),
+            structure.top,
         ]
         ints: list[Ints] = []
-        sizes, kinds, length, edges, nodes = [], [], 0, 0, 0
-        for start, node, below, child, is_sum, _ in parts:
+        sizes, length, edges = [], 0, 0
+        self.places: list[Ints] = []
+        for part in parts:
+            steps, nodes, children, places = _flat(part)
             offsets = []
-            for array in (start, node, below, child):
+            for array in (steps, nodes, children):
                 offsets.append(length)
                 ints.append(array)
                 length += len(array)
-            sizes += [*offsets, edges, nodes, len(start) - 1]
-            kinds.append(is_sum)
-            edges += len(child)
-            nodes += len(is_sum)
+            sizes += [*offsets, edges, len(steps) // 5]
+            edges += len(children)
+            self.places.append(places)
         self.structure = device.there(np.concatenate(ints), np.int32)
-        self.kinds = device.there(np.concatenate(kinds).astype(np.uint8))
         self.sizes = device.there(np.array(sizes), np.int32)
-        self.places = [places for *_, places in parts]
         self.coefficient = device.there(self.coefficients, np.int32)
         named = (structure.template.inputs, structure.outputs, structure.top.inputs)
         self.named = [device.there(array, np.int32) for array in named]
@@ -71,13 +67,33 @@ class Climb:
         starts = np.cumsum([0, *map(len, ordered)])
         self.group_start = device.there(starts, np.int32)
         self.group_output = device.there(np.concatenate(ordered), np.int32)
-        sources = [list(own) for own in network.group_sources]
-        starts = np.cumsum([0, *map(len, sources)])
+        sources = [group for read_by in network.group_sources for group in read_by]
+        starts = np.cumsum([0, *map(len, network.group_sources)])
         self.source_start = device.there(starts, np.int32)
-        self.sources = device.there(np.array([*sum(sources, []), 0]), np.int32)
+        self.sources = device.there(np.array([*sources, 0]), np.int32)
+
+
+@final
+class Climb:
+    """Upward passes of a program; its layout is made when it is first needed."""
+
+    def __init__(self, own: General) -> None:
+        self.general = own
+        self._last: Batch | None = None
+        self._tables: dict[tuple[bool, bool], Array] = {}
+        structure = own.structure
         self.num_nodes = max(structure.template.num_nodes, structure.top.num_nodes)
         k, groups = structure.outputs.size, len(structure.groups)
         self.shared_bytes = 8 * (self.num_nodes + k + 7 * groups + 32)
+
+    @cached_property
+    def layout(self) -> ClimbLayout:
+        """The layout, which programs of other parameters share."""
+        derived = self.general.structure.derived
+        if "climb" not in derived:
+            derived["climb"] = ClimbLayout(self.general)
+        found: ClimbLayout = derived["climb"]
+        return found
 
     @property
     def applies(self) -> bool:
@@ -89,7 +105,7 @@ class Climb:
         given = (own.bottom or own.template, own.template, own.top)
         found = [
             np.append(part.weights, 1.0)[places]
-            for part, places in zip(given, self.places, strict=True)
+            for part, places in zip(given, self.layout.places, strict=True)
         ]
         weights = np.concatenate(found)
         return self.general.device.there(np.log(weights) if logs else weights)
@@ -99,18 +115,19 @@ class Climb:
         general, device = self.general, self.general.device
         xp, (rows, _) = device.xp, _distinct_slices(batch)
         tables = general.leaf_logs(batch, own, False)
-        network = Network(device, self.slice_part, own.parameters)
-        out = xp.empty((len(rows), self.coefficients.size))
-        size = max(1, device.cells // self.slice_part.num_nodes)
+        network = Network(device, self.layout.slice_part, own.parameters)
+        coefficients = self.layout.coefficients
+        out = xp.empty((len(rows), coefficients.size))
+        size = max(1, device.cells // self.layout.slice_part.num_nodes)
         for start in range(0, len(rows), size):
             some = rows[start : start + size]
-            V = xp.zeros((self.slice_part.num_nodes, len(some)))
+            V = xp.zeros((self.layout.slice_part.num_nodes, len(some)))
             for bank, nodes, table in zip(
                 general.network.template.banks, general.structure.banks, tables, strict=True
             ):
                 V[device.keep(nodes)] = table[batch.codes[bank.variable][some]].T
             network.upward(V)
-            out[start : start + size] = V[device.keep(self.coefficients)].T
+            out[start : start + size] = V[device.keep(coefficients)].T
         return out if logs else xp.exp(out)
 
     def table(self, batch: Batch, own: Network, logs: bool) -> Array:
@@ -138,14 +155,15 @@ class Climb:
         results = xp.empty((2 + TERMS * groups, len(lanes)))
         threads = 64 if self.num_nodes <= 1024 else 128
         kernel: Any = device.kernel("climb", "climb", (f"-DLOGS={int(logs)}",))
-        inputs, outputs, top_inputs = self.named
+        own = self.layout
+        inputs, outputs, top_inputs = own.named
         kernel(
             (len(lanes),),
             (threads,),
-            (self.structure, self._weights(logs), self.kinds, self.sizes, self.coefficient,
-             np.int32(self.coefficients.size), table, bottom, slot, inputs, outputs, top_inputs,
-             np.int32(k), self.group_of, self.group_start, self.group_output, self.source_start,
-             self.sources, np.int32(groups), np.int32(self.num_nodes), np.int32(network.top.root),
+            (own.structure, self._weights(logs), own.sizes, own.coefficient,
+             np.int32(own.coefficients.size), table, bottom, slot, inputs, outputs, top_inputs,
+             np.int32(k), own.group_of, own.group_start, own.group_output, own.source_start,
+             own.sources, np.int32(groups), np.int32(self.num_nodes), np.int32(network.top.root),
              device.there(first), device.there(lengths, np.int32),
              np.int32(1 if forward else -1), np.int32(len(lanes)), results),
             shared_mem=self.shared_bytes,
@@ -193,27 +211,19 @@ def _distinct_slices(batch: Batch) -> tuple[Array, Array]:
     return found
 
 
-def _flat(part: Part) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
-    """Starts of levels, nodes, starts of children, children, kinds and places of weights.
-
-    A step is a level: no node of it reads another.
-    """
-    starts, nodes, below, children, is_sum, places = [0], [], [0], [], [], []
+def _flat(part: Part) -> tuple[Ints, Ints, Ints, Ints]:
+    """Steps, nodes, children and places of weights, as the kernel reads them."""
+    none = np.empty(0, dtype=np.int64)
+    steps: list[int] = []
+    nodes, children, places = [none], [none], [none]
+    first = edge = 0
     for step in part.steps:
         width, count = step.width, step.nodes.size
+        steps += [first, count, width, edge, int(step.is_sum)]
         nodes.append(step.nodes)
-        starts.append(starts[-1] + count)
-        below += (below[-1] + width * np.arange(1, count + 1)).tolist()
-        children.append(np.broadcast_to(step.children, (count, width)).ravel())
-        is_sum.append(np.full(count, step.is_sum))
+        children.append(np.broadcast_to(step.children, (count, width)).T.ravel())
         own = step.places if step.is_sum else np.full((count, width), -1)
-        places.append(own.ravel())
-    none = np.empty(0, dtype=np.int64)
-
-    def joined(arrays: list[Any]) -> Ints:
-        return np.concatenate(arrays) if arrays else none
-
-    return (
-        np.array(starts), joined(nodes), np.array(below), joined(children),
-        joined(is_sum).astype(np.int64), joined(places).astype(np.int64),
-    )  # fmt: skip
+        places.append(own.T.ravel())
+        first += count
+        edge += count * width
+    return np.array(steps), *(np.concatenate(own) for own in (nodes, children, places))

@@ -37,6 +37,7 @@ class Structure:
 
     def __init__(self, network: DynamicNetwork) -> None:
         template = network.template
+        self.derived: dict[str, Any] = {}
         self.bare = bare_nodes(template)
         self.template = part_of(template)
         self.bottom = part_of(template, without=self.bare)

@@ -4,50 +4,55 @@
 // of two below the largest, or with -DLOGS=1 for logarithms, where the largest is subtracted. Both in
 // double precision.
 
-// Nodes above the leaves by level: node[i] for start[l] <= i < start[l + 1]; its children are
-// child[below[i]] up to child[below[i + 1]], with weights at sums.
+// Steps of nodes that do not read each other, five numbers for each: the first of its nodes, their
+// number, the number of children of each, the first edge, and whether they are sums. Edge e of node i
+// is number first + e * number + i, so that neighbours read neighbours.
 struct Part {
-    const int* start;
+    const int* step;
     const int* node;
-    const int* below;
     const int* child;
     const double* weight;
-    const unsigned char* is_sum;
-    int levels;
+    int steps;
 };
 
-__device__ __forceinline__ double compute(const Part& part, int i, const double* V) {
-    const int from = part.below[i], to = part.below[i + 1];
-    if (!part.is_sum[i]) {
-        double found = LOGS ? 0.0 : 1.0;
-        for (int e = from; e < to; ++e) {
-            if (LOGS) { found += V[part.child[e]]; } else { found *= V[part.child[e]]; }
-        }
-        return found;
+__device__ __forceinline__ double product(const Part& part, int at, int count, int width,
+                                          const double* V) {
+    double found = LOGS ? 0.0 : 1.0;
+#pragma unroll 4
+    for (int e = 0; e < width; ++e) {
+        const double own = V[part.child[at + e * count]];
+        if (LOGS) { found += own; } else { found *= own; }
     }
-    if (!LOGS) {
-        double one = 0, two = 0;
-        int e = from;
-        for (; e + 1 < to; e += 2) {
-            one += part.weight[e] * V[part.child[e]];
-            two += part.weight[e + 1] * V[part.child[e + 1]];
+    return found;
+}
+
+__device__ __forceinline__ double mixture(const Part& part, int at, int count, int width,
+                                          const double* V) {
+    double high = -1.0 / 0.0, sum = 0;
+    if (LOGS) {
+        for (int e = 0; e < width; ++e) {
+            const int edge = at + e * count;
+            high = fmax(high, part.weight[edge] + V[part.child[edge]]);
         }
-        if (e < to) { one += part.weight[e] * V[part.child[e]]; }
-        return one + two;
+        if (!(high > -1.0 / 0.0)) { return high; }
     }
-    double high = -1.0 / 0.0;
-    for (int e = from; e < to; ++e) { high = fmax(high, part.weight[e] + V[part.child[e]]); }
-    if (!(high > -1.0 / 0.0)) { return high; }
-    double sum = 0;
-    for (int e = from; e < to; ++e) { sum += exp(part.weight[e] + V[part.child[e]] - high); }
-    return log(sum) + high;
+#pragma unroll 4
+    for (int e = 0; e < width; ++e) {
+        const int edge = at + e * count;
+        const double weight = part.weight[edge], own = V[part.child[edge]];
+        sum += LOGS ? exp(weight + own - high) : weight * own;
+    }
+    return LOGS ? log(sum) + high : sum;
 }
 
 __device__ __forceinline__ void run(const Part& part, double* V, double& low) {
-    for (int level = 0; level < part.levels; ++level) {
-        for (int i = part.start[level] + threadIdx.x; i < part.start[level + 1]; i += blockDim.x) {
-            const double found = compute(part, i, V);
-            V[part.node[i]] = found;
+    for (int s = 0; s < part.steps; ++s) {
+        const int* step = part.step + 5 * s;
+        const int first = step[0], count = step[1], width = step[2], edge = step[3];
+        for (int i = threadIdx.x; i < count; i += blockDim.x) {
+            const double found = step[4] ? mixture(part, edge + i, count, width, V)
+                                         : product(part, edge + i, count, width, V);
+            V[part.node[first + i]] = found;
             low = found < low ? found : low;
         }
         __syncthreads();
@@ -71,7 +76,7 @@ __device__ __forceinline__ void add(double* total, double log) {
 // then the least value met.
 extern "C" __global__ void climb(
     const int* __restrict__ structure, const double* __restrict__ weights,
-    const unsigned char* __restrict__ kinds, const int* __restrict__ sizes,
+    const int* __restrict__ sizes,
     const int* __restrict__ coefficient, int coefficients, const double* __restrict__ table,
     const double* __restrict__ bottom_table, const int* __restrict__ slot,
     const int* __restrict__ inputs,
@@ -89,9 +94,9 @@ extern "C" __global__ void climb(
     double* before = totals + 3 * groups;    // (groups, 3)
     double* lows = before + 3 * groups;      // (32)
     auto part_at = [&](int p) {
-        const int* own = sizes + 7 * p;
-        return Part{structure + own[0], structure + own[1], structure + own[2], structure + own[3],
-                    weights + own[4], kinds + own[5], own[6]};
+        const int* own = sizes + 5 * p;
+        return Part{structure + own[0], structure + own[1], structure + own[2], weights + own[3],
+                    own[4]};
     };
     const Part bottom_part = part_at(0), template_part = part_at(1), top_part = part_at(2);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
