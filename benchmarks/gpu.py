@@ -112,9 +112,7 @@ def ours(case: Case, precision: str, which: str, note: str) -> None:
     guarded(
         f"{case.name} EM k={case.k}",
         f"dspn {precision}{note}, whole call",
-        lambda: median_time(
-            lambda: program.rebind(case.network).expected_flows(case.data), sync
-        ),
+        lambda: median_time(lambda: program.rebind(case.network).expected_flows(case.data), sync),
     )
 
     def flows() -> float:
@@ -201,8 +199,7 @@ def torch_graph(case: Case) -> None:
     device = torch.device("cuda")
     x = torch.tensor(case.values, dtype=torch.float32, device=device).transpose(0, 1).contiguous()
     start, transition = (
-        torch.tensor(a, dtype=torch.float32, device=device)
-        for a in (case.start, case.transition)
+        torch.tensor(a, dtype=torch.float32, device=device) for a in (case.start, case.transition)
     )
     log_p = torch.tensor(np.log(case.p), dtype=torch.float32, device=device)
     log_q = torch.tensor(np.log1p(-case.p), dtype=torch.float32, device=device)
@@ -315,20 +312,20 @@ def torch_layers(case: Irregular) -> None:
         total = torch.zeros(case.count, device=device)
         vector = torch.ones((case.k, case.count), device=device)
         for t in reversed(range(case.length)):
-            V = torch.ones((part.num_nodes, case.count), device=device)
+            nodes_now = torch.ones((part.num_nodes, case.count), device=device)
             for v, (nodes, table) in enumerate(zip(banks, tables, strict=True)):
-                V[nodes] = torch.where(x[:, t, v] > 0, table[:, 1:], table[:, :1])
+                nodes_now[nodes] = torch.where(x[:, t, v] > 0, table[:, 1:], table[:, :1])
             first = t == case.length - 1
             if not first:
-                V[inputs] = vector
+                nodes_now[inputs] = vector
             for nodes, children, weights in bottom_steps if first else steps:
-                terms = V[children]
-                V[nodes] = (
+                terms = nodes_now[children]
+                nodes_now[nodes] = (
                     terms.prod(dim=1)
                     if weights is None
                     else torch.einsum("mc,mcb->mb", weights, terms)
                 )
-            vector = V[outputs]
+            vector = nodes_now[outputs]
             s = vector.sum(dim=0)
             vector = vector / s
             total = total + torch.log(s)

@@ -10,9 +10,14 @@ import numpy as np
 import pytest
 
 from dspn import DynamicNetwork, Schema, Sequences, Variable, inference
-from dspn.engine import Engine, Program, Want, compile_program
+from dspn.engine import Engine, ExpectedFlows, Program, Want, compile_program
 from dspn.engine.base import rounded
 from dspn.engine.gpu import GpuEngine
+from dspn.engine.gpu.chain import ChainLayout, ChainProgram
+from dspn.engine.gpu.climb import Climb
+from dspn.engine.gpu.device import Device
+from dspn.engine.gpu.general import General, Structure
+from dspn.errors import StructureError
 from dspn.structure import Mixture, initial_network
 from networks import has_gpu
 from oracles import best_completion, interface_posteriors, log_likelihood, surprise_of_slice
@@ -261,9 +266,12 @@ def test_extreme_likelihoods_equal_the_log_space_reference(
     _close(engine, found, [reference.log_likelihood], atol=0.0)
 
 
+_SOME = ("far_outliers", "product_of_groups_reverses", "narrow_bridge")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("root", ["first", "last"])
-@pytest.mark.parametrize("name", EXTREMES)
+@pytest.mark.parametrize("name", EXTREMES if has_gpu() else _SOME)
 def test_extreme_cases_equal_the_log_space_reference(engine: str, name: str, root: str) -> None:
     network, data, reference = _extreme(name, root)
     program = _compile(network, engine)
@@ -287,3 +295,31 @@ def test_the_same_batch_gives_the_same_flows_bit_for_bit(engine: str) -> None:
     first, second = (_all_flows(_compile(network, engine), data, weights) for _ in range(2))
     for own, other in zip(first, second, strict=True):
         np.testing.assert_array_equal(own, other)
+
+
+@pytest.mark.skipif(has_gpu(), reason="there is a GPU")
+def test_a_machine_without_a_gpu_gets_one_sentence() -> None:
+    network, _, _ = _chain_case(0)
+    with pytest.raises(StructureError, match=r"`engine='gpu'` needs"):
+        compile_program(network, engine="gpu")
+
+
+def test_batches_are_cut_to_the_room_there_is() -> None:
+    network, _, data = _chain_case(7, 20)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(data))
+    device = Device("numpy")
+    structure = Structure(network)
+    layout = ChainLayout.of(network)
+    assert layout is not None
+    own = General(device, network, structure)
+    batch = device.batch(data)
+    program = ChainProgram(own, layout, Climb(own), np.float64, tensor_cores=False)
+    whole = program.expected_flows(batch, weights)
+    flows, logs = ExpectedFlows.nothing(network), np.empty(len(data))
+    parts = batch.cut(40)
+    assert len(parts) > 2
+    for part, members in parts:
+        found, logs[members] = program.expected_flows(part, weights[members])
+        flows = flows + found
+    np.testing.assert_allclose(logs, whole[1], rtol=1e-12)
+    np.testing.assert_allclose(flows.template.weights, whole[0].template.weights, rtol=1e-9)

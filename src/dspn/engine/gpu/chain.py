@@ -1,9 +1,9 @@
 """Chains of one group, the templates of hidden Markov models, in linear arithmetic.
 
 A slice is v' = c(x) * (W v) with one coefficient for each output. Coefficients come from a table of
-rows, one for each combination of values that some variables have together (a *chunk* of variables),
-divided by their largest entry. Vectors are divided by powers of two, which is exact; their exponents
-are added up as integers, and one logarithm is taken for each sequence.
+rows, one for each combination of values that some variables have together (a *chunk* of
+variables), divided by their largest entry. Vectors are divided by powers of two, which is exact;
+their exponents are added up as integers, and one logarithm is taken for each sequence.
 
 What the range of the numbers does not hold is found out, and the sequences concerned go through
 `general`, which computes in logarithms:
@@ -13,9 +13,9 @@ What the range of the numbers does not hold is found out, and the sequences conc
   an upper bound; where it agrees with the first result nothing was lost that counts.
 - flows: `under` is added always. Values are then too large and never too small, and the derivatives
   lose no more than the smallest number for each node and slice. So the sum over slices of `under`
-  times the number of nodes, divided by the mass (values times derivatives) of the slice, bounds what
-  is wrong of the result. The mass is the root's value in the units of a slice, whose power of two is
-  known: it must be at least 2^-60 in float32, where `under` is 2^-112; see `Range`.
+  times the number of nodes, divided by the mass (values times derivatives) of the slice, bounds
+  what is wrong of the result. The mass is the root's value in the units of a slice, whose power of
+  two is known: it must be at least 2^-60 in float32, where `under` is 2^-112; see `Range`.
 """
 
 from contextlib import nullcontext
@@ -90,7 +90,7 @@ class ChainLayout:
 
     @property
     def num_nodes(self) -> int:
-        """k."""
+        """The number of interface nodes."""
         return len(self.edge)
 
     @cached_property
@@ -196,7 +196,7 @@ class Chunks:
 
     @cached_property
     def indicators(self) -> list[Array]:
-        """For each chunk of several variables, which rows (columns here) have each of its values."""
+        """For each chunk of several variables, which rows have each value, (values, rows)."""
         found = []
         for c, chunk in enumerate(self.chunks):
             own = self.batch.device.here(self.digits)[int(self.starts[c]) : int(self.starts[c + 1])]
@@ -252,7 +252,8 @@ class Upward(NamedTuple):
     """Results of an upward pass by lane (5, lanes).
 
     They are the root's value, the power of two that it lacks, the least value met, the sum of the
-    log divisors and the least of a slice. `vectors` and `exponents` are those of every slice, where they were kept.
+    log divisors and the least of a slice. `vectors` and `exponents` are those of every slice, where
+    they were kept.
     """
 
     results: Array
@@ -283,7 +284,9 @@ class ChainRun:
         many = len(batch) >= _FEWEST_TOGETHER * device.processors
         self.together = scan and many and self.width >= 64 and self.dtype == np.float32
         self.range = _RANGES[self.dtype]
-        self.chunks: Chunks = self._derived(("chunks", self.width), lambda: Chunks(batch, self.width))
+        self.chunks: Chunks = self._derived(
+            ("chunks", self.width), lambda: Chunks(batch, self.width)
+        )
         parameters = own.network.parameters
         self.matrix = self._matrix(parameters.template.weights)
         if self.narrow:
@@ -500,6 +503,7 @@ class ChainRun:
             now[:active] = np.ldexp(found, -e[:, None])
             powers[:active] += e
             if keep:
+                assert vectors is not None and exponents is not None
                 vectors[rows], exponents[rows] = now[:active], e
         results[0] = now.astype(np.float64) @ self.top.astype(np.float64)
         results[1], results[2] = powers, least
@@ -616,7 +620,7 @@ class ChainRun:
         return total
 
     def counts(self, posteriors: Array, rows: str) -> list[Array]:
-        """Posteriors summed by code for each chunk, over 'all' slices, 'bottom' ones or 'others'."""
+        """Posteriors summed by code for each chunk, over "all" slices, "bottom" or "others"."""
         xp, device, chunks = self.device.xp, self.device, self.chunks
 
         def chosen() -> Any:
@@ -707,7 +711,7 @@ def _narrowed(xp: Any, values: Array) -> Array:
 
 @final
 class _TensorProducts:
-    """Products of float32 matrices in the order of columns, which BLAS has, on TF32 tensor cores."""
+    """Products of float32 matrices by columns, the order of BLAS, on TF32 tensor cores."""
 
     def __init__(self, device: Device) -> None:
         cuda = device.xp.cuda

@@ -226,4 +226,5 @@ def _flat(part: Part) -> tuple[Ints, Ints, Ints, Ints]:
         places.append(own.T.ravel())
         first += count
         edge += count * width
-    return np.array(steps), *(np.concatenate(own) for own in (nodes, children, places))
+    joined = (np.concatenate(own).astype(np.int64) for own in (nodes, children, places))
+    return (np.array(steps, dtype=np.int64), *joined)  # type: ignore[return-value]

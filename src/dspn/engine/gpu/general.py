@@ -285,7 +285,7 @@ class Ascent:
 
     def __init__(self, general: General, lanes: Lanes, maximise: bool = False) -> None:
         device, structure = general.device, general.structure
-        xp, there = device.xp, device.there
+        xp = device.xp
         self.general, self.lanes, self.maximise = general, lanes, maximise
         self.template_logs = general.leaf_logs(lanes.batch, general.template, maximise)
         self.bottom_logs = self.template_logs
@@ -420,7 +420,9 @@ def posteriors(general: General, batch: Batch, want: Want) -> Posteriors:
                     asked = np.flatnonzero(want.leaves[rows, v])
                     if asked.size:
                         on = there(asked)
-                        found = xp.exp((D[device.keep(nodes)] + V[device.keep(nodes)] - root)[:, on])
+                        found = xp.exp(
+                            (D[device.keep(nodes)] + V[device.keep(nodes)] - root)[:, on]
+                        )
                         leaves[v][there(entry[rows[asked], v])] = found.T
     here = device.here
     return Posteriors(totals, tuple(map(here, leaves)), here(interfaces), here(surprises))
@@ -453,7 +455,10 @@ class LeafStatistics:
     def add(self, rows: Ints, posterior: Callable[[Ints], Array]) -> None:
         """Adds some slices; posterior(nodes) are their counts (leaves, slices)."""
         for b, (bank, nodes) in enumerate(zip(self.banks, self.nodes, strict=True)):
-            codes, counts = self.batch.codes[bank.variable][self.device.there(rows)], posterior(nodes)
+            codes, counts = (
+                self.batch.codes[bank.variable][self.device.there(rows)],
+                posterior(nodes),
+            )
             table = self.tables[b]
             if table is not None:
                 self.found[b] += counts @ table[codes]
@@ -534,6 +539,17 @@ def _draw(xp: Any, terms: Array, uniform: Array) -> Array:
     return (shares > (uniform * shares[:, -1])[:, None]).argmax(axis=1)
 
 
+def _chooser(xp: Any, seeds: Array | None, height: int) -> Callable[[Array, Array], Array]:
+    """Takes the best branch of each sum, or one that follows the seeds; height -1 is the top."""
+    if seeds is None:
+        return lambda _, terms: terms.argmax(axis=1)
+
+    def choose(nodes: Array, terms: Array) -> Array:
+        return _draw(xp, terms, _uniform(xp, seeds[: terms.shape[2]], height, nodes))
+
+    return choose
+
+
 def choices(
     general: General, batch: Batch, seeds: NDArray[np.uint64] | None, num_variables: int
 ) -> Choices:
@@ -548,17 +564,9 @@ def choices(
         log_values[lanes.members] = base.rounded(device.here(ascent.totals))
         own_seeds = None if seeds is None else there(seeds[lanes.members])
 
-        def chooser(height: int, count: int, own: Any = own_seeds) -> Callable[[Any, Any], Any]:
-            if own is None:
-                return lambda nodes, terms: terms.argmax(axis=1)
-            lane_seeds = own[:count]
-            return lambda nodes, terms: _draw(
-                xp, terms, _uniform(xp, lane_seeds, height, nodes)
-            )
-
         active = xp.zeros(ascent.top.shape, dtype=bool)
         active[network.top.root] = True
-        general.top.walk(ascent.top, active, chooser(lanes.heights, lanes.width))
+        general.top.walk(ascent.top, active, _chooser(xp, own_seeds, -1))
         chosen = active[device.keep(structure.top.inputs)]
         for height in reversed(range(lanes.heights)):
             base.check_time()
@@ -572,7 +580,7 @@ def choices(
             V = ascent.values(height)
             active = xp.zeros(V.shape, dtype=bool)
             active[device.keep(structure.outputs)] = now
-            part.walk(V, active, chooser(height, count))
+            part.walk(V, active, _chooser(xp, own_seeds, height))
             for bank, nodes in zip(network.template.banks, structure.banks, strict=True):
                 picked = active[device.keep(nodes)]
                 leaves[rows, bank.variable] = xp.where(
@@ -603,7 +611,7 @@ def prefixes(general: General, batch: Batch) -> Prefixes:
 def _rising(general: General, lanes: Lanes) -> Iterator[tuple[Ints, Array, Array]]:
     """The root at the last slice: the top network stands on every height in turn."""
     device, structure, network = general.device, general.structure, general.network
-    xp, there, batch = device.xp, device.there, lanes.batch
+    xp, batch = device.xp, lanes.batch
     logs = general.leaf_logs(batch, general.template, False)
     bottom = logs if network.parameters.bottom is None else None
     bottom = general.leaf_logs(batch, general.bottom, False) if bottom is None else bottom
@@ -617,7 +625,9 @@ def _rising(general: General, lanes: Lanes) -> Iterator[tuple[Ints, Array, Array
         before, found = divisors[:, :, :count].copy(), []
         for unseen in (True, False):
             V = general.values(batch, own, own_logs, rows, inputs[:, :count], unseen=unseen)
-            outputs, largest = scaled(xp, device.keep, structure.groups, V[device.keep(structure.outputs)])
+            outputs, largest = scaled(
+                xp, device.keep, structure.groups, V[device.keep(structure.outputs)]
+            )
             after = []
             for g in range(len(structure.groups)):
                 total = xp.zeros((TERMS, count))
@@ -641,7 +651,7 @@ def _rising(general: General, lanes: Lanes) -> Iterator[tuple[Ints, Array, Array
 def _falling(general: General, lanes: Lanes) -> Iterator[tuple[Ints, Array, Array]]:
     """The root at the first slice and one group: derivatives from above meet the bottom network."""
     device, structure, network = general.device, general.structure, general.network
-    xp, there, batch = device.xp, device.there, lanes.batch
+    xp, batch = device.xp, lanes.batch
     logs = general.leaf_logs(batch, general.template, False)
     bottom = logs
     if network.parameters.bottom is not None:
@@ -656,14 +666,11 @@ def _falling(general: General, lanes: Lanes) -> Iterator[tuple[Ints, Array, Arra
     ones = xp.zeros((structure.outputs.size, lanes.width))
     for depth in range(lanes.heights):
         base.check_time()
-        rows = lanes.rows(lanes.heights - 1)[:0]
         count = int(lanes.active[depth])
         rows = lanes.offsets[:count] + depth
         found = []
         for unseen in (False, True):
-            V = general.values(
-                batch, general.bottom, bottom, rows, ones[:, :count], unseen=unseen
-            )
+            V = general.values(batch, general.bottom, bottom, rows, ones[:, :count], unseen=unseen)
             root = log_sum(xp, above[:, :count] + V[outputs], 0)
             zero = xp.zeros_like(root)
             found.append(plus(xp, xp.stack([root, zero, zero]), *divisor[:, :count]))

@@ -70,18 +70,12 @@ class Step:
 class Part:
     """A template or a top network: its steps from the bottom up.
 
-    `bare` nodes have inputs and no leaves below: in the bottom network they count as 1, and no step
-    makes them.
+    `inputs` are the input nodes by position.
     """
 
     num_nodes: int
     steps: tuple[Step, ...]
     inputs: Ints
-
-    @property
-    def widest(self) -> int:
-        """Edges of the largest step."""
-        return max((step.nodes.size * step.width for step in self.steps), default=1)
 
 
 def _levels(network: Template | Top) -> list[int]:
@@ -93,7 +87,7 @@ def _levels(network: Template | Top) -> list[int]:
 
 
 def bare_nodes(template: Template) -> frozenset[int]:
-    """Nodes with inputs and no leaves below."""
+    """Nodes with inputs and no leaves below: in the bottom network they count as 1."""
     nodes = template.nodes
     has_leaf = [False] * len(nodes)
     for index in template.order:
@@ -104,7 +98,10 @@ def bare_nodes(template: Template) -> frozenset[int]:
 
 
 def part_of(
-    network: Template | Top, *, without: frozenset[int] = frozenset(), only: frozenset[int] | None = None
+    network: Template | Top,
+    *,
+    without: frozenset[int] = frozenset(),
+    only: frozenset[int] | None = None,
 ) -> Part:
     """The steps of a network, without some nodes, or of some nodes only."""
     levels, nodes = _levels(network), network.nodes

@@ -1,4 +1,4 @@
-"""A network compiled for a GPU: every query of the contract, each by the fastest way that applies."""
+"""A network compiled for a GPU: every query by the fastest way that applies."""
 
 from functools import cached_property
 from typing import final
