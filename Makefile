@@ -12,7 +12,7 @@ QUICK := tests/contracts $(addprefix tests/unit/,data engine inference io leaves
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv lock demo tables check test lint docs bench clean
+.PHONY: help venv lock demo tables check test test-gpu lint docs bench bench-gpu clean
 
 help:
 	@echo 'make venv    environment in .venv with the library and its tools; compiles the kernels once'
@@ -24,6 +24,8 @@ help:
 	@echo 'make lint    ruff, mypy, import-linter'
 	@echo 'make docs    documentation in docs/_build/html, warnings are errors'
 	@echo 'make bench   measure against hmmlearn, pomegranate and dynamax'
+	@echo 'make test-gpu   the contract of the engines and the extreme cases on the GPU of this machine'
+	@echo 'make bench-gpu  measure the GPU engine against JAX and PyTorch on the GPU of this machine'
 	@echo 'make clean   removes what was built, keeps .venv'
 	@echo
 	@echo 'PYTHON=python3.12 chooses the interpreter of a new .venv, WORKERS=4 the processes of pytest.'
@@ -93,6 +95,15 @@ check: $(WARMED)
 
 bench: $(WARMED)
 	@$(BIN)/python -m benchmarks.run $(BENCH)
+
+# A machine with a GPU has its own CuPy, which .venv knows nothing of; SLOW= leaves nothing out.
+GPU_PYTHON ?= python3
+SLOW ?= -m 'not slow'
+test-gpu:
+	@PYTHONPATH=src $(GPU_PYTHON) -m pytest -q -p no:cacheprovider $(SLOW) -k 'not numpy' tests/contracts/test_gpu_engine.py
+
+bench-gpu:
+	@PYTHONPATH=src $(GPU_PYTHON) -m benchmarks.gpu $(BENCH)
 
 clean:
 	rm -rf docs/_build docs/gallery docs/sg_execution_times.rst build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -30,3 +30,15 @@ def delay_line(num_interfaces: int) -> DynamicNetwork:
     inputs = top.inputs(2 * num_interfaces)
     halves = [top.sum(inputs[:num_interfaces], even), top.sum(inputs[num_interfaces:], even)]
     return assemble(builder.template(outputs), top.top(top.product(halves)))
+
+
+def has_gpu() -> bool:
+    """Whether CuPy and a GPU that it can use are there."""
+    try:
+        import cupy
+    except ImportError:
+        return False
+    try:
+        return bool(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return False

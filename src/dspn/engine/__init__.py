@@ -1,4 +1,4 @@
-"""Runs DSPNs. `base` says what an engine offers; `cpu` and `reference` are two of them."""
+"""Runs DSPNs. `base` says what an engine offers; `cpu`, `gpu` and `reference` are engines."""
 
 from importlib import import_module
 
@@ -46,14 +46,15 @@ def compile_program(
         model: A mixture, or a network, which is a mixture of one.
         precision: "double"; with "single" passes compute in single precision where its range
             suffices.
-        engine: "cpu" (compiled kernels, which need Numba), "reference" (plain NumPy in log space,
-            slow and simple), or an engine with options, such as `dspn.engine.cpu.CpuEngine(...)`.
+        engine: "cpu" (compiled kernels, which need Numba), "gpu" (an NVIDIA GPU, through CuPy),
+            "reference" (plain NumPy in log space, slow and simple), or an engine with options,
+            such as `dspn.engine.cpu.CpuEngine(...)`.
     """
     if precision not in ("double", "single"):
         raise StructureError(f"`precision` must be 'double' or 'single', not {precision!r}.")
     if isinstance(engine, str):
-        if engine not in ("cpu", "reference"):
-            raise StructureError(f"`engine` must be 'cpu' or 'reference', not {engine!r}.")
+        if engine not in ("cpu", "gpu", "reference"):
+            raise StructureError(f"`engine` must be 'cpu', 'gpu' or 'reference', not {engine!r}.")
         found: Engine = import_module(f"dspn.engine.{engine}").ENGINE
         engine = found
     mixture = model if isinstance(model, Mixture) else Mixture.of(model)

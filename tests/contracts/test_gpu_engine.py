@@ -1,0 +1,325 @@
+"""The GPU engine keeps the contract: on a card with CuPy, elsewhere with NumPy in its place.
+
+Everything here runs without Numba, which machines with GPUs may lack; `engine.reference` and
+enumeration are what answers are compared with.
+"""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from dspn import DynamicNetwork, Schema, Sequences, Variable, inference
+from dspn.engine import Engine, ExpectedFlows, Program, Want, compile_program
+from dspn.engine.base import rounded
+from dspn.engine.gpu import GpuEngine
+from dspn.engine.gpu.chain import ChainLayout, ChainProgram
+from dspn.engine.gpu.climb import Climb
+from dspn.engine.gpu.device import Device
+from dspn.engine.gpu.general import General, Structure
+from dspn.errors import StructureError
+from dspn.structure import Mixture, initial_network
+from networks import has_gpu
+from oracles import best_completion, interface_posteriors, log_likelihood, surprise_of_slice
+from properties.extreme_cases import CASES as EXTREMES
+from properties.log_space import LogSpace
+from strategies import as_sequences, random_case, random_network, random_recipe
+
+ENGINES: dict[str, tuple[Engine | str, str]] = {
+    "numpy": (GpuEngine("numpy"), "double"),
+    "numpy in single precision": (GpuEngine("numpy"), "single"),
+}
+if has_gpu():
+    ENGINES |= {"gpu": ("gpu", "double"), "gpu in single precision": ("gpu", "single")}
+CASES = [*range(24), 61, 77, 102]
+
+
+@pytest.fixture(params=ENGINES, ids=lambda name: name.replace(" ", "-"))
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def _compile(model: DynamicNetwork | Mixture, engine: str) -> Program:
+    own, precision = ENGINES[engine]
+    return compile_program(model, engine=own, precision=precision)
+
+
+def _tolerance(engine: str) -> float:
+    return 1e-5 if engine.endswith("single precision") else 1e-9
+
+
+def _close(engine: str, found: object, expected: object, **more: float) -> None:
+    least = _tolerance(engine)
+    np.testing.assert_allclose(found, expected, **{"rtol": least, "atol": least / 10, **more})
+
+
+def _repeated(seed: int) -> tuple[DynamicNetwork, list[np.ndarray], Sequences]:
+    network, arrays, _ = random_case(seed)
+    arrays = arrays * 3
+    return network, arrays, as_sequences(network.schema, arrays)
+
+
+@cache
+def _chain_case(seed: int, nodes: int = 0) -> tuple[DynamicNetwork, list[np.ndarray], Sequences]:
+    """A chain of any kind of leaf, with its own bottom or not, and ragged sequences with gaps."""
+    rng = np.random.default_rng(seed)
+    made = [Variable.binary("a"), Variable.categorical("b", (0, 1, 2))]
+    if seed % 3 == 1:
+        made.append(Variable.continuous("c"))
+    if seed % 3 == 2:
+        made.append(Variable.count("d"))
+    schema = Schema(tuple(made))
+    root = "first" if seed % 2 else "last"
+    network = initial_network(schema, nodes or 1 + seed % 5, rng=rng, root=root)
+    if seed % 4 > 1:
+        other = initial_network(schema, nodes or 1 + seed % 5, rng=rng, root=root).parameters
+        own = network.parameters
+        network = network.with_parameters(type(own)(own.template, own.top, other.template))
+    lengths = [1, 2, 3, 4, 5, 5] if not nodes else rng.integers(1, 12, 20).tolist()
+    program = compile_program(network, engine="reference")
+    blank = np.full((sum(lengths), len(schema)), np.nan)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    data = inference.sample_given(program, Sequences.from_codes(blank, offsets, schema), rng=rng)
+    values = data.values.copy()
+    values[rng.random(values.shape) < 0.3] = np.nan
+    data = Sequences.from_codes(values, offsets, schema)
+    return network, data.to_arrays(), data
+
+
+def _cases() -> list[tuple[DynamicNetwork, list[np.ndarray], Sequences]]:
+    return [_repeated(seed) for seed in CASES] + [_chain_case(seed) for seed in range(12)]
+
+
+def test_likelihood_agrees_with_enumeration(engine: str) -> None:
+    for network, arrays, data in _cases():
+        expected = [log_likelihood(network, values) for values in arrays]
+        _close(engine, _compile(network, engine).log_likelihood(data), expected)
+
+
+def test_interface_posteriors_agree_with_enumeration(engine: str) -> None:
+    for network, arrays, data in _cases():
+        expected = np.concatenate([interface_posteriors(network, values) for values in arrays])
+        found = inference.interface_posteriors(_compile(network, engine), data)
+        _close(engine, found, expected)
+
+
+def test_completion_agrees_with_enumeration(engine: str) -> None:
+    for network, arrays, data in _cases():
+        expected = np.log([best_completion(network, values) for values in arrays])
+        found = inference.complete(_compile(network, engine), data)
+        _close(engine, found.log_prob, expected)
+        again = inference.complete(_compile(network, engine), found.sequences)
+        _close(engine, again.log_prob, expected)
+
+
+def test_surprises_agree_with_enumeration(engine: str) -> None:
+    for network, arrays, data in _cases():
+        expected = [
+            surprise_of_slice(network, values, t) for values in arrays for t in range(len(values))
+        ]
+        _close(engine, inference.surprise(_compile(network, engine), data).slices, expected)
+
+
+def _all_flows(program: Program, data: Sequences, weights: np.ndarray) -> list[np.ndarray]:
+    found = program.expected_flows(data, weights).flows
+    parts = [found.template, found.top, *([] if found.bottom is None else [found.bottom])]
+    return [array for part in parts for array in (part.weights, *part.leaves)]
+
+
+def test_expected_flows_agree_with_the_reference(engine: str) -> None:
+    for network, _, data in _cases():
+        weights = np.random.default_rng(0).uniform(0.5, 2.0, len(data))
+        program, reference = (
+            _compile(network, engine),
+            compile_program(network, engine="reference"),
+        )
+        found, expected = (_all_flows(own, data, weights) for own in (program, reference))
+        for own, other in zip(found, expected, strict=True):
+            _close(engine, own, other)
+
+
+@pytest.mark.parametrize("seed", [0, 3, 5, 8, 11, 14])
+def test_mixtures_agree_with_the_reference(engine: str, seed: int) -> None:
+    fixed = {"kinds": ("binary", "ternary", "binary"), "root": ("first", "last")[seed % 2]}
+    first, _, data = random_case(seed, **fixed)
+    second = random_network(random_recipe(seed + 100, **fixed))
+    mixture = Mixture((first, second), [0.25, 0.75])
+    program, reference = _compile(mixture, engine), compile_program(mixture, engine="reference")
+    want = Want(leaves=np.ones(data.values.shape, dtype=np.bool_), interfaces=True)
+    found, expected = program.posteriors(data, want), reference.posteriors(data, want)
+    for mine, theirs in zip(found.leaves, expected.leaves, strict=True):
+        _close(engine, mine, theirs)
+    _close(engine, found.interfaces, expected.interfaces)
+    _close(engine, found.shares, expected.shares)
+    _close(engine, program.log_likelihood(data), rounded(expected.log_values))
+    flows, others = program.expected_flows(data), reference.expected_flows(data)
+    _close(engine, flows.counts, others.counts)
+    for one, two in zip(flows.components, others.components, strict=True):
+        _close(engine, one.template.weights, two.template.weights)
+        _close(engine, one.top.weights, two.top.weights)
+    best, other_best = program.best(data), reference.best(data)
+    _close(engine, best.log_values, other_best.log_values)
+    np.testing.assert_array_equal(best.component, other_best.component)
+
+
+def test_streams_agree_with_the_reference(engine: str) -> None:
+    for seed in (0, 2, 5, 7):
+        network, arrays, _ = random_case(seed)
+        streams = [
+            compile_program(network, engine=own, precision=precision).components[0].stream()
+            for own, precision in (ENGINES[engine], ("reference", "double"))
+        ]
+        for t, values in enumerate(arrays[0]):
+            data = as_sequences(network.schema, [values[None]])
+            found, expected = (stream.advance(data, t == 0) for stream in streams)
+            for name in ("log_seen", "log_unseen"):
+                own, other = (rounded(getattr(one, name)) for one in (found, expected))
+                _close(engine, own, other)
+            streams = [found.stream, expected.stream]
+        predicted, reference = (stream.predict(False) for stream in streams)
+        for mine, theirs in zip(predicted.leaves, reference.leaves, strict=True):
+            _close(engine, mine, theirs)
+
+
+def test_prefixes_agree_with_the_reference(engine: str) -> None:
+    for network, _, data in _cases()[::3]:
+        found = _compile(network, engine).components[0].prefixes(data)
+        expected = compile_program(network, engine="reference").components[0].prefixes(data)
+        for own, other in zip(found, expected, strict=True):
+            _close(engine, rounded(own), rounded(other))
+
+
+def test_draws_follow_the_seed_of_their_sequence_alone(engine: str) -> None:
+    for network, _, data in (_repeated(5), _repeated(11), _chain_case(3)):
+        program = _compile(network, engine).components[0]
+        seeds = np.random.default_rng(0).integers(2**63, size=len(data), dtype=np.uint64)
+        whole = program.draw(data, seeds)
+        order = np.random.default_rng(1).permutation(len(data))
+        part = program.draw(data[order], seeds[order])
+        rows = np.concatenate([np.arange(data.offsets[i], data.offsets[i + 1]) for i in order])
+        np.testing.assert_array_equal(part.interfaces, whole.interfaces[rows])
+        np.testing.assert_array_equal(part.leaves, whole.leaves[rows])
+
+
+def test_draws_have_the_frequencies_of_the_posterior(engine: str) -> None:
+    network, arrays, _ = _chain_case(2)
+    one = arrays[3]
+    data = as_sequences(network.schema, [one] * 4000)
+    program = _compile(network, engine)
+    seeds = np.random.default_rng(0).integers(2**63, size=len(data), dtype=np.uint64)
+    found = program.components[0].draw(data, seeds).interfaces[:, 0].reshape(4000, len(one))
+    expected = interface_posteriors(network, one)
+    shares = np.stack([(found == i).mean(axis=0) for i in range(network.num_interfaces)], axis=1)
+    np.testing.assert_allclose(shares, expected, atol=0.04)
+
+
+@cache
+def _reference_of_chain(seed: int, nodes: int) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
+    network, _, data = _chain_case(seed, nodes)
+    reference = compile_program(network, engine="reference")
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(data))
+    return reference.log_likelihood(data), _all_flows(reference, data, weights), weights
+
+
+@pytest.mark.parametrize("nodes", [3, 8, 20, 50, 100, 150, 260])
+def test_chains_of_any_width_agree_with_the_reference(engine: str, nodes: int) -> None:
+    """Scan kernels of every width, and matrix products beyond them."""
+    for seed in (4, 7) if nodes < 100 else (7,):
+        network, _, data = _chain_case(seed, nodes)
+        program = _compile(network, engine)
+        expected_logs, expected, weights = _reference_of_chain(seed, nodes)
+        # Beyond the scan kernels matrix products round to ten fraction bits.
+        loose = {"rtol": 3e-4, "atol": 3e-3} if nodes > 255 and "single" in engine else {}
+        _close(engine, program.log_likelihood(data), expected_logs, **loose)
+        found = _all_flows(program, data, weights)
+        for own, other in zip(found, expected, strict=True):
+            _close(engine, own, other, **{"rtol": 1e-4 if "single" in engine else 1e-9, **loose})
+
+
+@pytest.mark.parametrize("nodes", [20, 50, 100])
+def test_many_sequences_agree_with_few(engine: str, nodes: int) -> None:
+    """Enough of them for the kernels that take several sequences to a block."""
+    network, arrays, _ = _chain_case(7, nodes)
+    data = as_sequences(network.schema, arrays * 60)
+    program = _compile(network, engine)
+    expected_logs, expected, weights = _reference_of_chain(7, nodes)
+    _close(engine, program.log_likelihood(data), np.tile(expected_logs, 60))
+    found = _all_flows(program, data, np.tile(weights, 60))
+    least = 1e-4 if "single" in engine else 1e-9
+    for own, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(own, 60 * other, rtol=least, atol=least)
+
+
+@cache
+def _extreme(name: str, root: str) -> tuple[DynamicNetwork, Sequences, LogSpace]:
+    network, values = EXTREMES[name](root)
+    return network, as_sequences(network.schema, [values]), LogSpace(network, values)
+
+
+@pytest.mark.parametrize("root", ["first", "last"])
+@pytest.mark.parametrize("name", EXTREMES)
+def test_extreme_likelihoods_equal_the_log_space_reference(
+    engine: str, name: str, root: str
+) -> None:
+    network, data, reference = _extreme(name, root)
+    found = _compile(network, engine).log_likelihood(data)
+    _close(engine, found, [reference.log_likelihood], atol=0.0)
+
+
+_SOME = ("far_outliers", "product_of_groups_reverses", "narrow_bridge")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("root", ["first", "last"])
+@pytest.mark.parametrize("name", EXTREMES if has_gpu() else _SOME)
+def test_extreme_cases_equal_the_log_space_reference(engine: str, name: str, root: str) -> None:
+    network, data, reference = _extreme(name, root)
+    program = _compile(network, engine)
+    expected = reference.posteriors()[0]
+    _close(engine, inference.interface_posteriors(program, data), expected, atol=1e-7)
+    found = inference.complete(program, data)
+    _close(engine, found.log_prob, [reference.best_completion], atol=0.0)
+    flows = program.expected_flows(data)
+    _close(engine, flows.log_likelihood, [reference.log_likelihood], atol=0.0)
+    own, other = (
+        _all_flows(one, data, np.ones(1))
+        for one in (program, compile_program(network, engine="reference"))
+    )
+    for mine, theirs in zip(own, other, strict=True):
+        _close(engine, mine, theirs, atol=1e-4 if "single" in engine else 1e-8)
+
+
+def test_the_same_batch_gives_the_same_flows_bit_for_bit(engine: str) -> None:
+    network, _, data = _chain_case(7, 20)
+    weights = np.ones(len(data))
+    first, second = (_all_flows(_compile(network, engine), data, weights) for _ in range(2))
+    for own, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(own, other)
+
+
+@pytest.mark.skipif(has_gpu(), reason="there is a GPU")
+def test_a_machine_without_a_gpu_gets_one_sentence() -> None:
+    network, _, _ = _chain_case(0)
+    with pytest.raises(StructureError, match=r"`engine='gpu'` needs"):
+        compile_program(network, engine="gpu")
+
+
+def test_batches_are_cut_to_the_room_there_is() -> None:
+    network, _, data = _chain_case(7, 20)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(data))
+    device = Device("numpy")
+    structure = Structure(network)
+    layout = ChainLayout.of(network)
+    assert layout is not None
+    own = General(device, network, structure)
+    batch = device.batch(data)
+    program = ChainProgram(own, layout, Climb(own), np.float64, tensor_cores=False)
+    whole = program.expected_flows(batch, weights)
+    flows, logs = ExpectedFlows.nothing(network), np.empty(len(data))
+    parts = batch.cut(40)
+    assert len(parts) > 2
+    for part, members in parts:
+        found, logs[members] = program.expected_flows(part, weights[members])
+        flows = flows + found
+    np.testing.assert_allclose(logs, whole[1], rtol=1e-12)
+    np.testing.assert_allclose(flows.template.weights, whole[0].template.weights, rtol=1e-9)
