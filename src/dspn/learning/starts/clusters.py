@@ -28,6 +28,12 @@ from dspn.structure.edit import with_labels
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.parameters import NetworkParameters, Parameters, sum_starts
 from dspn.structure.template import Template, Top
+from dspn.structure.transitions import (
+    Transitions,
+    checked_transitions,
+    sum_layers,
+    visited_sums,
+)
 
 Singles = NDArray[np.float32]
 
@@ -184,6 +190,20 @@ def smoothed_shares(counts: Floats, usual: Floats, pseudo_count: float) -> Float
     return shares
 
 
+def _edge_shares(reads: Sequence[Ints], above: Ints, below: Ints, pseudo_count: float) -> Floats:
+    """Shares of each sum's edges among the pairs (above, below) on them, smoothed as above."""
+    widths = [len(own) for own in reads]
+    target, source = np.repeat(np.arange(len(reads)), widths), np.concatenate(reads)
+    size = int(source.max()) + 1
+    edges, pairs = target * size + source, above * size + below
+    place = np.minimum(np.searchsorted(edges, pairs), edges.size - 1)
+    counts = label_counts(place[edges[place] == pairs], edges.size)
+    usual = label_counts(below, size)[source] + 1.0
+    smooth = counts + pseudo_count + usual / np.bincount(target, usual)[target]
+    shares: Floats = smooth / np.bincount(target, smooth)[target]
+    return shares
+
+
 def labelled_flows(
     network: DynamicNetwork, data: Sequences, labels: Floats | Ints, tables: Sequence[Floats]
 ) -> tuple[DynamicNetwork, ExpectedFlows]:
@@ -236,11 +256,20 @@ class _Chain:
     def counts(self) -> Floats:
         return label_counts(self.states, self.size)
 
-    def transitions(self, pseudo_count: float) -> Floats:
-        """Weights of the inputs at each output, (size, size)."""
+    def transitions(self, pseudo_count: float, kind: Transitions) -> Floats:
+        """Weights of the sums over inputs, layer after layer, in the order of their edges.
+
+        These are the shares of the ways from cluster to cluster that take each edge; ways that the
+        sums do not have are left out.
+        """
         above, below = (self.states[rows] for rows in adjacent_rows(self.data, self.root))
-        pairs = label_counts(above * self.size + below, self.size**2)
-        return smoothed_shares(pairs.reshape(self.size, self.size), self.counts, pseudo_count)
+        if kind is Transitions.DENSE:
+            pairs = label_counts(above * self.size + below, self.size**2)
+            pairs = pairs.reshape(self.size, self.size)
+            return smoothed_shares(pairs, self.counts, pseudo_count).ravel()
+        visited = visited_sums(kind, self.size, above, below)
+        layers = zip(sum_layers(kind, self.size), visited[1:], visited, strict=False)
+        return np.concatenate([_edge_shares(*layer, pseudo_count) for layer in layers])
 
     def starts(self, members: Ints, pseudo_count: float) -> Floats:
         """Weights of the nodes at the root of some of the sequences, (size,)."""
@@ -263,6 +292,7 @@ def clustered_network(
     *,
     groups: Sequence[Sequence[int]] | None = None,
     num_products: int = 1,
+    transitions: Transitions | str = Transitions.DENSE,
     width: int = 2,
     priors: Priors = DEFAULT_PRIORS,
     rng: np.random.Generator,
@@ -281,6 +311,7 @@ def clustered_network(
         num_interfaces: The interface nodes of every group, or a number for each.
         groups: The variables of each group; by default all variables are in one.
         num_products: The products of the top network.
+        transitions: Which inputs the outputs read; see `grouped_network`.
         width: The slices on either side that clusters see.
         priors: Pseudo-observations of weights and leaves.
         rng: The source of randomness.
@@ -290,8 +321,15 @@ def clustered_network(
     require_type(priors, Priors, "priors", StructureError)
     checked_rng(rng, StructureError)
     members = [range(data.num_variables)] if groups is None else groups
+    kind = checked_transitions(transitions)
     drawn = grouped_network(
-        data.schema, members, num_interfaces, num_products=num_products, rng=rng, root=root
+        data.schema,
+        members,
+        num_interfaces,
+        num_products=num_products,
+        transitions=kind,
+        rng=rng,
+        root=root,
     )
     network = scaled_families(drawn, data)
     chains = []
@@ -307,7 +345,7 @@ def clustered_network(
             prior = priors.leaf(family)
             leaves[variable] = chain.leaves(family, data.values[:, variable], prior, rng)
     template = NetworkParameters(
-        np.concatenate([chain.transitions(count).ravel() for chain in chains]),
+        np.concatenate([chain.transitions(count, kind) for chain in chains]),
         tuple(leaves[variable] for variable in sorted(leaves)),
     )
     top = NetworkParameters(_top_weights(chains, num_products, count, rng))
