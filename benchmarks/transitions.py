@@ -1,8 +1,8 @@
 """Dense, block-sparse and Monarch transitions compared: `python -m benchmarks.transitions`.
 
 The first table has the time of one EM step on 500 x 32 slices of 13 random binary variables: the
-least of some repeats, in which the kinds take turns. The second table has PenDigits as `experiments`
-prepares it, the first of its ten folds: log-likelihood of a sequence after the same number of EM
+least of some repeats, in which the kinds take turns. The second table has PenDigits as experiments
+prepare it, the first of its ten folds: log-likelihood of a sequence after the same number of EM
 steps from clusters, and the time of learning.
 """
 

@@ -118,6 +118,13 @@ def test_clusters_give_the_frequencies_of_the_ways_over_each_edge() -> None:
     assert_allclose(outer, by_block / by_block.sum(axis=1, keepdims=True), atol=1e-3)
 
 
+@pytest.mark.parametrize("kind", FEW)
+def test_data_of_single_slices_have_no_transitions(kind: str) -> None:
+    data = Sequences.from_codes(steps(0, 2).values, np.arange(61), SCHEMA)
+    matrix = HMM(9, transitions=kind, random_state=0).fit(data).transition_matrix_
+    assert_allclose(matrix.sum(axis=1), 1.0, rtol=1e-9)
+
+
 def test_other_transitions_are_refused() -> None:
     with pytest.raises(StructureError, match="but is 'butterfly'; choose one"):
         HMM(4, transitions="butterfly").fit(steps(0, 4))
