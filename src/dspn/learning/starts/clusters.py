@@ -42,6 +42,8 @@ _MOST_WINDOWS: Final = 20_000
 _MOST_ITERATIONS: Final = 30
 # One outlier must not have a cluster of its own.
 _FARTHEST: Final = 5.0
+# What is left of a cluster's say in the order of others when the next one is numbered.
+_FADING: Final = 0.8
 _SMALLEST: Final = float(np.finfo(np.float64).tiny)
 
 
@@ -234,6 +236,25 @@ def _spread(labels: Ints, count: int, rng: np.random.Generator) -> Ints:
     return labels
 
 
+def _arranged(states: Ints, size: int, data: Sequences, root: Root) -> Ints:
+    """The same clusters, numbered so that those that follow each other often are near.
+
+    Blocks of clusters then have most ways among themselves. The next number goes to the cluster
+    with the most ways to and from the last ones, which count less and less.
+    """
+    above, below = (states[rows] for rows in adjacent_rows(data, root))
+    ends, others = np.concatenate([above, below]), np.concatenate([below, above])
+    counts = np.bincount(ends, minlength=size)
+    near = np.split(others[np.argsort(ends, kind="stable")], np.cumsum(counts)[:-1])
+    number, ways = np.full(size, -1), np.zeros(size)
+    latest = int(np.argmax(counts))
+    for place in range(size):
+        number[latest] = place
+        ways = _FADING * ways + np.bincount(near[latest], minlength=size)
+        latest = int(np.argmax(np.where(number < 0, ways, -1.0)))
+    return number[states]
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class _Chain:
@@ -304,7 +325,8 @@ def clustered_network(
     of `slice_clusters` on the group's variables best, and weights that are the smoothed frequencies
     with which clusters follow each other, read from the root down. Where fewer windows differ than
     there are nodes, the largest clusters are cut in two at random. Several products of the top
-    network begin as clusters of the root slices.
+    network begin as clusters of the root slices. Where outputs read inputs by blocks, clusters that
+    follow each other often come into the same blocks.
 
     Args:
         data: The training set.
@@ -336,7 +358,10 @@ def clustered_network(
     for group, positions in zip(members, network.groups, strict=True):
         size = len(positions)
         labels = slice_clusters(data, size, width=width, variables=group, rng=rng)
-        chains.append(_Chain(data, _spread(labels, size, rng), size, network.root))
+        states = _spread(labels, size, rng)
+        if kind is not Transitions.DENSE:
+            states = _arranged(states, size, data, network.root)
+        chains.append(_Chain(data, states, size, network.root))
     count = priors.sum_pseudo_count
     leaves: dict[int, Floats] = {}
     for chain, group in zip(chains, members, strict=True):
