@@ -59,7 +59,8 @@ def _chain_case(seed: int) -> tuple[DynamicNetwork, list[np.ndarray], Sequences]
     rng = np.random.default_rng(seed)
     schema = Schema((Variable.binary("a"), Variable.categorical("b", (0, 1, 2))))
     root = "first" if seed % 2 else "last"
-    model = Model(initial_network(schema, 1 + seed % 5, rng=rng, root=root))
+    kind = "dense" if seed < 10 else "monarch"
+    model = Model(initial_network(schema, 1 + seed % 5, transitions=kind, rng=rng, root=root))
     values = model.sample(6, [1, 2, 3, 4, 5, 5], rng=rng).values.copy()
     values[rng.random(values.shape) < 0.3] = np.nan
     data = Sequences.from_codes(values, [0, 1, 3, 6, 10, 15, 20], schema)
@@ -67,7 +68,7 @@ def _chain_case(seed: int) -> tuple[DynamicNetwork, list[np.ndarray], Sequences]
 
 
 def _cases() -> list[tuple[DynamicNetwork, list[np.ndarray], Sequences]]:
-    return [_repeated(seed) for seed in CASES] + [_chain_case(seed) for seed in range(10)]
+    return [_repeated(seed) for seed in CASES] + [_chain_case(seed) for seed in range(15)]
 
 
 def _tolerance(engine: str) -> float:

@@ -27,8 +27,9 @@ from dspn.models.estimator import (
     warn_of_time,
 )
 from dspn.models.hmm import DEFAULT_EM, fit_factored
-from dspn.options import Options, number_field, part_field, whole_field
+from dspn.options import Options, choice_field, number_field, part_field, whole_field
 from dspn.structure.network import Root, checked_root
+from dspn.structure.transitions import Transitions
 
 # What is learned from where time is up before a single pass over all data, and the share of the
 # time limit that this may take.
@@ -63,11 +64,14 @@ class Em(Options):
         n_interfaces: Number of interface nodes.
         em: When expectation maximisation stops.
         scoring: What chooses among the steps on the validation set.
+        transitions: Which inputs an output reads: "dense" for all; "block" and "monarch" have fewer
+            edges, for hundreds of nodes and more; see `dspn.structure.transitions`.
     """
 
     n_interfaces: int = whole_field(8)
     em: EmOptions = part_field(DEFAULT_EM)
     scoring: Score = part_field(LIKELIHOOD, Score)
+    transitions: Transitions | str = choice_field(Transitions.DENSE)
 
 
 Learner = Auto | Paper | Em
@@ -257,6 +261,7 @@ class DSPN(SequenceEstimator):
                 score=options.scoring,
                 root=Root(self.root),
                 tied=self.tied,
+                transitions=options.transitions,
                 is_due=part.clock.is_due,
             )[0]
 

@@ -19,8 +19,9 @@ from dspn.learning.starts.clusters import clustered_network, randomised
 from dspn.models.estimator import Outcome, SequenceEstimator, TrainingData, outcome_of_em
 from dspn.structure.build import initial_network
 from dspn.structure.network import DynamicNetwork, Root
-from dspn.structure.nodes import children_of
+from dspn.structure.nodes import Sum, children_of
 from dspn.structure.template import Template, Top
+from dspn.structure.transitions import Transitions, checked_transitions
 
 DEFAULT_EM: Final = EmOptions(max_steps=200)
 
@@ -38,6 +39,7 @@ def fit_factored(
     score: Score = LIKELIHOOD,
     root: Root = Root.FIRST,
     tied: bool = True,
+    transitions: Transitions | str = Transitions.DENSE,
     is_due: Callable[[], bool] | None = None,
 ) -> tuple[EmFit, dict[int, float]]:
     """The best of the paper's initial templates, trained by EM, and the score of each size.
@@ -51,6 +53,7 @@ def fit_factored(
         score: What chooses on the validation set.
         root: The slice that carries the root.
         tied: Whether the bottom network shares the template's parameters.
+        transitions: Which inputs the outputs read.
         is_due: Once it says yes, the fit at hand ends and no other start is made.
     """
 
@@ -58,10 +61,14 @@ def fit_factored(
         rng = data.rng(1, size, number)
         if number == 0:
             sample = data.train[drawn_places(data.train, _SLICES_PER_NODE * size, rng)]
-            network = clustered_network(sample, size, priors=priors, rng=rng, root=root)
+            network = clustered_network(
+                sample, size, transitions=transitions, priors=priors, rng=rng, root=root
+            )
             network = scaled_families(network, data.train)
         else:
-            plain = initial_network(data.train.schema, size, rng=rng, root=root)
+            plain = initial_network(
+                data.train.schema, size, transitions=transitions, rng=rng, root=root
+            )
             network = randomised(plain, data.train, rng)
         return network if tied else network.untied()
 
@@ -83,10 +90,10 @@ def fit_factored(
 
 
 def _by_state(network: Template | Top, node: int, weights: Floats) -> Floats:
-    """The weights of a sum over all inputs, in the order of their positions."""
-    start = network.edge_offsets[node]
-    places = [network.inputs.index(child) for child in children_of(network.nodes[node])]
-    own = np.empty(len(places))
+    """The weights of a sum over inputs by their positions; zero where there is no edge."""
+    start, position = network.edge_offsets[node], {n: p for p, n in enumerate(network.inputs)}
+    places = [position[child] for child in children_of(network.nodes[node])]
+    own = np.zeros(len(position))
     own[places] = weights[start : start + len(places)]
     return own
 
@@ -97,15 +104,23 @@ def start_probabilities(network: DynamicNetwork) -> Floats:
 
 
 def transition_matrix(network: DynamicNetwork) -> Floats:
-    """P(next state | state) of such a chain, a row for each state."""
+    """P(next state | state) of such a chain, a row for each state.
+
+    Where sums read sums this is the product of their matrices.
+    """
     template, weights = network.template, network.parameters.template.weights
-    rows = [
-        _by_state(template, child, weights)
-        for output in template.outputs
-        for child in children_of(template.nodes[output])
-        if set(children_of(template.nodes[child])) == set(template.inputs)
-    ]
-    return np.stack(rows)
+    inputs, rows = set(template.inputs), dict[int, Floats]()
+    for node in template.order:
+        below = children_of(template.nodes[node])
+        if not isinstance(template.nodes[node], Sum):
+            continue
+        if below[0] in inputs:
+            rows[node] = _by_state(template, node, weights)
+        elif below[0] in rows:
+            start = template.edge_offsets[node]
+            rows[node] = weights[start : start + len(below)] @ np.stack([rows[i] for i in below])
+    factors = (children_of(template.nodes[output]) for output in template.outputs)
+    return np.stack([rows[child] for own in factors for child in own if child in rows])
 
 
 @dataclass(eq=False, repr=False)
@@ -127,10 +142,13 @@ class Chain(SequenceEstimator):
         """P(next state | state), a row for each state."""
         return transition_matrix(self.network_)
 
-    def _fit_plain(self, data: TrainingData) -> tuple[EmFit, dict[int, float]]:
+    def _fit_plain(
+        self, data: TrainingData, transitions: str = "dense"
+    ) -> tuple[EmFit, dict[int, float]]:
         """The model with independent emissions, and the score of each number of states."""
         em, priors = self.em or DEFAULT_EM, self.priors or DEFAULT_PRIORS
-        return fit_factored(data, self._sizes(), num_starts=self.n_starts, em=em, priors=priors)
+        settings: dict[str, Any] = {"em": em, "priors": priors, "transitions": transitions}
+        return fit_factored(data, self._sizes(), num_starts=self.n_starts, **settings)
 
     def _sizes(self) -> tuple[int, ...]:
         """The numbers of states to choose from, each once."""
@@ -163,6 +181,9 @@ class HMM(Chain):
     Args:
         n_states: Number of states, or a list of numbers to choose from.
         n_starts: Number of starting points for each number of states.
+        transitions: "dense" for a transition matrix of which every entry is a parameter; "monarch"
+            for a product of two block-diagonal matrices and "block" for a sparse one, which are
+            for hundreds of states; see `dspn.structure.transitions`.
         em: When expectation maximisation stops.
         priors: Pseudo-observations of weights and leaves.
         schema: The variables, where they should not be inferred from X.
@@ -170,6 +191,9 @@ class HMM(Chain):
         refit: Whether what was held out is learned from in the end.
         random_state: Seed of everything random.
     """
+
+    _: KW_ONLY
+    transitions: str = "dense"
 
     _KEPT = ("validation_scores_",)
 
@@ -195,7 +219,7 @@ class HMM(Chain):
         return found
 
     def _learned(self, data: TrainingData) -> Outcome:
-        fit, self.validation_scores_ = self._fit_plain(data)
+        fit, self.validation_scores_ = self._fit_plain(data, checked_transitions(self.transitions))
         return outcome_of_em(fit, data, self.priors or DEFAULT_PRIORS, refit=self.refit)
 
 

@@ -7,6 +7,7 @@ from dspn.structure.build import (
     factored,
     grouped_network,
     initial_network,
+    interfaces_read,
     mixture_top,
     naive_bayes,
     product_of_naive_bayes,
@@ -20,14 +21,15 @@ from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
 from dspn.structure.parameters import NetworkParameters, Parameters
 from dspn.structure.template import Bank, Template, Top
+from dspn.structure.transitions import Transitions
 from dspn.structure.unroll import StaticNetwork, unroll
 from dspn.structure.validity import Rule, Violation, violations
 
 __all__ = [
     "Bank", "DbnStructure", "DbnTables", "DynamicNetwork", "Input", "Interface", "Leaf", "Mixture",
     "NetworkBuilder", "NetworkParameters", "Node", "Parameters", "Product", "Root", "Rule",
-    "StaticNetwork", "Sum", "Template", "Top", "Violation", "assemble", "dbn_schema", "factored",
-    "from_dbn", "from_hmm", "grouped_network", "initial_network", "marginal", "mixture_top",
-    "naive_bayes", "product_of_naive_bayes", "random_tables", "side_by_side", "united",
-    "univariate", "unroll", "violations",
+    "StaticNetwork", "Sum", "Template", "Top", "Transitions", "Violation", "assemble", "dbn_schema",
+    "factored", "from_dbn", "from_hmm", "grouped_network", "initial_network", "interfaces_read",
+    "marginal", "mixture_top", "naive_bayes", "product_of_naive_bayes", "random_tables",
+    "side_by_side", "united", "univariate", "unroll", "violations",
 ]  # fmt: skip

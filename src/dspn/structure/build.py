@@ -28,6 +28,7 @@ from dspn.structure.network import DynamicNetwork, Root, checked_root
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
 from dspn.structure.parameters import NetworkParameters, Parameters
 from dspn.structure.template import Template, Top
+from dspn.structure.transitions import Transitions, checked_transitions, sum_layers
 
 
 def _number_below(value: int, argument: str, count: int) -> int:
@@ -146,7 +147,10 @@ def assemble(
 @final
 @dataclass(frozen=True)
 class Interface:
-    """The input interface of one group, seen as one more variable: its input nodes."""
+    """The input interface of one group, seen as one more variable: its input nodes.
+
+    Sums over inputs of the group may stand for them.
+    """
 
     inputs: tuple[int, ...]
 
@@ -211,13 +215,37 @@ def mixture_top(schema: Schema, weights: Sequence[float] | Floats) -> tuple[Top,
 
 
 def initial_network(
-    schema: Schema, num_interfaces: int, *, rng: np.random.Generator, root: Root | str = Root.FIRST
+    schema: Schema,
+    num_interfaces: int,
+    *,
+    transitions: Transitions | str = Transitions.DENSE,
+    rng: np.random.Generator,
+    root: Root | str = Root.FIRST,
 ) -> DynamicNetwork:
-    """Figure 2a: each of k outputs is a factored model of the variables and the input interface."""
+    """Figure 2a: each of k outputs is a factored model of the variables and the input interface.
+
+    `transitions` says which inputs an output reads: all of them, or few by blocks
+    (`dspn.structure.transitions`).
+    """
     require_type(schema, Schema, "schema", StructureError)
     size = whole_number(num_interfaces, "num_interfaces", StructureError)
     every = tuple(range(len(schema)))
-    return grouped_network(schema, [every], size, rng=rng, root=root)
+    return grouped_network(schema, [every], size, transitions=transitions, rng=rng, root=root)
+
+
+def interfaces_read(
+    builder: NetworkBuilder,
+    inputs: Sequence[int],
+    transitions: Transitions | str,
+    rng: np.random.Generator,
+) -> list[Interface]:
+    """What each output of a group reads: inputs, or the sums over inputs that are added here."""
+    below = list(inputs)
+    *inner, last = sum_layers(checked_transitions(transitions), len(below))
+    for layer in inner:
+        reads = [Interface(tuple(below[place] for place in own)) for own in layer]
+        below = [univariate(builder, own, rng) for own in reads]
+    return [Interface(tuple(below[place] for place in own)) for own in last]
 
 
 def grouped_network(
@@ -226,6 +254,7 @@ def grouped_network(
     num_interfaces: int | Sequence[int],
     *,
     num_products: int = 1,
+    transitions: Transitions | str = Transitions.DENSE,
     rng: np.random.Generator,
     root: Root | str = Root.FIRST,
 ) -> DynamicNetwork:
@@ -240,9 +269,9 @@ def grouped_network(
     count = whole_number(num_products, "num_products", StructureError)
     inputs = [builder.inputs(size) for size in sizes]
     outputs = [
-        factored(builder, [*group, Interface(tuple(own))], rng)
+        factored(builder, [*group, reads], rng)
         for group, own in zip(members, inputs, strict=True)
-        for _ in own
+        for reads in interfaces_read(builder, own, transitions, rng)
     ]
     top = NetworkBuilder(schema)
     below = [Interface(tuple(top.inputs(size))) for size in sizes]

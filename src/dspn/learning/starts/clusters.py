@@ -28,6 +28,12 @@ from dspn.structure.edit import with_labels
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.parameters import NetworkParameters, Parameters, sum_starts
 from dspn.structure.template import Template, Top
+from dspn.structure.transitions import (
+    Transitions,
+    checked_transitions,
+    sum_layers,
+    visited_sums,
+)
 
 Singles = NDArray[np.float32]
 
@@ -36,6 +42,8 @@ _MOST_WINDOWS: Final = 20_000
 _MOST_ITERATIONS: Final = 30
 # One outlier must not have a cluster of its own.
 _FARTHEST: Final = 5.0
+# What is left of a cluster's say in the order of others when the next one is numbered.
+_FADING: Final = 0.8
 _SMALLEST: Final = float(np.finfo(np.float64).tiny)
 
 
@@ -184,6 +192,20 @@ def smoothed_shares(counts: Floats, usual: Floats, pseudo_count: float) -> Float
     return shares
 
 
+def _edge_shares(reads: Sequence[Ints], above: Ints, below: Ints, pseudo_count: float) -> Floats:
+    """Shares of each sum's edges among the pairs (above, below) on them, smoothed as above."""
+    widths = [len(own) for own in reads]
+    target, source = np.repeat(np.arange(len(reads)), widths), np.concatenate(reads)
+    size = int(source.max()) + 1
+    edges, pairs = target * size + source, above * size + below
+    place = np.minimum(np.searchsorted(edges, pairs), edges.size - 1)
+    counts = label_counts(place[edges[place] == pairs], edges.size)
+    usual = label_counts(below, size)[source] + 1.0
+    smooth = counts + pseudo_count + usual / np.bincount(target, usual)[target]
+    shares: Floats = smooth / np.bincount(target, smooth)[target]
+    return shares
+
+
 def labelled_flows(
     network: DynamicNetwork, data: Sequences, labels: Floats | Ints, tables: Sequence[Floats]
 ) -> tuple[DynamicNetwork, ExpectedFlows]:
@@ -214,6 +236,25 @@ def _spread(labels: Ints, count: int, rng: np.random.Generator) -> Ints:
     return labels
 
 
+def _arranged(states: Ints, size: int, data: Sequences, root: Root) -> Ints:
+    """The same clusters, numbered so that those that follow each other often are near.
+
+    Blocks of clusters then have most ways among themselves. The next number goes to the cluster
+    with the most ways to and from the last ones, which count less and less.
+    """
+    above, below = (states[rows] for rows in adjacent_rows(data, root))
+    ends, others = np.concatenate([above, below]), np.concatenate([below, above])
+    counts = np.bincount(ends, minlength=size)
+    near = np.split(others[np.argsort(ends, kind="stable")], np.cumsum(counts)[:-1])
+    number, ways = np.full(size, -1), np.zeros(size)
+    latest = int(np.argmax(counts))
+    for place in range(size):
+        number[latest] = place
+        ways = _FADING * ways + np.bincount(near[latest], minlength=size)
+        latest = int(np.argmax(np.where(number < 0, ways, -1.0)))
+    return number[states]
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class _Chain:
@@ -236,11 +277,20 @@ class _Chain:
     def counts(self) -> Floats:
         return label_counts(self.states, self.size)
 
-    def transitions(self, pseudo_count: float) -> Floats:
-        """Weights of the inputs at each output, (size, size)."""
+    def transitions(self, pseudo_count: float, kind: Transitions) -> Floats:
+        """Weights of the sums over inputs, layer after layer, in the order of their edges.
+
+        These are the shares of the ways from cluster to cluster that take each edge; ways that the
+        sums do not have are left out.
+        """
         above, below = (self.states[rows] for rows in adjacent_rows(self.data, self.root))
-        pairs = label_counts(above * self.size + below, self.size**2)
-        return smoothed_shares(pairs.reshape(self.size, self.size), self.counts, pseudo_count)
+        if kind is Transitions.DENSE:
+            pairs = label_counts(above * self.size + below, self.size**2)
+            pairs = pairs.reshape(self.size, self.size)
+            return smoothed_shares(pairs, self.counts, pseudo_count).ravel()
+        visited = visited_sums(kind, self.size, above, below)
+        layers = zip(sum_layers(kind, self.size), visited[1:], visited, strict=False)
+        return np.concatenate([_edge_shares(*layer, pseudo_count) for layer in layers])
 
     def starts(self, members: Ints, pseudo_count: float) -> Floats:
         """Weights of the nodes at the root of some of the sequences, (size,)."""
@@ -263,6 +313,7 @@ def clustered_network(
     *,
     groups: Sequence[Sequence[int]] | None = None,
     num_products: int = 1,
+    transitions: Transitions | str = Transitions.DENSE,
     width: int = 2,
     priors: Priors = DEFAULT_PRIORS,
     rng: np.random.Generator,
@@ -274,13 +325,15 @@ def clustered_network(
     of `slice_clusters` on the group's variables best, and weights that are the smoothed frequencies
     with which clusters follow each other, read from the root down. Where fewer windows differ than
     there are nodes, the largest clusters are cut in two at random. Several products of the top
-    network begin as clusters of the root slices.
+    network begin as clusters of the root slices. Where outputs read inputs by blocks, clusters that
+    follow each other often come into the same blocks.
 
     Args:
         data: The training set.
         num_interfaces: The interface nodes of every group, or a number for each.
         groups: The variables of each group; by default all variables are in one.
         num_products: The products of the top network.
+        transitions: Which inputs the outputs read; see `grouped_network`.
         width: The slices on either side that clusters see.
         priors: Pseudo-observations of weights and leaves.
         rng: The source of randomness.
@@ -290,15 +343,25 @@ def clustered_network(
     require_type(priors, Priors, "priors", StructureError)
     checked_rng(rng, StructureError)
     members = [range(data.num_variables)] if groups is None else groups
+    kind = checked_transitions(transitions)
     drawn = grouped_network(
-        data.schema, members, num_interfaces, num_products=num_products, rng=rng, root=root
+        data.schema,
+        members,
+        num_interfaces,
+        num_products=num_products,
+        transitions=kind,
+        rng=rng,
+        root=root,
     )
     network = scaled_families(drawn, data)
     chains = []
     for group, positions in zip(members, network.groups, strict=True):
         size = len(positions)
         labels = slice_clusters(data, size, width=width, variables=group, rng=rng)
-        chains.append(_Chain(data, _spread(labels, size, rng), size, network.root))
+        states = _spread(labels, size, rng)
+        if kind is not Transitions.DENSE:
+            states = _arranged(states, size, data, network.root)
+        chains.append(_Chain(data, states, size, network.root))
     count = priors.sum_pseudo_count
     leaves: dict[int, Floats] = {}
     for chain, group in zip(chains, members, strict=True):
@@ -307,7 +370,7 @@ def clustered_network(
             prior = priors.leaf(family)
             leaves[variable] = chain.leaves(family, data.values[:, variable], prior, rng)
     template = NetworkParameters(
-        np.concatenate([chain.transitions(count).ravel() for chain in chains]),
+        np.concatenate([chain.transitions(count, kind) for chain in chains]),
         tuple(leaves[variable] for variable in sorted(leaves)),
     )
     top = NetworkParameters(_top_weights(chains, num_products, count, rng))
