@@ -78,9 +78,12 @@ def complete(program: Program, data: Sequences) -> Completion:
         return Completion(data, found.log_values, found.interfaces, found.component)
     values = np.empty(data.values.shape)
     for c in np.unique(found.component).tolist():
-        own = found.component == c
-        rows, network = np.repeat(own, data.lengths), program.mixture.components[c]
-        part = data if own.all() else data[own]
-        values[rows] = fill_in(network, part, found.leaves[rows], lambda leaf, row: leaf.mode(row))
+        own, network = found.component == c, program.mixture.components[c]
+        if own.all():
+            values = fill_in(network, data, found.leaves, lambda leaf, row: leaf.mode(row))
+            continue
+        rows = np.repeat(own, data.lengths)
+        leaves = found.leaves[rows]
+        values[rows] = fill_in(network, data[own], leaves, lambda leaf, row: leaf.mode(row))
     filled = data.with_values(values)
     return Completion(filled, found.log_values, found.interfaces, found.component)

@@ -37,7 +37,7 @@ from dspn.learning.search import (
     product_nodes,
     scope_numbers,
 )
-from dspn.structure import DynamicNetwork, Parameters, grouped_network, initial_network
+from dspn.structure import DynamicNetwork, Mixture, Parameters, grouped_network, initial_network
 from dspn.structure.validity import network_scopes, violations
 from strategies import arbitrary_sequence, as_sequences, hide, schema_of
 
@@ -107,7 +107,7 @@ class Script(Score):
         own = math.nan
         if settings.get("validation") is not None:
             own = self.known[network.fingerprint] = self.scores.pop(0)
-        return EmFit(network, (), own, StopReason.MAX_STEPS, ())
+        return EmFit(Mixture.of(network), (), own, StopReason.MAX_STEPS, ())
 
 
 def scripted(
