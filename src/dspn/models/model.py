@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from dspn._arguments import Floats, Ints, require_type
 from dspn.data.schema import Schema
 from dspn.data.sequences import Sequences, sequences_of
-from dspn.engine import Program, compile_program
+from dspn.engine import Engine, Program, compile_program
 from dspn.errors import StructureError
 from dspn.inference.completion import Completion, complete
 from dspn.inference.filter import Filter, FilterState
@@ -196,6 +196,17 @@ class Model(Queries):
     def compiled(self) -> Program:
         """All components compiled for the engine."""
         return compile_program(self.mixture)
+
+    def to(self, engine: Engine | str, *, precision: str = "double") -> "Model":
+        """The same model, with queries that another engine answers; see `compile_program`.
+
+        Args:
+            engine: "cpu", "gpu", "reference", or an engine with options.
+            precision: "double" or "single".
+        """
+        model = Model(self.mixture, provenance=self.provenance, online=self.online)
+        model.compiled = compile_program(self.mixture, engine=engine, precision=precision)
+        return model
 
     @property
     def program(self) -> Program:

@@ -8,6 +8,7 @@ import pytest
 from dspn import HMM, Model, Schema, Variable, load
 from dspn.errors import DataError, StructureError
 from dspn.structure import Mixture, grouped_network, initial_network
+from networks import has_gpu
 
 SCHEMA = Schema((Variable.binary("x"), Variable.binary("y")))
 
@@ -99,3 +100,22 @@ def test_variables_are_named_by_a_list_of_known_names() -> None:
         model.over(["z"])
     with pytest.raises(DataError, match="at least one"):
         model.over([])
+
+
+def test_a_model_is_answered_by_the_engine_that_is_asked_for() -> None:
+    network = initial_network(SCHEMA, 3, rng=np.random.default_rng(2))
+    model = Model(network)
+    data = model.sample(5, 4, rng=np.random.default_rng(3))
+    other = model.to("reference")
+    assert type(other.compiled.components[0]) is not type(model.compiled.components[0])
+    np.testing.assert_allclose(other.log_likelihood(data), model.log_likelihood(data), rtol=1e-12)
+    with pytest.raises(StructureError, match="`engine` must be 'cpu', 'gpu' or 'reference'"):
+        model.to("tpu")
+
+
+@pytest.mark.skipif(has_gpu(), reason="there is a GPU")
+def test_a_machine_without_a_gpu_says_so_in_one_sentence() -> None:
+    model = Model(initial_network(SCHEMA, 3, rng=np.random.default_rng(2)))
+    data = model.sample(2, 3, rng=np.random.default_rng(3))
+    with pytest.raises(StructureError, match=r"`engine='gpu'` needs .*engine='cpu'"):
+        model.to("gpu").log_likelihood(data)
