@@ -18,6 +18,7 @@ from dspn.engine.gpu.climb import Climb
 from dspn.engine.gpu.device import Device
 from dspn.engine.gpu.general import General, Structure
 from dspn.errors import StructureError
+from dspn.learning.em import EmOptions, fit_em
 from dspn.structure import Mixture, initial_network
 from networks import has_gpu
 from oracles import best_completion, interface_posteriors, log_likelihood, surprise_of_slice
@@ -322,3 +323,15 @@ def test_batches_are_cut_to_the_room_there_is() -> None:
         flows = flows + found
     np.testing.assert_allclose(logs, whole[1], rtol=1e-12)
     np.testing.assert_allclose(flows.template.weights, whole[0].template.weights, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_expectation_maximisation_takes_the_same_steps(engine: str, seed: int) -> None:
+    network, _, data = _repeated(seed)
+    options = EmOptions(max_steps=3, tolerance=0)
+    found, expected = (
+        fit_em(network, data, options=options, program=program)
+        for program in (_compile(network, engine), compile_program(network, engine="reference"))
+    )
+    for own, other in zip(found.history, expected.history, strict=True):
+        _close(engine, own.train, other.train)

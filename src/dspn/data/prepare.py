@@ -104,7 +104,7 @@ def prepare(
     the same data has left is completed.
 
     Args:
-        source: A file, a directory of files, a pattern such as "logs/*.parquet", a list of these,
+        source: A file, a directory of files, a pattern such as `logs/*.parquet`, a list of these,
             or a Ray Dataset. All files have the same columns, and one sequence may have rows in
             several of them.
         directory: Where the shards go, a new or an empty directory.
