@@ -197,6 +197,7 @@ def _make_estimator(training: Training, fraction: float | None, *, quiet: bool) 
         checkpoint=checkpoint,
         resume=checkpoint is not None,
         n_jobs=training.jobs,
+        engine=training.engine,
         executor=None if training.ray is None else Ray(training.ray),
         verbose=0 if quiet else 1,
     )

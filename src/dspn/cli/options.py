@@ -73,6 +73,7 @@ _DESCRIPTIONS: Final = {
     "--validation": "Fraction of the sequences that is held out, or another table.",
     "--checkpoint": "A directory; the same command continues from what it holds.",
     "--jobs -j": "Number of processes that train models, or work on shards; -1 for all cores.",
+    "--engine": "What trains models: the processors, or an NVIDIA GPU.",
     "--label COLUMN": "Column with the class of the sequence.",
     "--mode": "Discriminative models separate the classes more sharply.",
     "--states 1..": "Number of states of each HMM.",
@@ -161,6 +162,7 @@ class Training:
     checkpoint: Path | None = None
     jobs: int = 1
     ray: str | None = None
+    engine: Literal["cpu", "gpu"] = "cpu"
 
 
 @final

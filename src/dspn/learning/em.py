@@ -6,6 +6,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, final
 
@@ -27,7 +28,7 @@ from dspn.executors import Executor, Shared
 from dspn.learning.priors import DEFAULT_PRIORS, Priors, checked_learnable, log_prior, sections
 from dspn.learning.scores import LIKELIHOOD, FitLog, FitRecord, Score, StopOptions, StopReason
 from dspn.leaves.base import NO_WEIGHT
-from dspn.options import number_field, part_field, whole_field
+from dspn.options import choice_field, number_field, part_field, whole_field
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of, reachable
@@ -365,6 +366,14 @@ def _work_on_shard(
 # Many steps.
 
 
+class EngineName(StrEnum):
+    """The engines by name; see `dspn.engine.compile_program`."""
+
+    CPU = "cpu"
+    GPU = "gpu"
+    REFERENCE = "reference"
+
+
 @final
 @dataclass(frozen=True)
 class EmOptions(StopOptions):
@@ -378,18 +387,20 @@ class EmOptions(StopOptions):
     replaces the share (t + `step_delay`) ** -`step_power` of the statistics by its own.
 
     `single_precision` computes flows and scores in float32 where its range suffices, which is
-    faster for templates of the initial kind with sixteen interface nodes or more.
+    faster for templates of the initial kind with sixteen interface nodes or more. `engine` says
+    what computes them: "cpu", "gpu" or "reference".
     """
 
     batch_size: int | None = whole_field(None)
     step_power: float = number_field(0.6, above=0.5, most=1)
     step_delay: float = number_field(2.0, least=0)
     single_precision: bool = part_field(False)
+    engine: EngineName = choice_field(EngineName.CPU)
 
-    @property
-    def precision(self) -> str:
-        """The precision as the engine names it."""
-        return "single" if self.single_precision else "double"
+    def compile(self, model: Mixture | DynamicNetwork) -> Program:
+        """The model, compiled as these options say."""
+        precision = "single" if self.single_precision else "double"
+        return compile_program(model, precision=precision, engine=str(self.engine))
 
 
 DEFAULT_EM: Final = EmOptions()
@@ -603,7 +614,7 @@ def fit_em(
     if learnable is not None:
         chosen = checked_learnable(mixture.only.template, learnable)
     if program is None:
-        program = compile_program(mixture, precision=options.precision)
+        program = options.compile(mixture)
 
     def maximiser(own: Program, statistics: Expectation) -> Program:
         return own.rebind(_maximise_all(own.mixture, statistics, priors, chosen))
@@ -692,7 +703,7 @@ def restarts(networks: Iterable[DynamicNetwork], train: Sequences, **settings: A
 
     The first network is always fitted; no further one is begun once the deadline has passed.
     """
-    precision = settings.get("options", DEFAULT_EM).precision
+    options = settings.get("options", DEFAULT_EM)
     is_due = settings.get("deadline") or (lambda: False)
     fits, known, program = [], None, None
     for network in networks:
@@ -700,7 +711,7 @@ def restarts(networks: Iterable[DynamicNetwork], train: Sequences, **settings: A
         # Networks of one structure share a compiled program.
         structure = (id(network.template), id(network.top), network.root)
         if structure != known:
-            program, known = compile_program(network, precision=precision), structure
+            program, known = options.compile(network), structure
         fits.append(fit_em(network, train, program=program, **settings))
         if is_due():
             break

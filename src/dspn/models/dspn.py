@@ -101,6 +101,7 @@ class DSPN(SequenceEstimator):
             time for a model of all are learned from in part.
         n_jobs: Models that are trained, or shards that are worked on side by side; -1 for as many
             as there are cores.
+        engine: "cpu", or "gpu" for an NVIDIA GPU, on which expectation maximisation runs then.
         executor: Who does that work, in place of `n_jobs` processes: one of `dspn.executors`, such
             as `Ray(address)` for a cluster. The model is the same with every executor.
         checkpoint: Where the state of learning is saved, to go on after an interruption: a file
@@ -123,6 +124,7 @@ class DSPN(SequenceEstimator):
     tied: bool = True
     time_limit: float | None = None
     n_jobs: int | None = 1
+    engine: str = "cpu"
     checkpoint: str | os.PathLike[str] | None = None
     resume: bool = False
     verbose: int = 0
@@ -139,10 +141,14 @@ class DSPN(SequenceEstimator):
 
     def _options(self) -> Learner:
         """The learner, in words or as it is, with its options."""
-        if isinstance(self.learner, Auto | Paper | Em):
-            return self.learner
-        if isinstance(self.learner, str) and self.learner in _LEARNERS:
-            return _LEARNERS[self.learner]()
+        options = self.learner
+        if isinstance(options, str) and options in _LEARNERS:
+            options = _LEARNERS[options]()
+        if isinstance(options, Auto | Paper | Em):
+            if self.engine == "cpu":
+                return options
+            paths = [path for path in options.get_params(deep=True) if path.endswith("__engine")]
+            return options.with_params(**dict.fromkeys(paths, self.engine))
         raise StructureError(
             "`learner` must be 'auto', 'paper' or 'em', or one of the options Auto(...), "
             f"Paper(...) and Em(...), but is {self.learner!r}; choose one."
@@ -158,7 +164,8 @@ class DSPN(SequenceEstimator):
 
     def _em_options(self) -> EmOptions:
         options = self._options()
-        return options.em if isinstance(options, Em) else EmOptions(max_steps=30)
+        usual = EmOptions(max_steps=30).with_params(engine=self.engine)
+        return options.em if isinstance(options, Em) else usual
 
     def _check(self, data: TrainingData) -> None:
         options = self._options()

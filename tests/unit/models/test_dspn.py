@@ -128,3 +128,19 @@ def test_progress_is_shown_where_asked_for(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err == ""
     small(GROWN, verbose=1).fit(drawn(20))
     assert "growth" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("learner", [Em(2), dspn.Auto(effort=0.005)], ids=["em", "auto"])
+def test_another_engine_learns_the_same_model(learner: dspn.Em | dspn.Auto) -> None:
+    rng = np.random.default_rng(8)
+    data = [rng.integers(0, 2, (4, 2)).astype(float) for _ in range(30)]
+    found, expected = (
+        DSPN(learner, engine=engine, random_state=0).fit(data) for engine in ("reference", "cpu")
+    )
+    np.testing.assert_allclose(found.score_samples(data), expected.score_samples(data), rtol=1e-4)
+    assert found.validation_score_ == pytest.approx(expected.validation_score_, rel=1e-4)
+
+
+def test_an_engine_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(dspn.StructureError, match="`engine` must be 'cpu' or 'gpu' or 'reference'"):
+        DSPN(Em(2), engine="tpu").fit([np.zeros((3, 1)), np.ones((3, 1))])

@@ -11,7 +11,7 @@ import numpy as np
 from dspn._arguments import Floats, require_type
 from dspn.data.schema import Schema
 from dspn.data.sequences import Sequences, drawn_part, drawn_places, joined
-from dspn.engine import ExpectedFlows, compile_program
+from dspn.engine import ExpectedFlows
 from dspn.errors import StructureError
 from dspn.executors import Executor, Serial, Shared
 from dspn.learning.em import EmOptions
@@ -348,8 +348,7 @@ class Trial(NamedTuple):
 
     def expected_flows(self, network: DynamicNetwork) -> ExpectedFlows:
         """The expected flows of a network on the training set."""
-        program = compile_program(network, precision=self.task.options.em.precision)
-        return program.expected_flows(self.data.train).flows
+        return self.task.options.em.compile(network).expected_flows(self.data.train).flows
 
 
 def _edges_at_work(widths: Iterable[int], other_edges: int) -> float:

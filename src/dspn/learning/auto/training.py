@@ -55,10 +55,10 @@ def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
     own = Task(train, data.validation, LIKELIHOOD, priors)
     train_network = partial(own.fit, rng=rng, deadline=task.clock.is_due)
     if recipe.move.adds_nodes and network.num_interfaces >= _MANY:
-        single, count = options.single_precision, _EARLY_STEPS
-        early = EmOptions(max_steps=count, min_steps=count, single_precision=single)
+        steps, single = _EARLY_STEPS, options.single_precision
+        early = EmOptions(steps, steps, single_precision=single, engine=options.engine)
         first = train_network(network, early)
-        work += work_of(network, train, count + 2)
+        work += work_of(network, train, steps + 2)
         network = _thin(trial, first.network, _LEAST_EARLY_FLOW)
     fit = train_network(network, options)
     steps = len(fit.history) - 1
@@ -67,7 +67,8 @@ def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
         return _cut_short(attempt, fit, task, work) if steps else None
     try:
         network = _thin(trial, fit.network, _LEAST_FLOW)
-        values = compile_program(network).log_likelihood(trial.data.validation)
+        double = replace(options, single_precision=False)
+        values = double.compile(network).log_likelihood(trial.data.validation)
     except TimeUpError:
         return _cut_short(attempt, fit, task, work)
     return Candidate(attempt.number, attempt.block, network, recipe, values, steps, work)
