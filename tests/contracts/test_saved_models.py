@@ -81,7 +81,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "predict_proba": lambda own: own.predict_proba(DATA),
     "predict_log_proba": lambda own: own.predict_log_proba(DATA),
 }
-MAKERS = {"fit", "partial_fit", "load", "save", "from_hmm", "from_dbn"}
+MAKERS = {"fit", "partial_fit", "load", "save", "from_hmm", "from_dbn", "to"}
 NOT_KEPT = {"history_", "dead_", "trail_", "growth_", "estimators_"}
 
 

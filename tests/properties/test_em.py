@@ -49,7 +49,7 @@ def assert_never_falls(values: np.ndarray) -> None:
 
 @pytest.mark.parametrize("priors", [DEFAULT_PRIORS, NO_PRIORS, STRONG])
 def test_no_step_falls_on_random_templates(priors: Priors) -> None:
-    for seed in SEEDS:
+    for seed in SEEDS if priors is DEFAULT_PRIORS else SEEDS[::2]:
         network, _, data = case(seed)
         assert_never_falls(steps_of(scaled_families(network, data), data, priors=priors))
 
