@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dspn
@@ -127,3 +128,26 @@ def test_the_automatic_learner_runs_its_tries_on_the_cluster(cluster: Any) -> No
         return own.fit(sequences).mixture_.fingerprint
 
     assert learned(Ray(cluster.address)) == learned(Serial())
+
+
+@pytest.mark.filterwarnings("ignore:::ray")
+def test_a_ray_dataset_becomes_shards(cluster: Any, tmp_path: Path) -> None:
+    Ray(cluster.address).map(len, ["a"])  # connects
+    rng = np.random.default_rng(2)
+    table = pa.table(
+        {
+            "id": np.repeat(np.arange(20), 6),
+            "t": np.tile(np.arange(6), 20),
+            "bit": rng.integers(0, 2, 120),
+            "value": rng.normal(size=120),
+        }
+    )
+    found = prepare(
+        ray.data.from_arrow(table), tmp_path / "shards", sequence="id", order="t", shard_slices=50
+    )
+    expected = dspn.Sequences.from_table(table, sequence="id", order="t")
+    assert found.schema == expected.schema
+    chunks = [shard.chunk(found.keys)[1] for shard in found.shards]
+    rows = {own: values for chunk in chunks for own, values in zip(chunk.ids, chunk, strict=True)}
+    for own, values in zip(expected.ids, expected, strict=True):
+        np.testing.assert_array_equal(rows[own], values)
