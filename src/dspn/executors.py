@@ -8,6 +8,7 @@ that both are the same to the last bit with every executor and with any number o
 """
 
 import atexit
+import operator
 import os
 import pickle
 import platform
@@ -95,12 +96,8 @@ def _add_in_order(values: Sequence[Any]) -> Any:
     """The sum of values, eight neighbours at a time, then of eight sums, and so on."""
     while len(values) > 1:
         starts = range(0, len(values), _ADDED_AT_ONCE)
-        values = [reduce(_add, values[start : start + _ADDED_AT_ONCE]) for start in starts]
+        values = [reduce(operator.add, values[start : start + _ADDED_AT_ONCE]) for start in starts]
     return values[0]
-
-
-def _add(one: Any, other: Any) -> Any:
-    return one + other
 
 
 class Executor(ABC):
@@ -416,7 +413,8 @@ def _fetch(references: list[Any]) -> Any:
 
 
 def _add_tasks(*results: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
-    return reduce(_add, (own for own, _ in results)), [note for _, own in results for note in own]
+    values, noted = zip(*results, strict=True)
+    return reduce(operator.add, values), [note for own in noted for note in own]
 
 
 @cache

@@ -631,11 +631,10 @@ class SequenceEstimator(Queries, SequenceReader):
     @final
     def _fit_dataset(self, data: "Dataset", validation: Any, clock: Clock) -> Self:
         """Learns from a sample of the data set, and then from all of it."""
-        seed, executor, fraction = seed_of(self.random_state), self._executor(), 0.0
+        seed, executor = seed_of(self.random_state), self._executor()
         rest, held = data, None
         if validation is None:
-            fraction = self.validation_fraction
-            rest, held = hold_out(data, fraction, seed, executor)
+            rest, held = hold_out(data, self.validation_fraction, seed, executor)
         sample = rest.sample(_SAMPLED_SLICES, seed)
         if self.schema is not None:
             sample = sequences_of(sample, self.schema, "X")
