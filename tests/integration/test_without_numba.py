@@ -17,7 +17,8 @@ class Forbidden:
 sys.meta_path.insert(0, Forbidden())
 import dspn
 for module in pkgutil.walk_packages(dspn.__path__, "dspn."):
-    if not module.name.startswith("dspn.engine.cpu") and not module.name.endswith("__main__"):
+    elsewhere = module.name.startswith(("dspn.engine.cpu", "dspn.sktime"))
+    if not elsewhere and not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 
 import numpy as np
