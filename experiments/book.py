@@ -12,7 +12,7 @@ from rich.console import Console
 import dspn
 from dspn.errors import DataError
 from dspn.io import write_atomically
-from experiments import classification, table1, table2, table3
+from experiments import bench, classification, table1, table2, table3
 from experiments.cases import CASES, FURTHER_CASES, TABLE_CASES, Sizes, Spending
 from experiments.contenders import CONTENDERS
 from experiments.curves import Curve, curves_figure, curves_of
@@ -59,7 +59,7 @@ class Book:
 
     @property
     def _all_data(self) -> list[str]:
-        return [*CASES, *classification.CASES, *(case.key for case in table1.CASES)]
+        return [*CASES, *classification.CASES, *(c.key for c in table1.CASES), *bench.NAMES]
 
     @property
     def results(self) -> Results:
@@ -152,6 +152,14 @@ class Book:
             classification.run(names, self.results, self.data_directory, self.console)
         self._write("classes", classification.view(usual, self.results))
         return [classification.view(names, self.results)] if names else []
+
+    def bench(self) -> list[View]:
+        """Runs what is missing of the second bench and writes it."""
+        names = [name for name in bench.NAMES if self.data is None or name in self.data]
+        if self.run:
+            bench.run(names, self.results, self.console, self._spending, quick=self.quick)
+        self._write("bench", bench.view(bench.NAMES, self.results))
+        return [bench.view(names, self.results)] if names else []
 
     def all(self) -> Path:
         """Runs everything that is missing and writes one report of it."""

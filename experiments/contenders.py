@@ -18,6 +18,8 @@ from experiments.baselines import (
 from experiments.dspns import AutomaticDspn, SearchedDspn
 
 _STATES: Final = (2, 4, 8, 16, 32, 64, 128)
+LADDER: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512)
+"""Numbers of states that the second bench has an HMM of each for."""
 _NETWORK_STATES: Final = (2, 4, 8, 16, 32)
 
 
@@ -79,7 +81,7 @@ def _lstm(setting: Setting) -> Baseline[Any]:
 CONTENDERS: Final = {
     "iid": Contender("i.i.d.", _hmm(1), "step of EM"),
     "learnspn": Contender("LearnSPN", lambda _: LearnSpnBaseline(), "all of it"),
-    "hmm-2": Contender("HMM, 2 states", _hmm(2), "step of EM"),
+    **{f"hmm-{k}": Contender(f"HMM, {k} states", _hmm(k), "step of EM") for k in LADDER},
     "hmm": Contender("HMM, chosen", _hmm(*_STATES), "step of EM"),
     "hmm-spn": Contender("HMM-SPN", _hmm_spn, "step of EM"),
     "rnn": Contender("LSTM, the paper's", _rnn, "pass over the data", needs_torch=True),

@@ -29,9 +29,10 @@ _SECOND_FIT: Final = 4
 @final
 @dataclass(frozen=True, eq=False)
 class FittedNetwork(FittedBaseline):
-    """A learned baseline that is a DSPN."""
+    """A learned baseline that is a DSPN; `details` has its score on the validation set."""
 
     network: DynamicNetwork
+    details: dict[str, float] = field(default_factory=dict)
 
     @cached_property
     def _program(self) -> Program:
@@ -137,7 +138,8 @@ def _best(task: Task, options: HmmOptions, learn: Callable[[int], EmFit]) -> Fit
             deadline=task.clock.is_due,
         ).network
     steps = sum(fit.history[-1].step for fit in fits)
-    return FittedNetwork(task.clock.seconds, max(1, steps), task.ending, network)
+    told = {"validation": found.score} if found.score > -np.inf else {}
+    return FittedNetwork(task.clock.seconds, max(1, steps), task.ending, network, told)
 
 
 @final

@@ -6,6 +6,7 @@ from experiments.datasets.preparation import (
     CENTRED_DELTAS,
     FILLED_BINS,
     MEDIAN_BITS,
+    OVERALL_BITS,
     RAW,
     SEVEN_BITS,
     STEPS,
@@ -26,6 +27,7 @@ from experiments.datasets.preparation import (
     unchanged,
 )
 from experiments.datasets.real import (
+    PUBLIC_SETS,
     RealData,
     data_directory,
     read_arabic_digits,
@@ -53,6 +55,8 @@ __all__ = [
     "CENTRED_DELTAS",
     "FILLED_BINS",
     "MEDIAN_BITS",
+    "OVERALL_BITS",
+    "PUBLIC_SETS",
     "RAW",
     "SEVEN_BITS",
     "STEPS",

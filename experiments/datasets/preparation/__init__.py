@@ -26,6 +26,9 @@ RAW: Final = Fixed(unchanged)
 MEDIAN_BITS: Final = Fixed(median_bits)
 """For JapaneseVowels, ArabicDigits and Vicon."""
 
+OVERALL_BITS: Final = QuantileBins(2)
+"""One bit: above the median of the variable over the training data; there is nothing to count."""
+
 SEVEN_BITS: Final = Fixed(integer_bits)
 """For PenDigits: 16 slices of seven bits."""
 
@@ -50,6 +53,7 @@ __all__ = [
     "CENTRED_DELTAS",
     "FILLED_BINS",
     "MEDIAN_BITS",
+    "OVERALL_BITS",
     "RAW",
     "SEVEN_BITS",
     "STEPS",
