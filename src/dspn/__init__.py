@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dspn.data import Schema as Schema
     from dspn.data import Sequences as Sequences
     from dspn.data import Variable as Variable
+    from dspn.data import inputs as inputs
     from dspn.data.dataset import Dataset as Dataset
     from dspn.data.prepare import prepare as prepare
     from dspn.errors import ConvergenceWarning as ConvergenceWarning
@@ -82,10 +83,12 @@ def __getattr__(name: str) -> Any:
     """A public name, or a package of the library, imported when it is first used."""
     if name in _HOME_OF:
         return getattr(import_module(f"dspn.{_HOME_OF[name]}"), name)
+    if name == "inputs":
+        return import_module("dspn.data.inputs")
     if name in _PACKAGES:
         return import_module(f"dspn.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_PACKAGES})
+    return sorted({*globals(), *__all__, *_PACKAGES, "inputs"})

@@ -402,7 +402,7 @@ def test_newer_version_is_said_to_be_newer(file: Path) -> None:
     metadata = {"format": "dspn", "format_version": 12, "unheard": "of"}
     file.write_bytes(save({"x": np.zeros(1)}, {"dspn": json.dumps(metadata)}))
     said = refusal(file)
-    assert "format version 12, newer than version 4" in said
+    assert "format version 12, newer than version 5" in said
     assert "update dspn" in said
 
 

@@ -249,7 +249,8 @@ def encode(values: Floats, reading: Reading, variable: Variable, column: Column)
         row = int(np.argmax(unknown))
         value = reading.labels[int(values[row])] if reading.labels else float(values[row])
         other = "say --unknown missing" if column.is_file else "give a schema that has this one"
-        raise column.wrong(row, value_rule(variable), value, f"mark it as missing, or {other}")
+        first = "" if column.is_input else "mark it as missing, or "
+        raise column.wrong(row, value_rule(variable), value, first + other)
     return codes
 
 

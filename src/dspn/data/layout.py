@@ -76,6 +76,7 @@ class Column:
             they are errors.
         ragged: The sequences and slices of the rows, for data in memory, whose text is taken as it
             is; None for a file, where text may stand for numbers.
+        is_input: Whether it is an input, which may not be missing.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Column:
     missing: tuple[str, ...] = MISSING
     unseen: Unseen | None = None
     ragged: Ragged | None = None
+    is_input: bool = False
 
     @property
     def is_file(self) -> bool:
@@ -92,7 +94,7 @@ class Column:
     def wrong(self, row: int, rule: str, value: Any, remedy: str = "") -> DataError:
         """The error of a cell, `row` counted from 0 in this part of the column."""
         place = f"row {self.first_row + row}" if self.ragged is None else self.ragged.place(row)
-        noun = "column" if self.is_file else "variable"
+        noun = "column" if self.is_file else "input" if self.is_input else "variable"
         if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
             value = int(value)
         hint = f"; {remedy}" if remedy else ""
@@ -422,4 +424,5 @@ def check_values(
             if variables[j].categories:
                 rule = f"category codes from 0 to {variables[j].num_categories - 1} for {rule}"
             named = replace(column, name=variables[j].name)
-            raise named.wrong(row, rule, float(flat[place]), "mark it as missing")
+            remedy = "correct it" if column.is_input else "mark it as missing"
+            raise named.wrong(row, rule, float(flat[place]), remedy)

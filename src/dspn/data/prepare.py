@@ -126,6 +126,8 @@ def prepare(
         shard_slices = whole_number(shard_slices, "shard_slices", DataError)
     if schema is not None:
         require_type(schema, Schema, "schema", DataError)
+        if schema.inputs:
+            raise DataError("`schema` must have no inputs here: shards do not hold them.")
     tables = find_tables(source, delimiter)
     options: dict[str, Any] = {
         "sequence": sequence,

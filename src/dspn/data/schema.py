@@ -34,12 +34,16 @@ class Variable:
 
     The categories are all strings, all booleans, or all finite numbers. `leaf` is the family of
     its leaves in models, where that is not the usual one of the kind (see `dspn.leaves.Family`).
+    An input (`Schema.inputs`) may have a `rule` that computes it (see `dspn.inputs`), and a
+    `default`, the value that it has where it is missing.
     """
 
     name: str
     kind: Kind
     categories: tuple[Category, ...] = ()
     leaf: Any = None
+    rule: Any = None
+    default: Category | None = None
 
     def __post_init__(self) -> None:
         """Check the rules of a variable and bring its fields to plain Python types."""
@@ -67,11 +71,34 @@ class Variable:
                 f"`leaf` of variable {self.name!r} must be a value of a `dspn.leaves.Family`, for "
                 f"a continuous variable or a count, found {self.leaf!r} for a {kind} variable."
             )
+        if self.rule is not None and (
+            isinstance(self.rule, type) or not hasattr(self.rule, "codes")
+        ):
+            raise DataError(
+                f"`rule` of variable {self.name!r} must be a rule of `dspn.inputs`, found "
+                f"{self.rule!r}."
+            )
+        self._check_default()
+
+    def _check_default(self) -> None:
+        own = self.default
+        fits = own in self.categories if self.categories else _is_finite(own)
+        if own is not None and not fits:
+            known = list_categories(self.categories) if self.categories else "a finite number"
+            raise DataError(f"`default` of input {self.name!r} must be {known}, found {own!r}.")
 
     @classmethod
-    def categorical(cls, name: str, categories: Iterable[Category]) -> Variable:
+    def categorical(
+        cls,
+        name: str,
+        categories: Iterable[Category],
+        *,
+        rule: Any = None,
+        default: Category | None = None,
+    ) -> Variable:
         """A variable with one of the categories in each slice; codes follow the order given."""
-        return cls(name, Kind.CATEGORICAL, categories)  # type: ignore[arg-type]
+        own: Any = categories
+        return cls(name, Kind.CATEGORICAL, own, rule=rule, default=default)
 
     @classmethod
     def binary(cls, name: str) -> Variable:
@@ -79,9 +106,11 @@ class Variable:
         return cls(name, Kind.CATEGORICAL, (0, 1))
 
     @classmethod
-    def continuous(cls, name: str, *, leaf: Any = None) -> Variable:
+    def continuous(
+        cls, name: str, *, leaf: Any = None, rule: Any = None, default: float | None = None
+    ) -> Variable:
         """A real-valued variable; its leaves are Gaussian unless another family is given."""
-        return cls(name, Kind.CONTINUOUS, leaf=leaf)
+        return cls(name, Kind.CONTINUOUS, leaf=leaf, rule=rule, default=default)
 
     @classmethod
     def count(cls, name: str, *, leaf: Any = None) -> Variable:
@@ -91,7 +120,9 @@ class Variable:
     def identity(self) -> tuple[Any, ...]:
         """What distinguishes this variable from others, the same in every process."""
         leaf = () if self.leaf is None else (sorted(self.leaf.to_json().items()),)
-        return (self.name, str(self.kind), self.categories, *leaf)
+        rule = () if self.rule is None else ("rule", sorted(self.rule.to_json().items()))
+        default = () if self.default is None else ("default", self.default)
+        return (self.name, str(self.kind), self.categories, *leaf, *rule, *default)
 
     @property
     def num_categories(self) -> int:
@@ -102,9 +133,13 @@ class Variable:
 @final
 @dataclass(frozen=True)
 class Schema:
-    """The variables of a slice, in the order of the columns."""
+    """The variables of a slice, in the order of the columns, and its inputs.
+
+    Inputs are categorical or continuous variables that are given at every slice, not modelled.
+    """
 
     variables: tuple[Variable, ...]
+    inputs: tuple[Variable, ...] = ()
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _columns: dict[str, int] = field(init=False, repr=False, compare=False)
 
@@ -125,6 +160,7 @@ class Schema:
                 f"{reprlib.repr(repeated)} occur twice."
             )
         object.__setattr__(self, "variables", variables)
+        object.__setattr__(self, "inputs", _checked_inputs(variables, self.inputs, columns))
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "_columns", columns)
 
@@ -162,13 +198,61 @@ class Schema:
 
     def without_leaves(self) -> Schema:
         """The same variables with the usual leaf families: all that the data depend on."""
-        return Schema(tuple(replace(variable, leaf=None) for variable in self.variables))
+        own = tuple(replace(variable, leaf=None) for variable in self.variables)
+        return Schema(own, self.inputs)
+
+    def with_inputs(self, inputs: Iterable[Variable]) -> Schema:
+        """The same variables with other inputs."""
+        return Schema(self.variables, tuple(inputs))
+
+    def input_index(self, name: str) -> int:
+        """Column of the input with this name."""
+        names = [own.name for own in self.inputs]
+        if name not in names:
+            raise DataError(
+                f"there is no input {name!r}; the schema has "
+                f"{list_names(names) if names else 'no inputs'}."
+            )
+        return names.index(name)
 
     def select(self, names: Iterable[str]) -> Schema:
         """Schema of the named variables, in the order named."""
         if isinstance(names, str):
             raise DataError(f"`names` must be a list of names; write [{names!r}].")
-        return Schema(tuple(self.variables[self.index(name)] for name in names))
+        return Schema(tuple(self.variables[self.index(name)] for name in names), self.inputs)
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and bool(np.isfinite(value))
+
+
+def _checked_inputs(
+    variables: Sequence[Variable], inputs: Iterable[Variable], columns: dict[str, int]
+) -> tuple[Variable, ...]:
+    own = tuple(inputs)
+    if not all(isinstance(item, Variable) for item in own):
+        raise DataError(f"`inputs` of a schema must be Variable objects, found {own!r}.")
+    seen: set[str] = set()
+    for item in own:
+        if item.kind is Kind.COUNT or item.leaf is not None:
+            raise DataError(
+                f"input {item.name!r} must be categorical or continuous, without a leaf, but is "
+                f"{item.kind}; declare a number as continuous."
+            )
+        if item.name in columns:
+            raise DataError(
+                f"{item.name!r} cannot be both a variable and an input; leave it out of one."
+            )
+        if item.name in seen:
+            raise DataError(f"`inputs` must have different names, but {item.name!r} occurs twice.")
+        seen.add(item.name)
+    for variable in variables:
+        if variable.rule is not None or variable.default is not None:
+            raise DataError(
+                f"variable {variable.name!r} has a `rule` or a `default`, which only inputs have; "
+                "declare it in `inputs`."
+            )
+    return own
 
 
 def _plain_categories(name: str, categories: Iterable[Category]) -> tuple[Category, ...]:

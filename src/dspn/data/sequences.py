@@ -12,10 +12,20 @@ from typing import Any, final, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dspn._arguments import Floats, Ints, require_type, whole_number
+from dspn._arguments import Floats, Ints, float_array, require_type, whole_number
 from dspn.data import coding, layout
+from dspn.data.inputs import (
+    Rule,
+    code_input_columns,
+    codes_ahead,
+    declared_inputs,
+    infer_inputs,
+    input_codes,
+    read_inputs,
+    stack_inputs,
+)
 from dspn.data.layout import Column, Ids, Ragged, TableKeys, check_ids, check_values, offsets_of
-from dspn.data.schema import Schema, describe_variable, list_names
+from dspn.data.schema import Schema, Variable, describe_variable, list_names
 from dspn.errors import DataError
 
 _MOST_SHOWN = 12
@@ -29,8 +39,10 @@ class Sequences:
     """Sequences of slices of one schema: row `offsets[i] + t` is slice t of sequence i.
 
     `values` holds the category's code for a categorical variable and NaN where an entry is
-    missing. Arrays are read-only copies of what was given. `inference_notes` says how each
-    variable was read when no schema was given and is empty otherwise.
+    missing. `inputs` holds what is known of every slice and not modelled, a column for each of
+    `schema.inputs`, coded likewise and never missing. Arrays are read-only copies of what was
+    given. `inference_notes` says how each variable was read when no schema was given and is empty
+    otherwise.
 
     The reading constructors take categories as they are ("red", 3, True); `from_codes` and
     `with_values` take their codes.
@@ -42,6 +54,7 @@ class Sequences:
     ids: Ids | None = None
     inference_notes: tuple[str, ...] = ()
     table_keys: TableKeys | None = None
+    inputs: Floats = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         """Check every rule of a batch and take read-only copies of the arrays."""
@@ -49,14 +62,22 @@ class Sequences:
         values = layout.check_matrix(self.values, self.schema.num_variables)
         offsets = layout.check_offsets(self.offsets, len(values), self.ids)
         ids = check_ids(self.ids, offsets.size - 1)
-        _check(values, self.schema, Ragged(offsets, ids))
-        self.__setstate__({"values": values, "offsets": offsets, "ids": ids})
+        ragged = Ragged(offsets, ids)
+        _check(values, self.schema, ragged)
+        given = None
+        if self.inputs is not None:
+            stacked = stack_inputs(self.inputs, np.diff(offsets))
+            given = float_array(stacked, "inputs", DataError, remedy="codes are given here")
+        inputs = input_codes(given, self.schema, ragged, _order_of(self.table_keys))
+        self.__setstate__({"values": values, "offsets": offsets, "ids": ids, "inputs": inputs})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Set fields that are known to be right; their arrays become read-only."""
         self.__dict__.update(state)
-        self.values.flags.writeable = False
-        self.offsets.flags.writeable = False
+        if "inputs" not in self.__dict__:
+            self.__dict__["inputs"] = np.empty((len(self.values), 0))
+        for array in (self.values, self.offsets, self.inputs):
+            array.flags.writeable = False
 
     def _with(self, **changes: Any) -> Sequences:
         """The batch with other fields, which are known to be right."""
@@ -78,10 +99,12 @@ class Sequences:
         coded: tuple[Floats, Schema, tuple[str, ...]],
         ragged: Ragged,
         keys: TableKeys | None = None,
+        given: Floats | None = None,
     ) -> Sequences:
         values, schema, notes = coded
         _check(values, schema, ragged)
-        more = {"ids": ragged.ids, "inference_notes": notes, "table_keys": keys}
+        inputs = input_codes(given, schema, ragged, _order_of(keys))
+        more = {"ids": ragged.ids, "inference_notes": notes, "table_keys": keys, "inputs": inputs}
         return cls.trusted(values, ragged.offsets, schema, **more)
 
     # Reading
@@ -93,6 +116,7 @@ class Sequences:
         offsets: ArrayLike,
         schema: Schema,
         ids: Iterable[Hashable] | None = None,
+        inputs: ArrayLike | None = None,
     ) -> Sequences:
         """Batch of values that are already coded; NaN where an entry is missing.
 
@@ -101,8 +125,9 @@ class Sequences:
             offsets: First row of each sequence, and the number of rows.
             schema: The variables.
             ids: Id of each sequence.
+            inputs: Codes of the inputs of every slice, of those without a rule or of all.
         """
-        return cls(values, offsets, schema, ids)  # type: ignore[arg-type]
+        return cls(values, offsets, schema, ids, inputs=inputs)  # type: ignore[arg-type]
 
     @classmethod
     def from_arrays(
@@ -112,6 +137,7 @@ class Sequences:
         schema: Schema | None = None,
         ids: Iterable[Hashable] | None = None,
         names: Iterable[str] | None = None,
+        inputs: Any = None,
         argument: str = "arrays",
     ) -> Sequences:
         """Batch of a list of (T_i, n) arrays, or of (T_i,) arrays of one variable.
@@ -123,6 +149,9 @@ class Sequences:
             schema: The variables; inferred from the values if None (see `inference_notes`).
             ids: Id of each sequence.
             names: Names of the variables without a schema; x0, x1, ... if None.
+            inputs: What is given for every slice and not modelled, laid out as `arrays` is: the
+                inputs of the schema that have no rule, or all; without a schema they are inferred.
+                A list of rules (`dspn.inputs`) adds inputs that follow from the place of a slice.
             argument: What messages call `arrays`.
         """
         if isinstance(arrays, Sequences):
@@ -130,7 +159,7 @@ class Sequences:
                 f"`{argument}` is a Sequences already; its arrays hold codes, use it as is."
             )
         packed = layout.pack_arrays(arrays, ids, argument)
-        return cls._from_packed(packed, schema, ids, names, argument)
+        return cls._from_packed(packed, schema, ids, names, argument, inputs)
 
     @classmethod
     def from_concatenated(
@@ -141,6 +170,7 @@ class Sequences:
         schema: Schema | None = None,
         ids: Iterable[Hashable] | None = None,
         names: Iterable[str] | None = None,
+        inputs: Any = None,
     ) -> Sequences:
         """Batch of sequences that lie one below the other in `x`, `lengths[i]` rows each.
 
@@ -150,8 +180,12 @@ class Sequences:
             schema: The variables; inferred from the values if None.
             ids: Id of each sequence.
             names: Names of the variables without a schema.
+            inputs: What is given for every slice and not modelled, with a row for each of `x`: the
+                inputs of the schema that have no rule, or all; without a schema they are inferred.
+                A list of rules (`dspn.inputs`) adds inputs that follow from the place of a slice.
         """
-        return cls._from_packed(layout.pack_concatenated(x, lengths, ids), schema, ids, names, "x")
+        packed = layout.pack_concatenated(x, lengths, ids)
+        return cls._from_packed(packed, schema, ids, names, "x", inputs)
 
     @classmethod
     def from_padded(
@@ -162,6 +196,7 @@ class Sequences:
         schema: Schema | None = None,
         ids: Iterable[Hashable] | None = None,
         names: Iterable[str] | None = None,
+        inputs: Any = None,
     ) -> Sequences:
         """Batch of the first `lengths[i]` slices of each layer of an (N, T, n) array.
 
@@ -171,10 +206,13 @@ class Sequences:
             schema: The variables; inferred from the values if None.
             ids: Id of each sequence.
             names: Names of the variables without a schema.
+            inputs: What is given for every slice and not modelled, a list of arrays or one
+                below the other: the inputs of the schema that have no rule, or all; without a
+                schema they are inferred. A list of rules (`dspn.inputs`) adds inputs that
+                follow from the place of a slice.
         """
-        return cls._from_packed(
-            layout.pack_padded(array, lengths, ids), schema, ids, names, "array"
-        )
+        packed = layout.pack_padded(array, lengths, ids)
+        return cls._from_packed(packed, schema, ids, names, "array", inputs)
 
     @classmethod
     def _from_packed(
@@ -184,6 +222,7 @@ class Sequences:
         ids: Iterable[Hashable] | None,
         names: Iterable[str] | None,
         argument: str,
+        inputs: Any,
     ) -> Sequences:
         matrix, lengths = packed
         width = matrix.shape[1]
@@ -196,7 +235,17 @@ class Sequences:
                 f"{len(known)} are named: {list_names(known)}."
             )
         ragged = Ragged(offsets_of(lengths), check_ids(ids, lengths.size))
-        return cls._from_coded(_code_matrix(matrix, known, schema, ragged), ragged)
+        values, found, notes = _code_matrix(matrix, known, schema, ragged)
+        if _are_rules(inputs):
+            declared = declared_inputs(inputs)
+            if schema is not None and schema.inputs not in ((), declared):
+                raise DataError("`inputs` differ from those of the schema; leave one of them out.")
+            found, given = found.with_inputs(declared), None
+        else:
+            stacked = None if inputs is None else stack_inputs(inputs, lengths)
+            given, own = read_inputs(stacked, schema, ragged)
+            found = found.with_inputs(own)
+        return cls._from_coded((values, found, notes), ragged, given=given)
 
     @classmethod
     def from_table(
@@ -207,6 +256,7 @@ class Sequences:
         order: str | None = None,
         variables: Iterable[str] | None = None,
         schema: Schema | None = None,
+        inputs: Iterable[Any] | None = None,
     ) -> Sequences:
         """Batch of a long table of pandas, polars or Arrow with one row for each slice.
 
@@ -219,11 +269,24 @@ class Sequences:
                 the rows.
             variables: Names of the variables; None for those of the schema or all other columns.
             schema: The variables; inferred from the values if None.
+            inputs: What is given and not modelled: names of columns, `Variable`s that name their
+                columns, and rules of `dspn.inputs`; None for those of the schema.
         """
         from dspn.data.tables import read_table
 
-        raw, names, ragged, keys = read_table(table, sequence, order, variables, schema)
-        return cls._from_coded(coding.code_columns(*raw, names, schema, ragged), ragged, keys)
+        asked = None if inputs is None else declared_inputs(inputs)
+        raw, names, ragged, keys, more = read_table(
+            table, sequence, order, variables, schema, asked
+        )
+        values, found, notes = coding.code_columns(*raw, names, schema, ragged)
+        given, readings, columns = more
+        inferred = dict(zip(columns, infer_inputs(given, readings, columns), strict=True))
+        if asked is not None:
+            own = (inferred[item] if isinstance(item, str) else item for item in asked)
+            found = found.with_inputs(own)
+        plain = [item for item in found.inputs if item.rule is None]
+        codes = code_input_columns(given, readings, plain, ragged)
+        return cls._from_coded((values, found, notes), ragged, keys, codes if plain else None)
 
     # Writing
 
@@ -346,7 +409,8 @@ class Sequences:
         if (shifts != shifts[0]).any():
             rows = np.arange(offsets[-1]) + np.repeat(shifts, lengths)
         keys = None if self.table_keys is None else self.table_keys.rows(rows)
-        return self._with(values=self.values[rows], offsets=offsets, ids=ids, table_keys=keys)
+        values, inputs = self.values[rows], self.inputs[rows]
+        return self._with(values=values, offsets=offsets, ids=ids, table_keys=keys, inputs=inputs)
 
     def slices(self, start: int | None = None, stop: int | None = None) -> Sequences:
         """Slices `[start:stop]` of every sequence; `slices(None, -3)` leaves out the last three.
@@ -382,21 +446,46 @@ class Sequences:
         """The same sequences with other ids, or without any."""
         return self._with(ids=check_ids(ids, self.num_sequences))
 
-    def extended(self, steps: int) -> Sequences:
+    def with_inputs(self, inputs: Any = None, *, schema: Schema | None = None) -> Sequences:
+        """The same sequences with other inputs, not coded, of this or another schema's inputs.
+
+        Args:
+            inputs: A matrix with a row for each slice, or an array for each sequence, of the inputs
+                without a rule, or of all.
+            schema: Has the inputs; its variables are those of this batch.
+        """
+        ragged = Ragged(self.offsets, self.ids)
+        known = self.schema if schema is None else self.schema.with_inputs(schema.inputs)
+        stacked = None if inputs is None else stack_inputs(inputs, self.lengths)
+        given, _ = read_inputs(stacked, known, ragged)
+        codes = input_codes(given, known, ragged, _order_of(self.table_keys))
+        return self._with(schema=known, inputs=codes)
+
+    def extended(self, steps: int, inputs: Any = None) -> Sequences:
         """Each sequence with `steps` slices, every entry missing, put behind its last one.
 
         An order column read from a table does not tell the order of the new slices and is
         dropped; `to_table` then numbers the slices.
+
+        Args:
+            steps: Number of new slices.
+            inputs: Inputs of the new slices that no rule computes: a (steps, inputs) matrix for all
+                sequences, or one for each.
         """
         steps = whole_number(steps, "steps", DataError, least=0)
+        ragged, order = Ragged(self.offsets, self.ids), _order_of(self.table_keys)
+        ended, ahead = codes_ahead(self.inputs, self.schema, ragged, order, steps, inputs)
         offsets = self.offsets + steps * np.arange(self.num_sequences + 1)
         values = np.full((int(offsets[-1]), self.num_variables), np.nan)
         shift = steps * np.repeat(np.arange(self.num_sequences), self.lengths)
         values[np.arange(self.total_slices) + shift] = self.values
+        known = np.empty((int(offsets[-1]), ended.shape[1]))
+        known[np.arange(self.total_slices) + shift] = ended
+        known[(offsets[1:, None] - steps + np.arange(steps)).ravel()] = ahead
         keys = self.table_keys
         if keys is not None and steps:
             keys = replace(keys, order_values=None)
-        return self._with(values=values, offsets=offsets, table_keys=keys)
+        return self._with(values=values, offsets=offsets, table_keys=keys, inputs=known)
 
     def select(self, names: Iterable[str]) -> Sequences:
         """The same sequences with the named variables only, in the order named."""
@@ -419,7 +508,19 @@ class Sequences:
             f"{variable.name}: {describe_variable(variable)}" for variable in self.schema
         )
         more = [f"... and {len(lines) - _MOST_SHOWN} more variables"]
-        return "\n  ".join([head, *lines[:_MOST_SHOWN], *more[: len(lines) > _MOST_SHOWN]])
+        given = [f"input {own.name}: {describe_variable(own)}" for own in self.schema.inputs]
+        shown = [*lines[:_MOST_SHOWN], *more[: len(lines) > _MOST_SHOWN], *given[:_MOST_SHOWN]]
+        return "\n  ".join([head, *shown])
+
+
+def _order_of(keys: TableKeys | None) -> NDArray[Any] | None:
+    return None if keys is None else keys.order_values
+
+
+def _are_rules(inputs: Any) -> bool:
+    """Whether the inputs of arrays are declared, rather than given."""
+    is_list = isinstance(inputs, list | tuple) and len(inputs) > 0
+    return is_list and all(isinstance(item, Rule | Variable) for item in inputs)
 
 
 def _check(values: Floats, schema: Schema, ragged: Ragged) -> None:
@@ -445,6 +546,10 @@ def _bound(given: int, argument: str, lengths: Ints) -> Ints:
 # What is done with whole batches
 
 
+def _list_inputs(schema: Schema) -> str:
+    return "; ".join(f"{own.name!r}, {describe_variable(own)}" for own in schema.inputs)
+
+
 def sequences_of(data: Sequences | Iterable[Any], schema: Schema, argument: str) -> Sequences:
     """A batch of the schema: `data` itself, or the list of arrays that it is.
 
@@ -453,7 +558,9 @@ def sequences_of(data: Sequences | Iterable[Any], schema: Schema, argument: str)
         schema: The schema of a model.
         argument: What messages call `data`.
 
-    Leaf families are those of the schema, whatever the data name.
+    Leaf families are those of the schema, whatever the data name. Inputs that follow from the
+    place of a slice are computed where the data have none; those of data for a model without
+    inputs are left out.
     """
     if not isinstance(data, Sequences):
         return Sequences.from_arrays(data, schema=schema, argument=argument)
@@ -462,6 +569,14 @@ def sequences_of(data: Sequences | Iterable[Any], schema: Schema, argument: str)
     plain = schema.without_leaves()
     if data.schema.without_leaves() == plain:
         return data._with(schema=schema)
+    if data.schema.without_leaves().variables == plain.variables:
+        if data.schema.inputs and schema.inputs:
+            raise DataError(
+                f"`{argument}` must have the inputs of the model ({_list_inputs(schema)}), but has "
+                f"{_list_inputs(data.schema)}; give the model's schema when the data are read."
+            )
+        bare = data._with(schema=schema.with_inputs(()), inputs=np.empty((data.total_slices, 0)))
+        return bare.with_inputs(schema=schema) if schema.inputs else bare
     difference = next(
         (
             f"variable {column} is {found.name!r}, {describe_variable(found)}, where the model "
@@ -512,7 +627,8 @@ def joined(batches: Sequence[Sequences]) -> Sequences:
         raise DataError("`batches` must all have the same variables and categories.")
     values = np.concatenate([batch.values for batch in batches])
     lengths = np.concatenate([batch.lengths for batch in batches])
-    return Sequences.from_codes(values, offsets_of(lengths), schema)
+    inputs = np.concatenate([batch.inputs for batch in batches])
+    return Sequences.trusted(values, offsets_of(lengths), schema, inputs=inputs)
 
 
 def drawn_places(
@@ -552,7 +668,7 @@ def drawn_part(data: Sequences, num_slices: int, rng: np.random.Generator) -> Se
 
 
 def data_fingerprint(data: Sequences) -> bytes:
-    """SHA-256 of schema, lengths and values; ids and the bits of a missing entry do not count."""
+    """SHA-256 of schema, lengths, values and inputs; ids and bits of missing entries do not."""
     schema = [v.identity() for v in data.schema]
     digest = hashlib.sha256(repr((schema, data.values.shape)).encode())
     digest.update(data.offsets.astype("<i8").tobytes())
@@ -560,4 +676,7 @@ def data_fingerprint(data: Sequences) -> bytes:
         rows = data.values[start : start + _FINGERPRINT_ROWS]
         # Minus zero is zero.
         digest.update((np.where(np.isnan(rows), np.nan, rows) + 0.0).astype("<f8").tobytes())
+    if data.schema.inputs:
+        digest.update(repr([own.identity() for own in data.schema.inputs]).encode())
+        digest.update((data.inputs + 0.0).astype("<f8").tobytes())
     return digest.digest()

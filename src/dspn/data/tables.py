@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import narwhals as nw
@@ -17,11 +17,14 @@ from dspn.data.cells import convertible, decode_cells, plain, read_cells
 from dspn.data.coding import Raw, Reading, read_items
 from dspn.data.layout import Column, Ragged, TableKeys, check_names
 from dspn.data.order import Keys, group_rows, require_columns, require_different, variable_names
-from dspn.data.schema import Schema, list_names
+from dspn.data.schema import Schema, Variable, list_names
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
 
 _LIBRARIES: Final = ("pandas", "polars", "pyarrow")
+
+Columns = tuple[Floats, list[Reading]]
+"""Raw columns side by side, and what their numbers stand for."""
 
 
 def read_table(
@@ -30,8 +33,11 @@ def read_table(
     order: str | None,
     variables: Iterable[str] | None,
     schema: Schema | None,
-) -> tuple[tuple[Floats, list[Reading]], tuple[str, ...], Ragged, TableKeys]:
+    inputs: Sequence[str | Variable] | None,
+) -> tuple[Columns, tuple[str, ...], Ragged, TableKeys, tuple[Floats, list[Reading], list[str]]]:
     """Raw columns of the variables, their names, the sequences of the rows, and the keys.
+
+    Last come the raw columns of the inputs without a rule, and their names.
 
     The rows are sorted by sequence, in the order of first appearance, and within it by `order`.
 
@@ -41,31 +47,51 @@ def read_table(
         order: Name of the column that orders their slices; None for the order of the rows.
         variables: Names of the variables; None for those of the schema or all other columns.
         schema: The variables, where they are known.
+        inputs: Columns that are inputs, and inputs; None for those of the schema.
     """
     series = _open(table)
     title, columns = "`table`", list(series)
     keys = Keys(str(sequence), None if order is None else str(order))
     names = check_names(variables, schema, "variables")
+    own = inputs if inputs is not None else () if schema is None else schema.inputs
+    given = [item if isinstance(item, str) else item.name for item in own if _is_given(item)]
     remedy = "name another; in pandas, reset_index() makes columns of an index"
-    require_columns(title, columns, [*keys.names, *(names or ())], remedy)
+    require_columns(title, columns, [*keys.names, *(names or ()), *given], remedy)
+    if names is None:
+        names = tuple(name for name in columns if name not in {*keys.names, *given})
     names = tuple(variable_names(title, columns, keys, names))
+    for name in given:
+        if name in keys.names:
+            raise DataError(f"column {name!r} cannot be both an input and a key.")
+        if name in names:
+            raise DataError(
+                f"column {name!r} cannot be both a variable and an input; leave it out of one."
+            )
     ids = _cells_of(series[str(sequence)])
     if not len(ids):
         raise DataError("`table` must have at least one row, found none.")
     order_cells = None if keys.order is None else _cells_of(series[keys.order])
     grouping = group_rows(len(ids), ids, order_cells, keys, 0, sort=True)
     ragged = Ragged(grouping.offsets, tuple(grouping.ids))
-    values = np.empty((len(ids), len(names)))
-    readings = []
-    for j, name in enumerate(names):
-        unsorted, reading = _read_column(series[name], name, ragged)
-        values[:, j] = unsorted[grouping.rows]
-        readings.append(reading)
+
+    def read(wanted: Sequence[str]) -> Columns:
+        values, readings = np.empty((len(ids), len(wanted))), []
+        for j, name in enumerate(wanted):
+            unsorted, reading = _read_column(series[name], name, ragged)
+            values[:, j] = unsorted[grouping.rows]
+            readings.append(reading)
+        return values, readings
+
     order_values = None
     if keys.order is not None:
         with convertible(keys.order, order_cells):
             order_values = _order_values(order_cells)[grouping.rows]
-    return (values, readings), names, ragged, TableKeys(str(sequence), keys.order, order_values)
+    found = TableKeys(str(sequence), keys.order, order_values)
+    return read(names), names, ragged, found, (*read(given), given)
+
+
+def _is_given(item: str | Variable) -> bool:
+    return isinstance(item, str) or item.rule is None
 
 
 def _open(table: Any) -> dict[str, Any]:
@@ -139,7 +165,7 @@ def _order_values(cells: Any) -> NDArray[Any]:
 
 
 def make_table(batch: Sequences, library: str, keys: TableKeys) -> Any:
-    """A long table: the sequence column, the order column if it has a name, the variables.
+    """A long table: the sequence column, the order column if it has a name, variables, inputs.
 
     Args:
         batch: The sequences.
@@ -170,7 +196,9 @@ def make_table(batch: Sequences, library: str, keys: TableKeys) -> Any:
     elif order is not None:
         columns.append(order.tolist() if order.dtype == object else order)
     columns += [decode_cells(batch.values[:, j], variable) for j, variable in enumerate(schema)]
+    columns += [decode_cells(batch.inputs[:, j], own) for j, own in enumerate(schema.inputs)]
     names = [name for name in (keys.sequence, keys.order) if name is not None] + list(schema.names)
+    names += [own.name for own in schema.inputs]
     if len(set(names)) < len(names):
         raise DataError(
             f"`sequence` and `order` must differ from each other and from the variables "

@@ -19,8 +19,8 @@ parsing. `0` in the names below is the index of the component.
 
 Any addition raises `FORMAT_VERSION`: a file with an unknown entry is refused. A model of one
 component is written as version 1, a mixture of several as version 2, a model in which a variable
-has a `leaf`, a family from outside the library, as version 3, and one with statistics of online
-learning as version 4.
+has a `leaf`, a family from outside the library, as version 3, one with statistics of online
+learning as version 4, and one whose schema has inputs, described by `inputs`, as version 5.
 
 A classifier has the metadata `classes`, `models` (the metadata of the model of each class, with its
 version) and `provenance`; tensor `t` of the model of class 2 is called `class.2.t`, and `logits`
@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arguments import Floats
+from dspn.data.inputs import rule_from_json
 from dspn.data.schema import Schema, Variable
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.io.json_values import JSON, fields, items, plain, refuse_if, text, whole
@@ -113,22 +114,40 @@ def encode(
     if len(mixture) > 1:
         tensors["weights"] = mixture.weights
     tensors |= {f"{_ONLINE}{name}": np.ascontiguousarray(a) for name, a in (online or {}).items()}
-    schema = [
-        {"categories": list(own.categories), "kind": str(own.kind), "name": own.name}
-        | ({} if own.leaf is None else {"leaf": plain(own.leaf.to_json(), f"leaf of {own.name}")})
-        for own in mixture.schema
-    ]
+    schema = [_described(own) for own in mixture.schema]
     metadata: dict[str, JSON] = {
         "components": [_component(network) for network in mixture],
         "provenance": fields(plain(provenance or {}, "`provenance`"), "`provenance`"),
         "schema": schema,
     }
-    return Contents(tensors, metadata, _version_of(schema, len(mixture), bool(online)))
+    if mixture.schema.inputs:
+        metadata["inputs"] = [_described(own) for own in mixture.schema.inputs]
+    version = _version_of(schema, len(mixture), bool(online), "inputs" in metadata)
+    return Contents(tensors, metadata, version)
+
+
+def _described(own: Variable) -> dict[str, Any]:
+    """A variable or an input as JSON."""
+    out: dict[str, Any] = {
+        "categories": list(own.categories),
+        "kind": str(own.kind),
+        "name": own.name,
+    }
+    if own.leaf is not None:
+        out["leaf"] = plain(own.leaf.to_json(), f"leaf of {own.name}")
+    if own.rule is not None:
+        out["rule"] = plain(own.rule.to_json(), f"rule of {own.name}")
+    return out if own.default is None else out | {"default": own.default}
 
 
 def _version_of(
-    schema: Sequence[Mapping[str, Any]], num_components: int, has_online: bool = False
+    schema: Sequence[Mapping[str, Any]],
+    num_components: int,
+    has_online: bool = False,
+    has_inputs: bool = False,
 ) -> int:
+    if has_inputs:
+        return 5
     if has_online:
         return 4
     return 3 if any("leaf" in own for own in schema) else min(num_components, 2)
@@ -188,23 +207,32 @@ def decode(contents: Contents, families: Families = ()) -> LoadedMixture:
         "it is a classifier, which has a model for each class; it is for `dspn.load`, `dspn "
         "classify predict` and `dspn inspect`",
     )
-    metadata = fields(contents.metadata, "its metadata", ("components", "provenance", "schema"))
+    known = ["components", "provenance", "schema", *(["inputs"] if contents.version >= 5 else [])]
+    metadata = fields(contents.metadata, "its metadata", sorted(known))
     components = items(metadata["components"], "`components`")
-    described = [
-        fields(item, "a variable of the schema") for item in items(metadata["schema"], "`schema`")
-    ]
+    described, inputs = (
+        [
+            fields(item, "a variable of the schema")
+            for item in items(metadata.get(key, []), f"`{key}`")
+        ]
+        for key in ("schema", "inputs")
+    )
     count, version = len(components), contents.version
     names = [name for name in contents.tensors if name.startswith(_ONLINE)]
     online = {name.removeprefix(_ONLINE): _finite_numbers(contents.tensors, name) for name in names}
-    rules = {1: "one", 2: "at least two", 4: "statistics of online learning"}
+    rules = {1: "one", 2: "at least two", 4: "statistics of online learning", 5: "inputs"}
     rule = rules.get(version, "a variable with a leaf family")
     refuse_if(
-        count < 1 or version != _version_of(described, count, bool(online)),
+        count < 1 or version != _version_of(described, count, bool(online), bool(inputs)),
         f"it has {count} components, but format version {version} has {rule}; it is damaged",
     )
     provenance = fields(plain(metadata["provenance"], "`provenance`"), "`provenance`")
     try:
-        schema = Schema(tuple(_variable(variable, families) for variable in described))
+        variables, own = (
+            tuple(_variable(variable, families) for variable in part)
+            for part in (described, inputs)
+        )
+        schema = Schema(variables, own)
         tensors = {name: own for name, own in contents.tensors.items() if name not in names}
         mixture = _mixture(schema, components, tensors, families)
     except (StructureError, DataError) as error:
@@ -213,14 +241,18 @@ def decode(contents: Contents, families: Families = ()) -> LoadedMixture:
 
 
 def _variable(described: dict[str, JSON], families: Families) -> Variable:
-    has_leaf = "leaf" in described
-    fields(described, "a variable of the schema", (*_VARIABLE, *(["leaf"] if has_leaf else [])))
+    more = [name for name in ("default", "leaf", "rule") if name in described]
+    fields(described, "a variable of the schema", sorted([*_VARIABLE, *more]))
     name = text(described["name"], "the name of a variable")
     kind: Any = text(described["kind"], f"the kind of variable {name!r}")
     # `Variable` checks what the kind and the categories are.
     categories: list[Any] = items(described["categories"], f"the categories of variable {name!r}")
-    leaf = _family(described["leaf"], families) if has_leaf else None
-    return Variable(name, kind, tuple(categories), leaf)
+    leaf = _family(described["leaf"], families) if "leaf" in more else None
+    rule = None
+    if "rule" in more:
+        rule = rule_from_json(fields(described["rule"], f"the rule of input {name!r}"))
+    default: Any = described.get("default")
+    return Variable(name, kind, tuple(categories), leaf, rule, default)
 
 
 def _family(value: JSON, families: Families) -> Family:

@@ -362,7 +362,7 @@ def marginal(network: DynamicNetwork, variables: Sequence[int]) -> DynamicNetwor
 
     template, number = reduced(network.template, template_entries(network))
     top, top_number = reduced(network.top, top_entries(network))
-    schema = Schema(tuple(network.schema[variable] for variable in kept))
+    schema = Schema(tuple(network.schema[variable] for variable in kept), network.schema.inputs)
     outputs = [number[network.template.outputs[position]] for position in stays]
     return build_network(schema, template, outputs, top, top_number[network.top.root], network.root)
 
@@ -406,4 +406,6 @@ def with_labels(network: DynamicNetwork, tables: Sequence[Floats]) -> DynamicNet
             else:
                 outputs[position] = add_node(entries, Product((output, leaf)))
     top, apex = top_entries(network), network.top.root
-    return build_network(Schema((*schema, *labels)), entries, outputs, top, apex, network.root)
+    return build_network(
+        Schema((*schema, *labels), schema.inputs), entries, outputs, top, apex, network.root
+    )

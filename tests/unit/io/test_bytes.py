@@ -94,7 +94,7 @@ def test_bytes_after_the_end_are_refused() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"format_version": 5}, "version 5, newer than version 4.*update dspn"),
+        ({"format_version": 6}, "version 6, newer than version 5.*update dspn"),
         ({"format_version": 0}, "version 0, which does not exist"),
         ({"format_version": "1"}, "format version must be a whole number"),
         ({"format_version": True}, "format version must be a whole number"),
