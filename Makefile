@@ -12,7 +12,7 @@ QUICK := tests/contracts $(addprefix tests/unit/,data engine inference io leaves
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv lock demo tables check test test-gpu lint docs bench bench-gpu clean
+.PHONY: help venv lock demo tables check test test-gpu test-kernels lint docs bench bench-gpu clean
 
 help:
 	@echo 'make venv    environment in .venv with the library and its tools; compiles the kernels once'
@@ -25,6 +25,7 @@ help:
 	@echo 'make docs    documentation in docs/_build/html, warnings are errors'
 	@echo 'make bench   measure against hmmlearn, pomegranate and dynamax'
 	@echo 'make test-gpu   the contract of the engines and the extreme cases on the GPU of this machine'
+	@echo 'make test-kernels  all of these with the kernels on the processor, in several orders of threads: needs g++'
 	@echo 'make bench-gpu  measure the GPU engine against JAX and PyTorch on the GPU of this machine'
 	@echo 'make clean   removes what was built, keeps .venv'
 	@echo
@@ -101,6 +102,9 @@ GPU_PYTHON ?= python3
 SLOW ?= -m 'not slow'
 test-gpu:
 	@PYTHONPATH=src $(GPU_PYTHON) -m pytest -q -p no:cacheprovider $(SLOW) -k 'not numpy' tests/contracts/test_gpu_engine.py
+
+test-kernels: $(INSTALLED)
+	@DSPN_KERNELS=all $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -k kernels tests/contracts/test_gpu_engine.py
 
 bench-gpu:
 	@PYTHONPATH=src $(GPU_PYTHON) -m benchmarks.gpu $(BENCH)

@@ -2,7 +2,8 @@
 
 A slice is v' = c(x) * (W v) with one coefficient for each output. Coefficients come from a table of
 rows, one for each combination of values that some variables have together (a *chunk* of
-variables), divided by their largest entry. Vectors are divided by powers of two, which is exact;
+variables), divided by their largest entry. Where there are several chunks their rows are multiplied
+and divided by a power of two once more. Vectors are divided by powers of two, which is exact;
 their exponents are added up as integers, and one logarithm is taken for each sequence.
 
 What the range of the numbers does not hold is found out, and the sequences concerned go through
@@ -51,6 +52,9 @@ _HERE: Final = Device("numpy")
 _LOG_TWO: Final = float(np.log(2.0))
 # Divisors of a slice below this are left to `general`, which adds logarithms as totals.
 _LEAST_DIVISOR: Final = -1e5
+# Rows of several chunks are divided by powers of two down to this; beyond it they stay small. What
+# a table in double precision lost, 2^-1022 at most, stays below what the type of passes loses.
+_MOST_LIFTED: Final = {np.dtype(np.float32): 880, np.dtype(np.float64): 30}
 # CUBLAS_TF32_TENSOR_OP_MATH, which CuPy has no name for.
 _TF32_TENSOR_OP_MATH: Final = 3
 # Products of float32 matrices this large run on tensor cores, with ten fraction bits.
@@ -333,17 +337,19 @@ class ChainRun:
         ):
             distinct = self.batch.distinct[bank.variable][: self.chunks.radix[bank.variable]]
             logs.append(bank.family.log_prob(rows, distinct)[:, member])
-        kernel = self._kernel("arrays", "tabulate") if self.device.is_gpu else None
+        # Rows of several chunks are multiplied, and in double precision until then.
+        dtype = self.dtype if self.chunks.is_one else np.dtype(np.float64)
+        kernel = self._kernel("arrays", "tabulate", dtype) if self.device.is_gpu else None
         found = self.device.there(np.ascontiguousarray(np.concatenate(logs)))
-        return self.chunks.tables(found, self.width, self.dtype, kernel)
+        return self.chunks.tables(found, self.width, dtype, kernel)
 
     @cached_property
     def _products(self) -> "_TensorProducts | None":
         """Matrix products on tensor cores, where operands are rounded for them."""
         return _TensorProducts(self.device) if self.narrow and self.device.is_gpu else None
 
-    def _kernel(self, source: str, name: str) -> Any:
-        real = "float" if self.dtype == np.float32 else "double"
+    def _kernel(self, source: str, name: str, dtype: Any = None) -> Any:
+        real = "float" if (dtype or self.dtype) == np.float32 else "double"
         options = [f"-DREAL={real}"]
         if source == "scan":
             options += [f"-DK={self.width}", f"-DTHREADS={self._block}"]
@@ -375,27 +381,31 @@ class ChainRun:
     @cached_property
     def coefficients(self) -> tuple[Array, Array, Array]:
         """Tables of the template and of the bottom, and the row of each slice in them."""
-        chunks = self.chunks
-        if chunks.is_one:
-            return self.table, self.bottom_table, chunks.slot
-        template = self._joined(self.table)
-        bottom = template if self.bottom_table is self.table else self._joined(self.bottom_table)
-        return template, bottom, chunks.every_slice
+        if self.chunks.is_one:
+            return self.table, self.bottom_table, self.chunks.slot
+        (template, _), (bottom, _) = self._joined
+        return template, bottom, self.chunks.every_slice
 
-    def _joined(self, table: Array) -> Array:
-        xp, chunks = self.device.xp, self.chunks
+    @cached_property
+    def _joined(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Coefficients of every slice from several chunks, and the powers of two that they lack."""
+        template = self._join(self.table)
+        return template, template if self.bottom_table is self.table else self._join(
+            self.bottom_table
+        )
+
+    def _join(self, table: Array) -> tuple[Array, Array]:
+        xp, codes = self.device.xp, self.chunks.codes
         if not self.device.is_gpu:
-            return table[chunks.codes].prod(axis=1)
-        rows = len(chunks.codes)
-        out = xp.empty((rows, self.width), dtype=self.dtype)
-        cells = rows * self.width
-        self._kernel("arrays", "join")(
-            (min(-(-cells // 256), 2**20),),
-            (256,),
-            (table, chunks.codes, np.int32(len(chunks.chunks)), np.int64(rows),
-             np.int32(self.width), out),
-        )  # fmt: skip
-        return out
+            found = table[codes].prod(axis=1)
+            scales = np.maximum(_exponents(found.max(axis=1)), -_MOST_LIFTED[self.dtype])
+            return np.ldexp(found, -scales[:, None]).astype(self.dtype), scales
+        rows, chunks = codes.shape
+        out, scales = xp.empty((rows, self.width), dtype=self.dtype), xp.empty(rows, np.int32)
+        threads = min(128, -(-self.width // 32) * 32)
+        given = (table, codes, np.int32(chunks), np.int32(self.width), out, scales)
+        self._kernel("arrays", "join")((rows,), (threads,), given)
+        return out, scales
 
     @cached_property
     def turned(self) -> Array:
@@ -412,13 +422,16 @@ class ChainRun:
                 rows, own = self._rows(height), slice(self._active(height))
                 table = self.divisors if height else self.bottom_divisors
                 found = table[self.chunks.codes[rows]].sum(axis=1)
+                if not self.chunks.is_one:
+                    found = found + _LOG_TWO * self._joined[0 if height else 1][1][rows]
                 results[0, own] += found
                 results[1, own] = np.minimum(results[1, own], found)
             return results
+        scales = (0, 0) if self.chunks.is_one else tuple(own for _, own in self._joined)
         self._kernel("arrays", "add_divisors")(
             (-(-count // 4),),
             (128,),
-            (self.divisors, self.bottom_divisors, self.chunks.codes,
+            (self.divisors, self.bottom_divisors, *scales, self.chunks.codes,
              np.int32(len(self.chunks.chunks)), self.first, self.lengths,
              np.int32(self.direction), np.int32(count), results),
         )  # fmt: skip

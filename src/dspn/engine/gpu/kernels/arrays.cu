@@ -32,21 +32,35 @@ __device__ __forceinline__ real narrowed(real x, int narrow) {
     return x;
 }
 
-// joined[row, j] is the product over chunks of table[codes[row, chunk], j].
+// joined[row, j] is the product over chunks of table[codes[row, chunk], j], divided by the power of two
+// below the largest entry of the row, which `scales` has. A block takes a row. Tables are in double
+// precision: what they hold of 0 by rounding stays too small to count, as far as MOST_LIFTED allows.
 extern "C" __global__ void join(
-    const real* __restrict__ table, const int* __restrict__ codes, int chunks, long long rows,
-    int width, real* __restrict__ joined) {
-    const long long cells = rows * width;
-    const long long stride = (long long)gridDim.x * blockDim.x;
-    for (long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x; at < cells; at += stride) {
-        const long long row = at / width;
-        const int j = int(at - row * width);
-        real found = 1;
-        for (int c = 0; c < chunks; ++c) {
-            found *= table[(long long)codes[row * chunks + c] * width + j];
-        }
-        joined[at] = found;
+    const double* __restrict__ table, const int* __restrict__ codes, int chunks, int width,
+    real* __restrict__ joined, int* __restrict__ scales) {
+    constexpr int MOST_LIFTED = sizeof(real) == 4 ? 880 : 30;
+    const long long row = blockIdx.x;
+    const int* own = codes + row * chunks;
+    auto product = [&](int j) {
+        double found = table[(long long)own[0] * width + j];
+        for (int c = 1; c < chunks; ++c) { found *= table[(long long)own[c] * width + j]; }
+        return found;
+    };
+    __shared__ double highs[32];
+    double high = 0;
+    for (int j = threadIdx.x; j < width; j += blockDim.x) { high = fmax(high, product(j)); }
+    for (int step = 16; step; step /= 2) {
+        high = fmax(high, __shfl_xor_sync(0xffffffffu, high, step));
     }
+    if (threadIdx.x % 32 == 0) { highs[threadIdx.x / 32] = high; }
+    __syncthreads();
+    for (int w = 0; w < blockDim.x / 32; ++w) { high = fmax(high, highs[w]); }
+    int e = high > 0 ? ilogb(high) : 0;
+    e = e < -MOST_LIFTED ? -MOST_LIFTED : e;
+    for (int j = threadIdx.x; j < width; j += blockDim.x) {
+        joined[row * width + j] = real(ldexp(product(j), -e));
+    }
+    if (threadIdx.x == 0) { scales[row] = e; }
 }
 
 // Rows of coefficients: table[row, j] = exp(sum over places of logs[digits[row, place], j] - largest of
@@ -81,8 +95,10 @@ extern "C" __global__ void tabulate(
 }
 
 // Sums of log divisors over the slices of each sequence, and the least of a slice: a warp takes one.
+// `scales` are those of `join`, or none.
 extern "C" __global__ void add_divisors(
     const double* __restrict__ divisors, const double* __restrict__ bottom_divisors,
+    const int* __restrict__ scales, const int* __restrict__ bottom_scales,
     const int* __restrict__ codes, int chunks, const long long* __restrict__ first,
     const int* __restrict__ lengths, int direction, int count, double* __restrict__ results) {
     const int sequence = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
@@ -90,10 +106,10 @@ extern "C" __global__ void add_divisors(
     double sum = 0, low = 0;
     for (int h = lane; h < lengths[sequence]; h += 32) {
         const long long row = first[sequence] + (long long)direction * h;
-        double own = 0;
-        for (int c = 0; c < chunks; ++c) {
-            own += (h ? divisors : bottom_divisors)[codes[row * chunks + c]];
-        }
+        const double* table = h ? divisors : bottom_divisors;
+        const int* powers = h ? scales : bottom_scales;
+        double own = powers == nullptr ? 0.0 : powers[row] * 0.69314718055994530942;
+        for (int c = 0; c < chunks; ++c) { own += table[codes[row * chunks + c]]; }
         sum += own;
         low = fmin(low, own);
     }

@@ -153,7 +153,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) forward(
     for (int a = 0; a < AHEAD; ++a) {
         ahead[a] = 0;
         if (a < length) {
-            ahead[a] = (a ? table : bottom_table)[(long long)slot[row_at(a)] * K + j];
+            const real* coefficients = a ? table : bottom_table;
+            ahead[a] = coefficients[(long long)slot[row_at(a)] * K + j];
         }
         slots[a] = AHEAD + a < length ? slot[row_at(AHEAD + a)] : 0;
     }

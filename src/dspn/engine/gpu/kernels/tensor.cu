@@ -403,7 +403,7 @@ extern "C" __global__ void __launch_bounds__(256) outer(
     const float* __restrict__ left, const float* __restrict__ right, long long rows,
     float* __restrict__ parts) {
     constexpr int G = 8 / TILES, BOTH = ROWS * G, PAIRS = BOTH * K / 2 / 256;
-    __shared__ alignas(16) half_t tile[2][2][BOTH][STRIDE];
+    __shared__ __align__(16) half_t tile[2][2][BOTH][STRIDE];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int group = warp / TILES, j = warp % TILES;
     float sums[K / 8][4];
