@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dspn.learning import AscentOptions as AscentOptions
     from dspn.learning import Auto as Auto
     from dspn.learning import ConditionalLikelihood as ConditionalLikelihood
+    from dspn.learning import Distilled as Distilled
     from dspn.learning import EmOptions as EmOptions
     from dspn.learning import GrowthOptions as GrowthOptions
     from dspn.learning import Likelihood as Likelihood
@@ -60,8 +61,8 @@ _HOMES: Final = {
     "errors": "ConvergenceWarning DataError DspnError EvidenceError ImpossibleEvidenceWarning "
     "ModelFileError NumericalError StructureError",
     "inference": "Completion Filter FilterState Forecast Marginals Step Surprise VariableMarginals",
-    "learning": "AscentOptions Auto ConditionalLikelihood EmOptions GrowthOptions Likelihood "
-    "OnlineOptions Priors SearchOptions SliceSpnOptions",
+    "learning": "AscentOptions Auto ConditionalLikelihood Distilled EmOptions GrowthOptions "
+    "Likelihood OnlineOptions Priors SearchOptions SliceSpnOptions",
     "models": "DSPN HMM HMMSPN DSPNClassifier Em Model Paper load",
     "data": "Kind Schema Sequences Variable",
     "data.dataset": "Dataset",

@@ -75,7 +75,10 @@ BAD_OPTIONS: dict[str, tuple[Any, str]] = {
     "sizes that nothing chooses among": (HMM([2, 3], validation_fraction=0), "needs sequences"),
     "no states of an HMMSPN": (HMMSPN(0), "`n_states`"),
     "emission of another type": (HMMSPN(emission=2), "`emission` must be a SliceSpnOptions"),
-    "an unknown learner": (DSPN(learner="magic"), "`learner` must be 'auto', 'paper' or 'em'"),
+    "an unknown learner": (
+        DSPN(learner="magic"),
+        "`learner` must be 'auto', 'paper', 'em' or 'distilled'",
+    ),
     "an unknown root": (DSPN(root="middle"), "`root` must be 'first' or 'last'"),
     "tied in text": (DSPN(tied="yes"), "`tied` must be a bool"),
     "em with a checkpoint": (

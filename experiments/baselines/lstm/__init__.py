@@ -3,9 +3,9 @@
 They need PyTorch 2.4 or later, `pip install torch`, once they are fitted.
 """
 
+from dspn.learning.lstm.schedule import SliceNetSize, Update
 from experiments.baselines.lstm.bits import BitLstm, BitLstmOptions
-from experiments.baselines.lstm.schedule import Update
-from experiments.baselines.lstm.slices import SliceLstm, SliceLstmOptions, SliceNetSize
+from experiments.baselines.lstm.slices import SliceLstm, SliceLstmOptions
 
 __all__ = [
     "BitLstm",

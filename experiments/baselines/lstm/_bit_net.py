@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from experiments.baselines.lstm._net import State, StepNet
+from dspn.learning.lstm.net import State, StepNet
 
 # Before the first bit: neither of the two values.
 _START: Final = 0.5

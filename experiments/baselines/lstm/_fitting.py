@@ -10,14 +10,13 @@ from dspn._arguments import Floats
 from dspn.data import Schema, Sequences
 from dspn.data.sequences import sequences_of
 from dspn.errors import NumericalError
-from dspn.learning.run import Clock
+from dspn.learning.lstm.net import StepNet
+from dspn.learning.lstm.schedule import Schedule
+from dspn.learning.lstm.session import torch_threads
+from dspn.learning.lstm.steps import Encoding
+from dspn.learning.lstm.training import step_sums, train_nets
 from experiments.baselines.base import Ending, FittedBaseline, Task
-from experiments.baselines.lstm._encoding import Encoding
 from experiments.baselines.lstm._gaps import drawn_sums
-from experiments.baselines.lstm._net import StepNet
-from experiments.baselines.lstm._session import require_device, torch_seed, torch_threads
-from experiments.baselines.lstm._training import Trained, step_sums, train_net
-from experiments.baselines.lstm.schedule import Schedule
 
 
 @final
@@ -93,18 +92,10 @@ def fit_best(
     num_draws: int = 100,
 ) -> FittedLstm:
     """The net with the best validation score; those that are left share the time that is left."""
-    require_device(device)
-    train, validation = encoding.steps(task.train), encoding.steps(task.validation)
-    trained: list[Trained] = []
-    with torch_threads(num_threads):
-        for number, make in enumerate(makers):
-            if trained and task.clock.is_due():
-                break
-            rng = task.rng(number)
-            with torch_seed(int(rng.integers(2**31))):
-                clock = _share(task.clock, len(makers) - number)
-                net = make().to(device)
-                trained.append(train_net(net, train, validation, schedule, rng, clock))
+    steps = encoding.steps(task.train), encoding.steps(task.validation)
+    trained = train_nets(
+        makers, *steps, schedule, task.rng, task.clock, num_threads=num_threads, device=device
+    )
     best = max(trained, key=lambda one: one.score)
     was_cut = len(trained) < len(makers) or any(one.was_cut for one in trained)
     if not was_cut and best.score == -np.inf:
@@ -124,10 +115,3 @@ def fit_best(
         seed=task.seed,
         num_draws=num_draws,
     )
-
-
-def _share(clock: Clock, num_left: int) -> Clock:
-    """A clock for the next of several that are left."""
-    if clock.limit is None:
-        return Clock()
-    return Clock(max((clock.limit - clock.seconds) / num_left, 1e-9))

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from dspn._arguments import Floats
-from experiments.baselines.lstm._encoding import Singles, Steps, batches
-from experiments.baselines.lstm._net import State, StepNet
-from experiments.baselines.lstm._training import padded
+from dspn.learning.lstm.net import State, StepNet
+from dspn.learning.lstm.steps import Singles, Steps, batches
+from dspn.learning.lstm.training import padded
 
 # Draws of one sequence that share a generator: a change of it changes what is drawn.
 _BLOCK: Final = 128

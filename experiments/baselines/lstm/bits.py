@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from dspn._arguments import Bools, Floats, Ints, require_type, whole_number
 from dspn.data import Schema, Sequences
 from dspn.errors import DataError, StructureError
+from dspn.learning.lstm.schedule import Schedule, Update
+from dspn.learning.lstm.session import require_torch
+from dspn.learning.lstm.steps import Encoding, Steps, require_complete
 from experiments.baselines.base import Baseline, FittedBaseline, Task, require_categorical
-from experiments.baselines.lstm._encoding import Encoding, Steps, require_complete_task
-from experiments.baselines.lstm._session import require_torch
-from experiments.baselines.lstm.schedule import Schedule, Update
 
 
 @final
@@ -138,7 +138,8 @@ class BitLstm(Baseline[FittedBaseline]):
 
         An iteration is a pass over the training sequences.
         """
-        require_complete_task(task)
+        require_complete(task.train, "train")
+        require_complete(task.validation, "validation")
         require_categorical(task.schema, "an LSTM with one sigmoid")
         code = BitCode(task.schema)
         if not code.steps_per_slice:

@@ -4,70 +4,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, final
 
-import numpy as np
-
-from dspn._arguments import Floats, require_type, whole_number
-from dspn.data import Kind, Schema, Sequences
-from dspn.errors import DataError, StructureError
-from dspn.options import require_number
+from dspn._arguments import require_type, whole_number
+from dspn.errors import StructureError
+from dspn.learning.lstm.schedule import Schedule, SliceNetSize, Update
+from dspn.learning.lstm.session import require_torch
+from dspn.learning.lstm.steps import require_complete, require_no_counts, slice_code
 from experiments.baselines.base import Baseline, FittedBaseline, Task
-from experiments.baselines.lstm._encoding import Encoding, Steps, require_complete_task
-from experiments.baselines.lstm._session import require_torch
-from experiments.baselines.lstm.schedule import Schedule, Update
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class SliceCode(Encoding):
-    """A step is a slice: codes of categories, and standardised numbers."""
-
-    means: Floats
-    scales: Floats
-
-    @property
-    def log_units(self) -> Floats:
-        """Log density in the units of the data, less that in standard deviations."""
-        return -np.log(self.scales)
-
-    @property
-    def steps_per_slice(self) -> int:
-        """A slice is a step."""
-        return 1
-
-    def steps(self, data: Sequences) -> Steps:
-        """A row of codes and standardised numbers for each slice."""
-        values = (data.values - self.means) / self.scales
-        return Steps(values.astype(np.float32), data.offsets)
-
-
-def slice_code(data: Sequences) -> SliceCode:
-    """Standardised by mean and deviation; a number that never changes, by its mean alone."""
-    continuous = np.array([variable.kind is Kind.CONTINUOUS for variable in data.schema])
-    deviations = data.values.std(axis=0)
-    means = np.where(continuous, data.values.mean(axis=0), 0.0)
-    return SliceCode(means, np.where(continuous & (deviations > 0), deviations, 1.0))
-
-
-@final
-@dataclass(frozen=True)
-class SliceNetSize:
-    """Size of a net: LSTM units in each layer, layers, and the share of units dropped at random."""
-
-    hidden_size: int
-    num_layers: int = 1
-    dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse numbers out of range."""
-        for name in ("hidden_size", "num_layers"):
-            whole_number(getattr(self, name), name, StructureError)
-        require_number("SliceNetSize", "dropout", self.dropout, least=0)
-        if self.dropout >= 1:
-            raise StructureError(
-                f"`dropout` of SliceNetSize must be below 1, but is {self.dropout!r}; give a "
-                "smaller share."
-            )
-
 
 DEFAULT_SIZES: Final = (
     SliceNetSize(64, 1, 0.2),
@@ -154,11 +96,12 @@ class SliceLstm(Baseline[FittedBaseline]):
 
         An iteration is a pass over the training sequences, with any of the nets.
         """
-        require_complete_task(task)
-        _require_no_counts(task.schema)
+        require_complete(task.train, "train")
+        require_complete(task.validation, "validation")
+        require_no_counts(task.schema)
         require_torch("SliceLstm.fit")
+        from dspn.learning.lstm.net import SliceNet, blocks_of
         from experiments.baselines.lstm._fitting import fit_best
-        from experiments.baselines.lstm._slice_net import SliceNet, blocks_of
 
         options = self.options
         blocks = blocks_of(task.schema, options.num_components)
@@ -172,12 +115,3 @@ class SliceLstm(Baseline[FittedBaseline]):
             device=options.device,
             num_draws=options.num_draws,
         )
-
-
-def _require_no_counts(schema: Schema) -> None:
-    for variable in schema:
-        if variable.kind is Kind.COUNT:
-            raise DataError(
-                "`train` must have categorical and continuous variables only, but variable "
-                f"{variable.name!r} is a count; put its values into bins."
-            )

@@ -2,6 +2,7 @@
 
 from dspn.learning.ascent import AscentFit, AscentOptions, ascend
 from dspn.learning.auto import Auto, AutoLearned, Move, learn_auto
+from dspn.learning.distill import Distillation, Distilled, Teacher, distil
 from dspn.learning.em import (
     DeadNode,
     EmFit,
@@ -37,6 +38,7 @@ __all__ = ["AscentFit", "AscentOptions", "ascend"]
 __all__ += ["Auto", "AutoLearned", "Move", "learn_auto"]
 __all__ += ["DeadNode", "EmFit", "EmOptions", "EmStep", "best_of", "check_finite", "dead_nodes"]
 __all__ += ["em_step", "fit_em", "maximise", "restarts", "scaled_families"]
+__all__ += ["Distillation", "Distilled", "Teacher", "distil"]
 __all__ += ["GrowthMode", "GrowthOptions", "GrowthStep"]
 __all__ += ["Learned", "Plan", "learn"]
 __all__ += ["Mode", "PartitionOptions", "SearchOptions", "SliceSpnOptions"]

@@ -516,14 +516,14 @@ def _mini_batch(
             weight += float(batch.weights.sum())
             number += 1
             share = float((number + options.step_delay) ** -options.step_power)
-            statistics = _scale(statistics, 1.0 - share) + _scale(found, share * factor)
+            statistics = scale_flows(statistics, 1.0 - share) + scale_flows(found, share * factor)
             program = maximiser(program, statistics)
             if is_due():
                 break
         yield _Stage(program, statistics, total / weight, number)
 
 
-def _scale(found: Expectation, factor: float) -> Expectation:
+def scale_flows(found: Expectation, factor: float) -> Expectation:
     """The flows times a number; log-likelihoods have no place in an average."""
 
     def scale(own: NetworkFlows) -> NetworkFlows:

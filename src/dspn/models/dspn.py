@@ -8,10 +8,12 @@ from typing import Any, Final, final
 import numpy as np
 
 from dspn._arguments import require_type, whole_number
+from dspn.data.sequences import Sequences
 from dspn.engine.base import TimeUpError
 from dspn.errors import DataError, StructureError
 from dspn.learning.auto.base import Auto
 from dspn.learning.auto.learner import AutoLearned, learn_auto
+from dspn.learning.distill import Distilled, distil
 from dspn.learning.em import EmOptions
 from dspn.learning.growth import DEFAULT_GROWTH, GrowthOptions
 from dspn.learning.learner import DEFAULT_PLAN, Learned, Plan, learn
@@ -74,8 +76,13 @@ class Em(Options):
     transitions: Transitions | str = choice_field(Transitions.DENSE)
 
 
-Learner = Auto | Paper | Em
-_LEARNERS: Final[dict[str, type[Learner]]] = {"auto": Auto, "paper": Paper, "em": Em}
+Learner = Auto | Paper | Em | Distilled
+_LEARNERS: Final[dict[str, type[Learner]]] = {
+    "auto": Auto,
+    "paper": Paper,
+    "em": Em,
+    "distilled": Distilled,
+}
 
 
 @final
@@ -85,8 +92,9 @@ class DSPN(SequenceEstimator):
 
     Args:
         learner: `Auto(...)` for the best model that an effort buys, `Paper(...)` for growth and
-            search by the algorithms of the paper, `Em(...)` for a template that is not changed.
-            "auto", "paper" and "em" are short for those with the usual options.
+            search by the algorithms of the paper, `Em(...)` for a template that is not changed,
+            `Distilled(...)` for one that learns from a teacher. "auto", "paper", "em" and
+            "distilled" are short for those with the usual options.
         root: "first" or "last": the slice that carries the root. With "first" the models of all
             lengths agree; "last" is the placement of the paper.
         tied: Whether the bottom network shares the template's parameters.
@@ -113,7 +121,7 @@ class DSPN(SequenceEstimator):
     Attributes:
         tried_: Number of models or neighbours that were tried, and `accepted_` of those that made
             the model better.
-        explanation_: What the automatic learner has tried and chosen, in words.
+        explanation_: What the automatic learner or distillation has tried and chosen, in words.
         trail_: Every try of the automatic learner.
         growth_: The score of every number of interface nodes that the paper's learner has tried.
     """
@@ -144,14 +152,15 @@ class DSPN(SequenceEstimator):
         options = self.learner
         if isinstance(options, str) and options in _LEARNERS:
             options = _LEARNERS[options]()
-        if isinstance(options, Auto | Paper | Em):
+        if isinstance(options, Auto | Paper | Em | Distilled):
             if self.engine == "cpu":
                 return options
             paths = [path for path in options.get_params(deep=True) if path.endswith("__engine")]
             return options.with_params(**dict.fromkeys(paths, self.engine))
         raise StructureError(
-            "`learner` must be 'auto', 'paper' or 'em', or one of the options Auto(...), "
-            f"Paper(...) and Em(...), but is {self.learner!r}; choose one."
+            "`learner` must be 'auto', 'paper', 'em' or 'distilled', or one of the options "
+            "Auto(...), Paper(...), Em(...) and Distilled(...), but is "
+            f"{self.learner!r}; choose one."
         )
 
     def _num_jobs(self) -> int:
@@ -174,18 +183,19 @@ class DSPN(SequenceEstimator):
         self._num_jobs()
         checked_root(self.root)
         require_type(self.tied, bool, "tied", StructureError)
-        if not isinstance(options, Auto):
+        if isinstance(options, Paper | Em):
             options.scoring.check(data.train.schema)
         if self.resume and self.checkpoint is None:
             raise StructureError(
                 "`resume` needs the `checkpoint` to go on from, but there is none; give its path."
             )
+        has_file = self.checkpoint is not None and not data.is_sample
+        if has_file and isinstance(options, Em | Distilled):
+            raise StructureError(
+                "`checkpoint` is for learners of structure and for data sets in shards, and must "
+                f"be left out with {name}."
+            )
         if isinstance(options, Em):
-            if self.checkpoint is not None and not data.is_sample:
-                raise StructureError(
-                    "`checkpoint` is for learners of structure and for data sets in shards, and "
-                    "must be left out with Em."
-                )
             return
         if data.validation is None:
             raise DataError(
@@ -208,6 +218,8 @@ class DSPN(SequenceEstimator):
         if isinstance(options, Em):
             return self._learned_by_em(data, options)
         assert data.validation is not None
+        if isinstance(options, Distilled):
+            return self._learned_from_teacher(data, data.validation, options)
         sets, refit = (data.train, data.validation), self.refit and data.is_held_out
         with reporter(quiet=not self.verbose) as report:
             shared: dict[str, Any] = {
@@ -252,6 +264,28 @@ class DSPN(SequenceEstimator):
             warn_of_time(data, f"learning before the first model was trained: it has {done}")
         self.trail_, self.explanation_ = learned.tried, learned.explanation()
         self.tried_, self.accepted_ = len(self.trail_), sum(item.gain > 0 for item in self.trail_)
+        if self.verbose:
+            print(self.explanation_, file=sys.stderr)
+        return Outcome(learned.mixture, learned.score, learned.history, learned.ending)
+
+    def _learned_from_teacher(
+        self, data: TrainingData, validation: Sequences, options: Distilled
+    ) -> Outcome:
+        learned = distil(
+            data.train,
+            validation,
+            options=options,
+            priors=self.priors,
+            seed=data.seed,
+            root=checked_root(self.root),
+            tied=self.tied,
+            refit=self.refit and data.is_held_out,
+            clock=data.clock,
+        )
+        if learned.ending == Ending.TIME_LIMIT:
+            warn_of_time(data, "distillation")
+        self.explanation_ = learned.explanation()
+        self.tried_, self.accepted_ = len(learned.scores), int(learned.worth < np.inf)
         if self.verbose:
             print(self.explanation_, file=sys.stderr)
         return Outcome(learned.mixture, learned.score, learned.history, learned.ending)

@@ -13,6 +13,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dspn import DataError, DspnError, NumericalError, Schema, Sequences, StructureError, Variable
+from dspn.learning.lstm import session as _session
+from dspn.learning.lstm.steps import batches, slice_code
 from dspn.learning.run import Clock
 from experiments.baselines.base import Baseline, Ending, FittedBaseline, task_of
 from experiments.baselines.lstm import (
@@ -22,11 +24,8 @@ from experiments.baselines.lstm import (
     SliceLstmOptions,
     SliceNetSize,
     Update,
-    _session,
 )
-from experiments.baselines.lstm._encoding import batches
 from experiments.baselines.lstm.bits import BitCode
-from experiments.baselines.lstm.slices import slice_code
 
 HAS_TORCH = find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs PyTorch: pip install torch")
@@ -34,11 +33,11 @@ needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs PyTorch: pip insta
 if HAS_TORCH or TYPE_CHECKING:
     import torch
 
-    from experiments.baselines.lstm import _gaps, _training
+    from dspn.learning.lstm import training as _training
+    from dspn.learning.lstm.net import StepNet, blocks_of
+    from dspn.learning.lstm.outputs import Categories, GaussianMixture
+    from experiments.baselines.lstm import _gaps
     from experiments.baselines.lstm._fitting import fit_best
-    from experiments.baselines.lstm._net import StepNet
-    from experiments.baselines.lstm._outputs import Categories, GaussianMixture
-    from experiments.baselines.lstm._slice_net import blocks_of
 
     class Spy(StepNet):
         """Writes down what it is given; its state is the number of steps read."""
@@ -669,7 +668,7 @@ def test_the_best_net_by_validation_is_kept_and_a_worse_one_is_gone_back_from() 
 
 
 def fit_best_net(options: SliceLstmOptions, data: Sequences) -> Any:
-    from experiments.baselines.lstm._slice_net import SliceNet
+    from dspn.learning.lstm.net import SliceNet
 
     return SliceNet(blocks_of(data.schema, options.num_components), options.sizes[0])
 

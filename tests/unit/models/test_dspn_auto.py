@@ -280,7 +280,7 @@ def test_options_out_of_range_are_refused(options: dict[str, Any], said: str) ->
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"learner": EmOptions()}, "`learner` must be 'auto', 'paper' or 'em'"),
+        ({"learner": EmOptions()}, "`learner` must be 'auto', 'paper', 'em' or 'distilled'"),
         ({"time_limit": 0}, "`time_limit`"),
         ({"n_jobs": 0}, "`n_jobs`"),
         ({"tied": 1}, "`tied`"),
@@ -288,7 +288,7 @@ def test_options_out_of_range_are_refused(options: dict[str, Any], said: str) ->
         ({"priors": 1.0}, "`priors`"),
         ({"resume": True}, "`resume` needs"),
         ({"checkpoint": "run", "random_state": None}, "`random_state` must be a whole number"),
-        ({"learner": "best"}, "`learner` must be 'auto', 'paper' or 'em'"),
+        ({"learner": "best"}, "`learner` must be 'auto', 'paper', 'em' or 'distilled'"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

@@ -140,6 +140,7 @@ def slice_clusters(
     *,
     width: int = 2,
     variables: Sequence[int] | None = None,
+    beside: Floats | None = None,
     rng: np.random.Generator,
 ) -> Ints:
     """The nearest of `num_clusters` k-means centres to the window around each slice, (slices,).
@@ -153,6 +154,8 @@ def slice_clusters(
         num_clusters: The number of centres.
         width: The slices on either side that a window has.
         variables: The variables of a window, by number; by default all.
+        beside: More numbers of each slice, (slices, n), that clusters see; together they count as
+            much as the window.
         rng: The source of randomness.
     """
     require_type(data, Sequences, "data", DataError)
@@ -167,9 +170,32 @@ def slice_clusters(
             f"{data.num_variables - 1}, but is {chosen}."
         )
     features = _features(data, chosen)
-    return _nearest_centres(
-        lambda rows: _windows(features, data, rows, reach), data.total_slices, count, rng
-    )
+    more = None
+    if beside is not None:
+        spread = (2 * reach + 1) * float(features.var(axis=0).sum())
+        more = (beside - beside.mean(axis=0)).astype(np.float32)
+        more *= np.sqrt(spread / max(float(more.var(axis=0).sum()), _SMALLEST))
+
+    def windows(rows: Ints) -> Singles:
+        own = _windows(features, data, rows, reach)
+        return own if more is None else np.concatenate([own, more[rows]], axis=1)
+
+    return _nearest_centres(windows, data.total_slices, count, rng)
+
+
+def sequence_clusters(
+    data: Sequences, num_clusters: int, rng: np.random.Generator, beside: Floats | None = None
+) -> Ints:
+    """The nearest of `num_clusters` k-means centres to the mean slice of each sequence.
+
+    Every cluster has sequences, if there are as many. With `beside`, numbers of each slice, it is
+    the mean of these.
+    """
+    table = _features(data, range(data.num_variables)) if beside is None else beside
+    totals = np.add.reduceat(table, data.offsets[:-1])
+    means: Singles = (totals / data.lengths[:, None]).astype(np.float32)
+    found = _nearest_centres(lambda rows: means[rows], len(data), num_clusters, rng)
+    return _spread(found, num_clusters, rng)
 
 
 def label_counts(labels: Ints, size: int, weights: Floats | None = None) -> Floats:
@@ -315,6 +341,7 @@ def clustered_network(
     num_products: int = 1,
     transitions: Transitions | str = Transitions.DENSE,
     width: int = 2,
+    beside: Floats | None = None,
     priors: Priors = DEFAULT_PRIORS,
     rng: np.random.Generator,
     root: Root | str = Root.FIRST,
@@ -335,6 +362,7 @@ def clustered_network(
         num_products: The products of the top network.
         transitions: Which inputs the outputs read; see `grouped_network`.
         width: The slices on either side that clusters see.
+        beside: More numbers of each slice that clusters see; see `slice_clusters`.
         priors: Pseudo-observations of weights and leaves.
         rng: The source of randomness.
         root: The slice that carries the top network.
@@ -357,7 +385,7 @@ def clustered_network(
     chains = []
     for group, positions in zip(members, network.groups, strict=True):
         size = len(positions)
-        labels = slice_clusters(data, size, width=width, variables=group, rng=rng)
+        labels = slice_clusters(data, size, width=width, variables=group, beside=beside, rng=rng)
         states = _spread(labels, size, rng)
         if kind is not Transitions.DENSE:
             states = _arranged(states, size, data, network.root)

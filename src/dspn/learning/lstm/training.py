@@ -1,6 +1,7 @@
 """Training of a net: passes over the data, and which of the nets on the way is kept."""
 
 import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -9,10 +10,11 @@ import torch
 from torch import Tensor
 
 from dspn._arguments import Floats
+from dspn.learning.lstm.net import State, StepNet, detached
+from dspn.learning.lstm.schedule import RATE_SHARE, Schedule, Update
+from dspn.learning.lstm.session import require_device, torch_seed, torch_threads
+from dspn.learning.lstm.steps import Steps, batches
 from dspn.learning.run import Clock
-from experiments.baselines.lstm._encoding import Steps, batches
-from experiments.baselines.lstm._net import State, StepNet, detached
-from experiments.baselines.lstm.schedule import RATE_SHARE, Schedule, Update
 
 # Without gradients a batch and its windows may be larger: sequences, and steps of each.
 _SCORED_SEQUENCES: Final = 128
@@ -61,6 +63,43 @@ def train_net(
             net = _kept(net, best, best_score, epoch, was_cut=False).net
             optimiser = _optimiser(net, schedule, reductions)
     return _kept(net, best, best_score, epoch + 1, was_cut=False)
+
+
+def train_nets(
+    makers: Sequence[Callable[[], StepNet]],
+    train: Steps,
+    validation: Steps,
+    schedule: Schedule,
+    rng: Callable[[int], np.random.Generator],
+    clock: Clock,
+    *,
+    num_threads: int,
+    device: str,
+) -> list[Trained]:
+    """A trained net of each maker, in their order; those that are left share the time that is left.
+
+    There is one at least, and fewer than makers where time is up. `rng` gives the randomness of
+    each net by its number.
+    """
+    require_device(device)
+    trained: list[Trained] = []
+    with torch_threads(num_threads):
+        for number, make in enumerate(makers):
+            if trained and clock.is_due():
+                break
+            own = rng(number)
+            with torch_seed(int(own.integers(2**31))):
+                part = _share(clock, len(makers) - number)
+                net = make().to(device)
+                trained.append(train_net(net, train, validation, schedule, own, part))
+    return trained
+
+
+def _share(clock: Clock, num_left: int) -> Clock:
+    """A clock for the next of several that are left."""
+    if clock.limit is None:
+        return Clock()
+    return Clock(max((clock.limit - clock.seconds) / num_left, 1e-9))
 
 
 def _kept(net: StepNet, best: Any, score: float, num_epochs: int, *, was_cut: bool) -> Trained:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arguments import Bools, Floats, Ints
-from dspn.data import Sequences
+from dspn.data.schema import Kind, Schema
+from dspn.data.sequences import Sequences
 from dspn.errors import DataError
-from experiments.baselines.base import Task
 
 Singles = NDArray[np.float32]
 
@@ -99,10 +99,46 @@ def require_complete(data: Sequences, argument: str) -> None:
     )
 
 
-def require_complete_task(task: Task) -> None:
-    """Raises where a sequence to learn from or to choose by has gaps."""
-    require_complete(task.train, "train")
-    require_complete(task.validation, "validation")
+@final
+@dataclass(frozen=True, eq=False)
+class SliceCode(Encoding):
+    """A step is a slice: codes of categories, and standardised numbers."""
+
+    means: Floats
+    scales: Floats
+
+    @property
+    def log_units(self) -> Floats:
+        """Log density in the units of the data, less that in standard deviations."""
+        return -np.log(self.scales)
+
+    @property
+    def steps_per_slice(self) -> int:
+        """A slice is a step."""
+        return 1
+
+    def steps(self, data: Sequences) -> Steps:
+        """A row of codes and standardised numbers for each slice."""
+        values = (data.values - self.means) / self.scales
+        return Steps(values.astype(np.float32), data.offsets)
+
+
+def slice_code(data: Sequences) -> SliceCode:
+    """Standardised by mean and deviation; a number that never changes, by its mean alone."""
+    continuous = np.array([variable.kind is Kind.CONTINUOUS for variable in data.schema])
+    deviations = data.values.std(axis=0)
+    means = np.where(continuous, data.values.mean(axis=0), 0.0)
+    return SliceCode(means, np.where(continuous & (deviations > 0), deviations, 1.0))
+
+
+def require_no_counts(schema: Schema) -> None:
+    """Raises where a variable is a count, which the nets have no distribution for."""
+    for variable in schema:
+        if variable.kind is Kind.COUNT:
+            raise DataError(
+                "`train` must have categorical and continuous variables only, but variable "
+                f"{variable.name!r} is a count; put its values into bins."
+            )
 
 
 def batches(lengths: Ints, size: int, rng: np.random.Generator | None) -> list[Ints]:

@@ -1,4 +1,4 @@
-"""How a net is trained, and when that ends."""
+"""Size of a net, how it is trained, and when that ends."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -50,3 +50,24 @@ class Schedule:
         require_number("Schedule", "weight_decay", self.weight_decay, least=0)
         if self.clip_norm is not None:
             require_number("Schedule", "clip_norm", self.clip_norm, above=0)
+
+
+@final
+@dataclass(frozen=True)
+class SliceNetSize:
+    """Size of a net: LSTM units in each layer, layers, and the share of units dropped at random."""
+
+    hidden_size: int
+    num_layers: int = 1
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range."""
+        for name in ("hidden_size", "num_layers"):
+            whole_number(getattr(self, name), name, StructureError)
+        require_number("SliceNetSize", "dropout", self.dropout, least=0)
+        if self.dropout >= 1:
+            raise StructureError(
+                f"`dropout` of SliceNetSize must be below 1, but is {self.dropout!r}; give a "
+                "smaller share."
+            )

@@ -1,7 +1,8 @@
-"""Slices one after the other through LSTM units, a slice's variables through a masked net."""
+"""A product of conditionals, step by step: LSTM units over slices, a masked net within them."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -9,10 +10,45 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dspn._arguments import Bools, Ints
-from dspn.data import Schema
-from experiments.baselines.lstm._net import State, StepNet
-from experiments.baselines.lstm._outputs import Categories, GaussianMixture, Output
-from experiments.baselines.lstm.slices import SliceNetSize
+from dspn.data.schema import Schema
+from dspn.learning.lstm.outputs import Categories, GaussianMixture, Output
+from dspn.learning.lstm.schedule import SliceNetSize
+
+State = Any
+"""Nested tuples of tensors, or None before the first step."""
+
+
+class StepNet(nn.Module, ABC):
+    """P(steps) as the product of P(step | all before)."""
+
+    @abstractmethod
+    def forward(self, values: Tensor, state: State) -> tuple[Tensor, State]:
+        """Log P(step | all before) of each step of a window, and the state after the last.
+
+        Args:
+            values: Steps of a window, (sequences, steps, width).
+            state: What the window before gave; None for the first window.
+        """
+
+    @abstractmethod
+    def drawn(self, values: Tensor, uniforms: Tensor, state: State) -> tuple[Tensor, State]:
+        """Log P(observed part of a slice | all before it), and the state after the slice.
+
+        What is missing is drawn from its distribution given all before it, and what is behind it,
+        in the slice and in the state, is given the value drawn.
+
+        Args:
+            values: Steps of the slice, (sequences, steps, width), NaN where missing.
+            uniforms: What the values are drawn by, as many as values, each uniform on [0, 1).
+            state: What the slice before gave; None for the first slice.
+        """
+
+
+def detached(state: State) -> State:
+    """The same state, through which no gradient goes back."""
+    if isinstance(state, tuple):
+        return tuple(detached(part) for part in state)
+    return None if state is None else state.detach()
 
 
 @final
@@ -123,20 +159,35 @@ class SliceNet(StepNet):
         """Log P(variables observed | all before), the others drawn one by one."""
         last, units = self._before(len(values), state)
         context, units = self.lstm(last, units)
-        total, features = self._drawn_slice(context[:, 0], values[:, 0], uniforms[:, 0])
+        total, _, features = self._drawn_slice(context[:, 0], values[:, 0], uniforms[:, 0])
         return total, (self.embedding(features).unsqueeze(1), units)
+
+    def sampled(self, uniforms: Tensor, state: State) -> tuple[Tensor, State]:
+        """The next slice, drawn by uniform numbers (sequences, variables), and the state after."""
+        last, units = self._before(len(uniforms), state)
+        context, units = self.lstm(last, units)
+        nothing = torch.full_like(uniforms, torch.nan)
+        _, values, features = self._drawn_slice(context[:, 0], nothing, uniforms)
+        return values, (self.embedding(features).unsqueeze(1), units)
+
+    def memory(self, values: Tensor) -> Tensor:
+        """What the units give on after each slice, (sequences, slices, units)."""
+        first, _ = self._before(len(values), None)
+        embedded = self.embedding(self._features(values))
+        hidden: Tensor = self.lstm(torch.cat([first, embedded], dim=1))[0]
+        return hidden[:, 1:]
 
     def _drawn_slice(
         self, context: Tensor, values: Tensor, uniforms: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Log P(variables observed), and what the net reads of the slice when nothing is missing.
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Log P(variables observed), the slice with nothing missing, and what the net reads of it.
 
         The head once, variable by variable: what a variable's numbers read is known before it.
         """
         head = self.head
         read, past = head.context(context), head.past(context)
         hidden, features = torch.zeros_like(read), read.new_zeros(len(read), self.num_features)
-        total = torch.zeros_like(uniforms[:, 0])
+        total, filled = torch.zeros_like(uniforms[:, 0]), torch.zeros_like(uniforms)
         for column, (output, inputs, numbers) in enumerate(self.places):
             units = head.units_of(column)
             hidden[:, units] = functional.relu(read[:, units] + head.inside.part(features, units))
@@ -145,8 +196,9 @@ class SliceNet(StepNet):
             value, missing = values[:, column].double(), values[:, column].isnan()
             value = torch.where(missing, output.draw(parameters, uniforms[:, column]), value)
             total = total + torch.where(missing, 0.0, output.log_prob(parameters, value))
+            filled[:, column] = value
             features[:, inputs] = output.features(value.float())
-        return total, features
+        return total, filled, features
 
     def _before(self, num_sequences: int, state: State) -> tuple[Tensor, State]:
         """What the units read next, and what they hold."""

@@ -1,0 +1,291 @@
+"""Distillation: an exact model that is learned from sequences drawn from a teacher.
+
+A teacher that predicts well but has no exact queries, such as a recurrent net, can be drawn from
+without end. A large model is learned from the draws, where overfitting is no concern, and then
+tuned on the real data, with what it expects of the draws as prior.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, final, runtime_checkable
+
+import numpy as np
+
+from dspn._arguments import Floats, require_type
+from dspn.data.sequences import Sequences, joined
+from dspn.engine import Expectation, Program
+from dspn.errors import DataError, StructureError
+from dspn.learning.em import EmFit, EmOptions, Members, Part, fit_em, scale_flows, scaled_families
+from dspn.learning.priors import DEFAULT_PRIORS, Priors
+from dspn.learning.run import Clock, Ending
+from dspn.learning.scores import FitRecord, Score
+from dspn.learning.starts.clusters import clustered_network, sequence_clusters
+from dspn.options import Options, part_field, require_number, whole_field
+from dspn.structure.mixture import Mixture
+from dspn.structure.network import DynamicNetwork, Root
+
+# Sequences that a teacher is asked for at once.
+_AT_ONCE: Final = 8_192
+# The draws that start a network have as many slices as this to a node, and at least so many.
+_SLICES_PER_NODE: Final = 200
+_LEAST_SLICES: Final = 20_000
+_STREAM: Final = 11  # of randomness, apart from those of other learners
+# Draws are no data: a few passes, all of which are made.
+_EM: Final = EmOptions(max_steps=16, min_steps=16, batch_size=16_384, single_precision=True)
+_TUNING: Final = EmOptions(max_steps=30, min_steps=4, patience=3, single_precision=True)
+
+
+@runtime_checkable
+class Teacher(Protocol):
+    """What can be learned from: anything that draws sequences.
+
+    It may also have `states(data)`, which returns numbers (slices, n) that say what the teacher
+    knows after each slice: they make better starts.
+    """
+
+    def sample(self, n: int, rng: np.random.Generator) -> Sequences:
+        """Draws of `n` whole sequences."""
+
+
+@runtime_checkable
+class TeacherOptions(Protocol):
+    """How a teacher is trained on the data first."""
+
+    def fit(self, train: Sequences, validation: Sequences, *, seed: int, clock: Clock) -> Teacher:
+        """The trained teacher; it depends on the data and the seed alone, unless time is up."""
+
+
+@final
+@dataclass(frozen=True)
+class Distilled(Options):
+    """An exact model learned from a teacher's draws, then tuned on the data.
+
+    Attributes:
+        teacher: An object with `sample(n, rng)`, options with `fit(train, validation, seed=,
+            clock=)` that return one, or None for LSTMs that are trained on the data first (see
+            `dspn.learning.lstm.Lstms`; they need PyTorch).
+        n_interfaces: Number of interface nodes of each component.
+        n_components: Number of components.
+        num_draws: Number of sequences that are drawn. Tens of thousands suit a CPU, millions a GPU.
+        width: The slices on either side that clusters of the start see.
+        em: How the model is learned from the draws; by batches, as `batch_size` says.
+        tuning: When learning from the real data stops.
+        worths: What is tried for the prior: how many drawn sequences count for each real one. The
+            best on the validation set is taken, the untuned model included.
+    """
+
+    teacher: Any = None
+    n_interfaces: int = whole_field(64)
+    n_components: int = whole_field(1)
+    num_draws: int = whole_field(60_000)
+    width: int = whole_field(2, least=0)
+    em: EmOptions = part_field(_EM)
+    tuning: EmOptions = part_field(_TUNING)
+    worths: tuple[float, ...] = (30.0, 10.0, 3.0, 1.0, 0.3)
+
+    def _check(self) -> None:
+        object.__setattr__(self, "worths", tuple(self.worths))
+        for worth in self.worths:
+            require_number("Distilled", "worths", worth, above=0)
+        if self.teacher is not None and not isinstance(self.teacher, Teacher | TeacherOptions):
+            raise StructureError(
+                "`teacher` must have a method `sample(n, rng)` that draws sequences, or `fit` that "
+                f"returns such an object, but {type(self.teacher).__name__} has neither."
+            )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Backed(Members):
+    """Real sequences, with expected flows of others that count beside theirs: a prior by counts."""
+
+    part: Part
+    prior: Expectation
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", self.part.weights)
+
+    def flows(self, program: Program) -> Expectation:
+        """Expected flows of the real sequences under the program, plus the fixed ones."""
+        return self.part.flows(program) + self.prior
+
+    def log_likelihood(self, program: Program) -> Floats:
+        """The log-likelihood of each real sequence."""
+        return self.part.log_likelihood(program)
+
+    def score(self, score: Score, program: Program) -> float:
+        """The mean of another score over the real sequences."""
+        return self.part.score(score, program)
+
+    def batches(self, batch_size: int, rng: np.random.Generator) -> list[tuple[Members, float]]:
+        """The real sequences in batches, each with its share of the prior."""
+        return [
+            (Backed(own, scale_flows(self.prior, 1 / factor)), factor)
+            for own, factor in self.part.batches(batch_size, rng)
+            if isinstance(own, Part)
+        ]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Distillation:
+    """The model, its validation score before what was held out was learned from, and the way there.
+
+    `scores` has the validation score by the worth of the prior; infinity stands for the model of
+    the draws alone.
+    """
+
+    mixture: Mixture
+    score: float
+    worth: float
+    scores: dict[float, float]
+    history: tuple[FitRecord, ...]
+    ending: Ending
+    num_draws: int
+
+    def explanation(self) -> str:
+        """What was done and chosen, in words."""
+        tried = ", ".join(
+            f"{score:.4g} {_worth_text(worth)}" for worth, score in self.scores.items()
+        )
+        size = f"{self.mixture.num_interfaces} interface nodes in {len(self.mixture)} component(s)"
+        return (
+            f"A model of {size} was learned from {self.num_draws:,} sequences drawn from the "
+            f"teacher. On the validation set it scores, in nats per sequence: {tried}. Taken: "
+            f"{_worth_text(self.worth)}."
+        )
+
+
+def _worth_text(worth: float) -> str:
+    if worth == np.inf:
+        return "from the draws alone"
+    return f"tuned with draws worth {worth:g} for each real sequence"
+
+
+def distil(
+    train: Sequences,
+    validation: Sequences,
+    *,
+    options: Distilled,
+    priors: Priors | None = None,
+    seed: int = 0,
+    root: Root = Root.FIRST,
+    tied: bool = True,
+    refit: bool = True,
+    clock: Clock | None = None,
+) -> Distillation:
+    """Learns from a teacher, then from the data; the same seed gives the same model.
+
+    Args:
+        train: The sequences that the teacher and the tuning learn from.
+        validation: The sequences that choose the worth of the draws.
+        options: Teacher, sizes and steps.
+        priors: Pseudo-observations of weights and leaves, beside the draws.
+        seed: Seed of everything random.
+        root: The slice that carries the top network.
+        tied: Whether the bottom network shares the template's parameters.
+        refit: Whether the tuning is done again in the end with what was held out.
+        clock: Its limit ends training of the teacher, which may take half of it, and all EM.
+    """
+    require_type(options, Distilled, "options", StructureError)
+    clock, own = clock or Clock(), priors or DEFAULT_PRIORS
+
+    def rng(part: int) -> np.random.Generator:
+        return np.random.default_rng([seed, _STREAM, part])
+
+    teacher = _taught(options, train, validation, seed, clock)
+    draws = _draws(teacher, train, options.num_draws, rng(0))
+    start = _start(teacher, draws, options, own, root, rng(1))
+    if not tied:
+        start = Mixture(tuple(network.untied() for network in start), start.weights)
+    settings: dict[str, Any] = {"priors": own, "deadline": clock.is_due}
+    drawn = fit_em(start, draws, validation=validation, options=options.em, rng=rng(2), **settings)
+    counts = Part.of(draws, None).flows(options.em.compile(drawn.mixture))
+
+    def tuned(data: Sequences, worth: float, **more: Any) -> EmFit:
+        prior = scale_flows(counts, worth * len(data) / len(draws))
+        members = Backed(Part.of(data, None), prior)
+        return fit_em(drawn.mixture, members, rng=rng(3), **settings, **more)
+
+    fits = {np.inf: drawn}
+    for worth in options.worths:
+        if clock.is_due():
+            break
+        fits[worth] = tuned(train, worth, validation=validation, options=options.tuning)
+    scores = {worth: fit.score for worth, fit in fits.items()}
+    worth = max(scores, key=lambda one: scores[one])
+    found = fits[worth]
+    mixture = found.mixture
+    if refit and worth < np.inf and not clock.is_due():
+        steps = max(found.history, key=lambda record: record.validation or -np.inf).step
+        again = replace(options.tuning, max_steps=steps, min_steps=steps)
+        mixture = tuned(joined([train, validation]), worth, options=again).mixture
+    ending = Ending.TIME_LIMIT if clock.is_due() else Ending.FINISHED
+    score = scores[worth]
+    return Distillation(mixture, score, worth, scores, found.history, ending, len(draws))
+
+
+def _taught(
+    options: Distilled, train: Sequences, validation: Sequences, seed: int, clock: Clock
+) -> Teacher:
+    """The teacher, trained where it is to be."""
+    teacher = options.teacher
+    if teacher is None:
+        from dspn.learning.lstm import Lstms
+
+        teacher = Lstms()
+    if not isinstance(teacher, TeacherOptions):
+        return teacher  # type: ignore[no-any-return]
+    half = Clock(None if clock.limit is None else max(clock.left / 2, 1e-9))
+    return teacher.fit(train, validation, seed=seed, clock=half)
+
+
+def _draws(teacher: Teacher, train: Sequences, count: int, rng: np.random.Generator) -> Sequences:
+    """Draws of the variables of the training set."""
+    parts = []
+    for begin in range(0, count, _AT_ONCE):
+        part = teacher.sample(min(_AT_ONCE, count - begin), rng)
+        require_type(part, Sequences, "what `teacher.sample` returns", DataError)
+        if part.schema != train.schema:
+            raise DataError(
+                "`teacher.sample` must draw sequences of the variables that are learned, "
+                f"{list(train.schema.names)}, with the same kinds and categories, but drew "
+                f"{list(part.schema.names)}."
+            )
+        parts.append(part)
+    return joined(parts)
+
+
+def _start(
+    teacher: Teacher,
+    draws: Sequences,
+    options: Distilled,
+    priors: Priors,
+    root: Root,
+    rng: np.random.Generator,
+) -> Mixture:
+    """Components for clusters of sequences, nodes for clusters of the teacher's states."""
+    size, count = options.n_interfaces, options.n_components
+    wanted = max(_LEAST_SLICES, _SLICES_PER_NODE * size * count)
+    sample = draws[: int(np.searchsorted(draws.offsets, wanted)) + 1]
+    read: Callable[[Sequences], Floats] | None = getattr(teacher, "states", None)
+    states = None if read is None else np.asarray(read(sample))
+    labels = np.zeros(len(sample), dtype=np.int64)
+    if count > 1:
+        labels = sequence_clusters(sample, count, rng, states)
+    owner = np.repeat(labels, sample.lengths)
+    networks: list[DynamicNetwork] = []
+    for number in range(count):
+        beside = None if states is None else states[owner == number]
+        network = clustered_network(
+            sample[np.flatnonzero(labels == number)],
+            size,
+            width=options.width,
+            beside=beside,
+            priors=priors,
+            rng=rng,
+            root=root,
+        )
+        networks.append(scaled_families(network, draws))
+    shares = np.bincount(labels, minlength=count) + 1.0
+    return Mixture(tuple(networks), shares / shares.sum())

@@ -1,0 +1,125 @@
+"""Distillation from teachers whose distribution is known."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dspn
+from dspn import DSPN, DataError, Distilled, EmOptions, Schema, Sequences, StructureError, Variable
+from dspn.engine import compile_program
+from dspn.learning.distill import Backed, distil
+from dspn.learning.em import Part, fit_em, scale_flows
+from dspn.models import Model
+from dspn.structure import Mixture
+
+SCHEMA = Schema((Variable.binary("x"), Variable.categorical("y", ("a", "b", "c"))))
+TRUTH = Model.from_hmm(
+    [0.4, 0.3, 0.3],
+    [[0.9, 0.05, 0.05], [0.1, 0.1, 0.8], [0.3, 0.6, 0.1]],
+    {
+        "x": [[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]],
+        "y": [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]],
+    },
+    schema=SCHEMA,
+)
+REAL = TRUTH.sample(60, 10, rng=np.random.default_rng(0))
+HELD = TRUTH.sample(200, 10, rng=np.random.default_rng(1))
+TEST = TRUTH.sample(2_000, 10, rng=np.random.default_rng(2))
+
+
+class Oracle:
+    """A teacher that is the truth itself; what it knows is the posterior of its states."""
+
+    def sample(self, n: int, rng: np.random.Generator) -> Sequences:
+        return TRUTH.sample(n, rng.integers(8, 12, size=n), rng=rng)
+
+
+class Knowing(Oracle):
+    def states(self, data: Sequences) -> Any:
+        return TRUTH.interface_posteriors(data)
+
+
+SMALL = Distilled(
+    Oracle(), n_interfaces=6, num_draws=3_000, width=1, em=EmOptions(12, 12, batch_size=1_000)
+)
+KNOWING = replace(SMALL, teacher=Knowing(), n_interfaces=3, width=0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        SMALL,
+        KNOWING,
+        replace(KNOWING, n_components=2),
+    ],
+    ids=["sample", "states", "components"],
+)
+def test_the_model_of_a_known_teacher_reaches_its_likelihood(options: Distilled) -> None:
+    found = distil(REAL, HELD, options=options, seed=3)
+    truth = TRUTH.score(TEST)
+    gap = truth - Model(found.mixture).score(TEST)
+    assert -0.02 < gap < 0.04  # nats per sequence of 10 slices
+    plain = DSPN("em", random_state=0).set_params(learner__n_interfaces=3)
+    assert truth - plain.fit(REAL, validation=HELD).score(TEST) > 2 * gap
+    assert len(found.mixture) == options.n_components
+    assert found.scores[found.worth] == max(found.scores.values())
+
+
+def test_the_same_seed_gives_the_same_model() -> None:
+    options = replace(SMALL, num_draws=500, n_components=2)
+    first, again = (distil(REAL, HELD, options=options, seed=5) for _ in range(2))
+    np.testing.assert_array_equal(
+        Model(first.mixture).log_likelihood(TEST), Model(again.mixture).log_likelihood(TEST)
+    )
+    other = distil(REAL, HELD, options=options, seed=6)
+    assert Model(other.mixture).score(TEST) != Model(first.mixture).score(TEST)
+
+
+def test_counts_as_prior_are_sequences_with_that_weight() -> None:
+    """One step from the model of the counts is EM on the union with weights."""
+    draws = TRUTH.sample(50, 10, rng=np.random.default_rng(3))
+    both = dspn.data.sequences.joined([REAL, draws])
+    start = Mixture.of(TRUTH.network)
+    counts = scale_flows(Part.of(draws, None).flows(compile_program(start)), 0.3)
+    once = EmOptions(max_steps=1)
+    backed = fit_em(start, Backed(Part.of(REAL, None), counts), options=once)
+    weights = np.repeat([1.0, 0.3], [len(REAL), len(draws)])
+    union = fit_em(start, both, sample_weights=weights, options=once)
+    one, other = backed.network.parameters.template, union.network.parameters.template
+    np.testing.assert_allclose(one.weights, other.weights, rtol=1e-12)
+    for left, right in zip(one.leaves, other.leaves, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-12)
+    parts = Backed(Part.of(REAL, None), counts).batches(10, np.random.default_rng(0))
+    total = sum(own.flows(compile_program(start)).counts.sum() for own, _ in parts)
+    assert total == pytest.approx(len(REAL) + 0.3 * len(draws))
+
+
+def test_the_estimator_learns_from_a_teacher_and_its_file_answers_alike(tmp_path: Path) -> None:
+    model = DSPN(SMALL, random_state=0).fit(REAL)
+    assert model.tried_ == 6 and "drawn from the teacher" in model.explanation_
+    assert model.score(TEST) > DSPN("em", random_state=0).fit(REAL).score(TEST)
+    model.save(tmp_path / "model.dspn")
+    assert dspn.load(tmp_path / "model.dspn").score(TEST) == model.score(TEST)
+    last = DSPN(replace(SMALL, num_draws=300), root="last", tied=False, random_state=0).fit(REAL)
+    assert last.network_.root == "last" and not last.network_.parameters.tied
+
+
+class Stranger:
+    def sample(self, n: int, rng: np.random.Generator) -> Sequences:
+        return TRUTH.over(["x"]).sample(n, 5, rng=rng)
+
+
+def test_teachers_that_cannot_teach_are_refused() -> None:
+    with pytest.raises(StructureError, match="`teacher` must have a method `sample"):
+        Distilled(teacher=3)
+    with pytest.raises(StructureError, match="`worths` of Distilled must be a finite number > 0"):
+        Distilled(worths=(1, 0))
+    with pytest.raises(DataError, match=r"must draw sequences .* but drew \['x'\]"):
+        distil(REAL, HELD, options=replace(SMALL, teacher=Stranger()))
+    with pytest.raises(DataError, match="set `validation_fraction` above 0"):
+        DSPN(SMALL, validation_fraction=0).fit(REAL)
+    with pytest.raises(StructureError, match="must be left out with Distilled"):
+        DSPN(SMALL, checkpoint="x").fit(REAL)
