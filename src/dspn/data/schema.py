@@ -6,6 +6,7 @@ import enum
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any, TypeAlias, final
 
 import numpy as np
@@ -33,9 +34,10 @@ class Variable:
     """One variable of the slice; a categorical one has its categories in the order of their codes.
 
     The categories are all strings, all booleans, or all finite numbers. `leaf` is the family of
-    its leaves in models, where that is not the usual one of the kind (see `dspn.leaves.Family`).
-    An input (`Schema.inputs`) may have a `rule` that computes it (see `dspn.inputs`), and a
-    `default`, the value that it has where it is missing.
+    its leaves in models, where that is not the usual one of the kind (see `dspn.leaves.Family`), or
+    the name of one: "student_t", "student_t:3" with its first option, "von_mises:24". An input
+    (`Schema.inputs`) may have a `rule` that computes it (see `dspn.inputs`), and a `default`, the
+    value that it has where it is missing.
     """
 
     name: str
@@ -65,11 +67,22 @@ class Variable:
                 "`categories` must hold at least one category for categorical variables only, but "
                 f"variable {self.name!r} is {kind} and has {len(self.categories)}."
             )
+        if isinstance(self.leaf, str):
+            # Leaves import this module and are loaded where a name asks for them.
+            named = import_module("dspn.leaves").family_named(self.leaf)
+            object.__setattr__(self, "leaf", named or self.leaf)
         is_family = not isinstance(self.leaf, type) and hasattr(self.leaf, "log_prob")
         if self.leaf is not None and (kind is Kind.CATEGORICAL or not is_family):
             raise DataError(
-                f"`leaf` of variable {self.name!r} must be a value of a `dspn.leaves.Family`, for "
-                f"a continuous variable or a count, found {self.leaf!r} for a {kind} variable."
+                f"`leaf` of variable {self.name!r} must be a value of a `dspn.leaves.Family`, or "
+                f"one of {', '.join(import_module('dspn.leaves').NAMES)}, for a continuous "
+                f"variable or a count, found {self.leaf!r} for a {kind} variable."
+            )
+        if self.leaf is not None and self.leaf.is_discrete != (kind is Kind.COUNT):
+            fitting = "count" if self.leaf.is_discrete else "continuous"
+            raise DataError(
+                f"`leaf` of variable {self.name!r} must be a family for {kind} variables, found "
+                f"{self.leaf!r}, which is for {fitting} ones; use Variable.{fitting}(...)."
             )
         if self.rule is not None and (
             isinstance(self.rule, type) or not hasattr(self.rule, "codes")

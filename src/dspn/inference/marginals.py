@@ -110,15 +110,9 @@ class Mixer:
             for category, own in enumerate(parameters.T):
                 self.probabilities[entries, category] = (weights * own).sum(axis=1)
             return
-        means = self.family.mean(parameters)
-        mean = (weights * means).sum(axis=1)
-        # The root of the weight comes first, so that a leaf without weight far away adds nothing;
-        # a variance beyond the largest number is infinite.
-        with np.errstate(over="ignore"):
-            spread = (np.sqrt(weights) * (means - mean[:, None])) ** 2
-        self.mean[entries] = mean
-        own = (weights * self.family.variance(parameters)).sum(axis=1)
-        self.variance[entries] = spread.sum(axis=1) + own
+        self.mean[entries], self.variance[entries] = self.family.mixture_moments(
+            parameters, weights
+        )
         if self.levels:
             self.quantiles[entries] = self.family.mixture_quantiles(
                 parameters, weights, np.array(self.levels)

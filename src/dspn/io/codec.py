@@ -19,8 +19,8 @@ parsing. `0` in the names below is the index of the component.
 
 Any addition raises `FORMAT_VERSION`: a file with an unknown entry is refused. A model of one
 component is written as version 1, a mixture of several as version 2, a model in which a variable
-has a `leaf`, a family from outside the library, as version 3, one with statistics of online
-learning as version 4, and one whose schema has inputs, described by `inputs`, as version 5.
+has a `leaf`, a family that is not the usual one of its kind, as version 3, one with statistics of
+online learning as version 4, and one whose schema has inputs, described by `inputs`, as version 5.
 
 A classifier has the metadata `classes`, `models` (the metadata of the model of each class, with its
 version) and `provenance`; tensor `t` of the model of class 2 is called `class.2.t`, and `logits`

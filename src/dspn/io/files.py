@@ -34,7 +34,7 @@ Path = str | bytes | os.PathLike[str]
 
 FORMAT = "dspn"
 # What files are written with says how much a reader has to know: 1 for one network, 2 for several,
-# 3 for leaf families from outside the library, 4 for statistics from which learning goes on.
+# 3 for leaf families other than the usual ones, 4 for statistics from which learning goes on.
 FORMAT_VERSION = 5
 MAX_HEADER_BYTES = 32 * 2**20
 MAX_FILE_BYTES = 2**30

@@ -1,4 +1,4 @@
-"""Leaf families: categorical, Gaussian and Poisson distributions, and those of your own."""
+"""Leaf families: distributions of categories, numbers, counts and angles, and your own."""
 
 from __future__ import annotations
 
@@ -7,20 +7,33 @@ from typing import Any, Final
 
 from dspn._arguments import Floats
 from dspn.data.schema import Kind, Variable
-from dspn.errors import ModelFileError, StructureError
+from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.leaves.base import Family, Prior
 from dspn.leaves.categorical import Categorical, CategoricalPrior
+from dspn.leaves.gamma import Gamma, GammaPrior
 from dspn.leaves.gaussian import Gaussian, GaussianPrior
+from dspn.leaves.log_normal import LogNormal, LogNormalPrior
+from dspn.leaves.negative_binomial import NegativeBinomial, NegativeBinomialPrior
 from dspn.leaves.poisson import Poisson, PoissonPrior
+from dspn.leaves.student_t import StudentT
+from dspn.leaves.von_mises import VonMises, VonMisesPrior
+from dspn.leaves.zero_inflated_poisson import ZeroInflatedPoisson, ZeroInflatedPoissonPrior
 
 __all__ = [
-    "Categorical", "CategoricalPrior", "Family", "Gaussian", "GaussianPrior", "Poisson",
-    "PoissonPrior", "Prior", "family_for", "family_from_json",
+    "Categorical", "CategoricalPrior", "Family", "Gamma", "GammaPrior", "Gaussian",
+    "GaussianPrior", "LogNormal", "LogNormalPrior", "NegativeBinomial", "NegativeBinomialPrior",
+    "Poisson", "PoissonPrior", "Prior", "StudentT", "VonMises", "VonMisesPrior",
+    "ZeroInflatedPoisson", "ZeroInflatedPoissonPrior", "family_for", "family_from_json",
 ]  # fmt: skip
 
 # A family from outside, as a class or as any value of it, to read files with.
 Families = Iterable[Family | type[Family]]
-_KNOWN: Final[tuple[type[Family], ...]] = (Categorical, Gaussian, Poisson)
+_KNOWN: Final[tuple[type[Family], ...]] = (
+    Categorical, Gaussian, StudentT, LogNormal, Gamma, VonMises, Poisson, NegativeBinomial,
+    ZeroInflatedPoisson,
+)  # fmt: skip
+NAMES: Final = tuple(kind.name for kind in _KNOWN[1:])
+"""Names of the families of numbers and counts, as `Variable` takes them."""
 
 
 def family_for(variable: Variable, values: Floats | None = None) -> Family:
@@ -33,6 +46,22 @@ def family_for(variable: Variable, values: Floats | None = None) -> Family:
     else:
         family = Gaussian() if variable.kind == Kind.CONTINUOUS else Poisson()
     return family if values is None else family.scaled_to(values)
+
+
+def family_named(text: str) -> Family | None:
+    """The family of a name, with its first options after colons: "student_t:3", "von_mises:24".
+
+    None where no family of numbers or counts has the name.
+    """
+    name, *options = text.split(":")
+    for kind in _KNOWN[1:]:
+        if kind.name == name:
+            try:
+                return kind(*map(float, options))
+            except (TypeError, ValueError) as error:
+                rule = f"the options of the leaf family {text!r} must be its own, as numbers"
+                raise DataError(f"{rule}: {error}") from error
+    return None
 
 
 def family_from_json(fields: Mapping[str, object], families: Families = ()) -> Family:

@@ -167,6 +167,25 @@ class Family(Checked, ABC):
     def variance(self, parameters: Floats) -> Floats:
         """Var[x | leaf], (L,)."""
 
+    def mixture_moments(self, parameters: Floats, weights: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance of each mixture of leaves, a row of weights, (Q, L) -> (Q,) and (Q,).
+
+        Sums run row by row in the order of the leaves, so that a mixture's numbers do not depend on
+        the others; a matrix product takes another order for another number of rows.
+        """
+        means = self.mean(parameters)
+        mean = (weights * means).sum(axis=1)
+        # The root of the weight comes first, so that a leaf without weight far away adds nothing;
+        # a variance beyond the largest number is infinite.
+        with np.errstate(over="ignore"):
+            spread = (np.sqrt(weights) * (means - mean[:, None])) ** 2
+        own = (weights * self.variance(parameters)).sum(axis=1)
+        return mean, spread.sum(axis=1) + own
+
+    def coordinates(self, values: Floats) -> Floats:
+        """Values as points by whose distances slices are clustered, (V, D); NaN where missing."""
+        return np.asarray(values, dtype=np.float64)[:, None]
+
     @abstractmethod
     def cdf(self, parameters: Floats, values: Floats) -> Floats:
         """P(X <= value | leaf) of shape (V, L); NaN for a missing value."""

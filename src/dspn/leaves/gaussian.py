@@ -20,7 +20,7 @@ _LOG_TWO_PI = math.log(2.0 * math.pi)
 _PSEUDO_COUNT = 0.01
 # The narrowest leaf has a hundredth of the standard deviation of the data.
 _RELATIVE_FLOOR = 1e-4
-_LARGEST_SCALE = 1e140
+LARGEST_SCALE = 1e140
 _LARGEST_VARIANCE = 1e300
 
 
@@ -61,10 +61,10 @@ class Gaussian(Family):
     num_free = 2  # the standardised mean and the log of the standardised variance
 
     def _check(self) -> None:
-        if not 1.0 / _LARGEST_SCALE <= self.scale <= _LARGEST_SCALE:
+        if not 1.0 / LARGEST_SCALE <= self.scale <= LARGEST_SCALE:
             raise StructureError(
-                f"`scale` of Gaussian must lie between {1.0 / _LARGEST_SCALE:g} and "
-                f"{_LARGEST_SCALE:g}, so that variances fit into a float, but is {self.scale!r}. "
+                f"`scale` of Gaussian must lie between {1.0 / LARGEST_SCALE:g} and "
+                f"{LARGEST_SCALE:g}, so that variances fit into a float, but is {self.scale!r}. "
                 "Change the unit of the variable."
             )
 
@@ -107,7 +107,7 @@ class Gaussian(Family):
         with np.errstate(over="ignore", under="ignore"):
             standard = (values - self.location) / self.scale
             # NaN and infinity fail the test, and so do values whose square no float holds.
-            counted = np.abs(standard) <= _LARGEST_SCALE
+            counted = np.abs(standard) <= LARGEST_SCALE
             standard = np.where(counted, standard, 0.0)
             return np.column_stack([counted, standard, standard * standard])
 

@@ -13,13 +13,11 @@ from scipy.special import gammaln, pdtr, pdtrc, xlogy
 from dspn._arguments import Floats
 from dspn.data.schema import LARGEST_WHOLE
 from dspn.leaves.base import FREE_LIMIT, FREE_ROUNDING, NO_WEIGHT, Family, Prior, chosen_prior
+from dspn.leaves.special import deviance
 from dspn.options import number_field
 
 # Above this count x log(rate) and log(x!) cancel too many digits to be subtracted.
 _LARGE_COUNT = 1000.0
-# Up to this (x - rate) / (x + rate) the series of so many terms has all digits.
-_NEAR = 0.1
-_SERIES_TERMS = 8
 
 
 @final
@@ -65,7 +63,7 @@ class Poisson(Family):
         """Log(rate^x exp(-rate) / x!), (V, L), to twelve digits whatever the count."""
         values = np.asarray(values, dtype=np.float64)
         rates = parameters[:, 0]
-        possible = _is_count(values)
+        possible = is_count(values)
         counts = np.where(possible, values, 0.0)
         with np.errstate(all="ignore"):
             table = np.multiply.outer(counts, np.log(rates))
@@ -82,7 +80,7 @@ class Poisson(Family):
     def statistics(self, values: Floats) -> Floats:
         """(1, x)."""
         values = np.asarray(values, dtype=np.float64)
-        counted = _is_count(values)
+        counted = is_count(values)
         return np.column_stack([counted, np.where(counted, values, 0.0)])
 
     def maximise(self, statistics: Floats, prior: Prior | None = None) -> Floats:
@@ -213,27 +211,15 @@ class Poisson(Family):
         ]
 
 
-def _is_count(values: Floats) -> NDArray[np.bool_]:
+def is_count(values: Floats) -> NDArray[np.bool_]:
     """Whether each value is a finite integer >= 0."""
     return np.asarray(np.isfinite(values) & (values >= 0) & (values == np.floor(values)))
 
 
 def _log_prob_of_large_counts(rates: Floats, counts: Floats) -> Floats:
-    """Log p(x; x) - D(x, rate) with D = x log(x / rate) - x + rate (Loader's saddle point).
-
-    D is small where the probability is not. With v = (x - rate) / (x + rate) it is (x - rate) v +
-    2 x v^3 (1/3 + v^2/5 + ...), which cancels nothing.
-    """
+    """Log p(x; x) - D(x, rate) with D = x log(x / rate) - x + rate (Loader's saddle point)."""
     counts = counts[:, None]
-    excess = counts - rates
-    ratio = excess / (counts + rates)
-    squared = ratio * ratio
-    series = np.zeros_like(ratio)
-    for term in range(_SERIES_TERMS, 0, -1):
-        series = (series + 1.0 / (2 * term + 1)) * squared
-    near = ratio * (excess + 2.0 * counts * series)
-    far = counts * (np.log(counts) - np.log(rates)) - excess
-    table = -np.where(np.abs(ratio) < _NEAR, near, far)
+    table = -deviance(counts, rates)
     # Stirling's series; the next term is below 1e-18 for counts above 1000.
     stirling = (1.0 / 12.0 - 1.0 / (360.0 * counts * counts)) / counts
     table -= 0.5 * (math.log(2.0 * math.pi) + np.log(counts)) + stirling

@@ -259,6 +259,7 @@ class SequenceReader(BaseEstimator):
             else:
                 data = X if schema is None else sequences_of(X, schema, "X")
             self._remember_columns(data.schema)
+        _refuse_impossible_values(data)
         _warn_of_idle_variables(data)
         if sample_weight is None:
             return data, None
@@ -325,6 +326,24 @@ def _is_matrix(X: Any) -> bool:
     if shape is None and hasattr(X, "__array__"):
         shape = np.shape(np.asarray(X))
     return shape is not None and len(shape) != 3
+
+
+def _refuse_impossible_values(data: Sequences) -> None:
+    """Raises where a value is outside the support of the leaf family that its variable names."""
+    for column, variable in enumerate(data.schema):
+        values = data.values[:, column]
+        if variable.leaf is None:
+            continue
+        wrong = ~np.isnan(values) & (variable.leaf.statistics(values)[:, 0] == 0)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            sequence = int(np.searchsorted(data.offsets, row, side="right")) - 1
+            raise DataError(
+                f"variable {variable.name!r} must hold values that its leaf family "
+                f"{variable.leaf.name!r} can have, but is {values[row]:g} in sequence {sequence}, "
+                f"slice {row - data.offsets[sequence]} ({int(wrong.sum()):,} such values in all); "
+                "mark such values as missing, or take another family."
+            )
 
 
 def _warn_of_idle_variables(data: Sequences) -> None:

@@ -21,6 +21,7 @@ from dspn.errors import DataError, StructureError
 from dspn.learning.em import scaled_families
 from dspn.learning.moves import adjacent_rows
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
+from dspn.leaves import family_for
 from dspn.leaves.base import Family, Prior
 from dspn.leaves.gaussian import Gaussian
 from dspn.structure.build import grouped_network
@@ -68,11 +69,18 @@ def _features(data: Sequences, variables: Sequence[int]) -> Singles:
             own = category_block(values, data.schema[variable].num_categories).astype(np.float32)
             own[seen] -= own[seen].mean(axis=0) if seen.any() else 0.0
         else:
-            reference = Gaussian().scaled_to(values)
-            standard = np.where(seen, (values - reference.location) / reference.scale, 0.0)
-            own = np.clip(standard, -_FARTHEST, _FARTHEST).astype(np.float32)[:, None]
+            points = family_for(data.schema[variable]).coordinates(values).T
+            own = np.stack([_standard(column) for column in points], axis=1)
         columns.append(own)
     return np.concatenate(columns, axis=1)
+
+
+def _standard(values: Floats) -> Singles:
+    """Standardised numbers, 0 where missing, none of them far out."""
+    reference = Gaussian().scaled_to(values)
+    standard = (values - reference.location) / reference.scale
+    standard = np.where(np.isnan(values), 0.0, standard)
+    return np.clip(standard, -_FARTHEST, _FARTHEST).astype(np.float32)
 
 
 def shifted_rows(table: NDArray[Any], data: Sequences, rows: Ints, shift: int) -> NDArray[Any]:
