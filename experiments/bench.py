@@ -145,16 +145,18 @@ _HEADINGS: Final = (
 )
 
 
-def view(names: Sequence[str], results: Results) -> View:
+def view(names: Sequence[str], results: Results, *, quick: bool = False) -> View:
     """A row for each source and data set."""
     rows = [row_of(name, results) for name in names]
+    effort = f"effort {QUICK_EFFORT:g}" if quick else "default options"
+    most = _QUICK_STATES if quick else LADDER[-1]
     return View(
         "The second bench: negative log-likelihood, nats per test slice",
         _HEADINGS,
         [_cells(row) for row in rows],
         notes=[
-            "The DSPN is learned with default options. The best HMM is the one of the ladder, "
-            f"{LADDER[0]}, ..., {LADDER[-1]} states, that is best on the test sequences; the "
+            f"The DSPN is learned with {effort}. The best HMM is the one of the ladder, "
+            f"{LADDER[0]}, ..., {most} states, that is best on the test sequences; the "
             f"ladder ends where {_PATIENCE} sizes in a row were no better on the validation set, "
             "and its time is that of all of its models and of independent entries.",
             "'behind the HMM' is the loss of the DSPN less that of the best HMM with its standard "

@@ -158,8 +158,8 @@ class Book:
         names = [name for name in bench.NAMES if self.data is None or name in self.data]
         if self.run:
             bench.run(names, self.results, self.console, self._spending, quick=self.quick)
-        self._write("bench", bench.view(bench.NAMES, self.results))
-        return [bench.view(names, self.results)] if names else []
+        self._write("bench", bench.view(bench.NAMES, self.results, quick=self.quick))
+        return [bench.view(names, self.results, quick=self.quick)] if names else []
 
     def all(self) -> Path:
         """Runs everything that is missing and writes one report of it."""

@@ -145,21 +145,16 @@ class Distillation:
 
     def explanation(self) -> str:
         """What was done and chosen, in words."""
-        tried = ", ".join(
-            f"{score:.4g} {_worth_text(worth)}" for worth, score in self.scores.items()
-        )
-        size = f"{self.mixture.num_interfaces} interface nodes in {len(self.mixture)} component(s)"
-        return (
-            f"A model of {size} was learned from {self.num_draws:,} sequences drawn from the "
-            f"teacher. On the validation set it scores, in nats per sequence: {tried}. Taken: "
-            f"{_worth_text(self.worth)}."
-        )
-
-
-def _worth_text(worth: float) -> str:
-    if worth == np.inf:
-        return "from the draws alone"
-    return f"tuned with draws worth {worth:g} for each real sequence"
+        lines = [
+            f"Learned from {self.num_draws:,} sequences drawn from the teacher: "
+            f"{self.mixture.num_interfaces} interface nodes, components: {len(self.mixture)}.",
+            "Validation score in nats per sequence, by how many draws count for a real sequence:",
+        ]
+        for worth, score in self.scores.items():
+            taken = ", taken" if worth == self.worth else ""
+            amount = "draws alone" if worth == np.inf else f"{worth:g}"
+            lines.append(f"  {amount}: {score:.4g}{taken}")
+        return "\n".join(lines)
 
 
 def distil(
