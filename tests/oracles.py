@@ -168,6 +168,18 @@ class Mixture:
             w * cdf(self.family, row, value) for w, row in zip(self.weights, self.rows, strict=True)
         )
 
+    def tail(self, value: float) -> float:
+        """P(at most as probable a category), or twice the smaller of P(X <= x) and P(X >= x)."""
+        if self.family.name == "categorical":
+            chances = self.probabilities()
+            own = chances[int(value)]
+            return math.fsum(p for p in chances if p < own or math.isclose(p, own, rel_tol=1e-11))
+        above = 1.0 - self.cdf(value - 1)
+        if self.family.name == "gaussian":
+            mirrored = [(-mean, variance) for mean, variance in self.rows]
+            above = Mixture(self.weights, self.family, tuple(mirrored)).cdf(-value)
+        return min(1.0, 2.0 * min(self.cdf(value), above))
+
 
 def conditional(network: DynamicNetwork, values: Floats, t: int, v: int) -> Mixture:
     """Distribution of entry (t, v) given every other observed entry of the sequence.

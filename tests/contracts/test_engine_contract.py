@@ -148,6 +148,7 @@ def test_mixtures_agree_on_every_path(engine: str, seed: int) -> None:
     surprise, other_surprise = (inference.surprise(own, data) for own in (program, reference))
     np.testing.assert_allclose(surprise.slices, other_surprise.slices, **close)
     np.testing.assert_allclose(surprise.variables, other_surprise.variables, **close)
+    np.testing.assert_allclose(surprise.tails, other_surprise.tails, **close)
     best, other_best = program.best(data), reference.best(data)
     np.testing.assert_allclose(best.log_values, other_best.log_values, rtol=1e-9)
     np.testing.assert_array_equal(best.component, other_best.component)

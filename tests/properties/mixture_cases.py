@@ -209,6 +209,15 @@ def surprise_of_entry(mixture: Mixture, values: Floats, t: int, v: int) -> float
     return -math.log(likelihood(mixture, values) / likelihood(mixture, others))
 
 
+def tail(mixture: Mixture, values: Floats, t: int, v: int) -> float:
+    """The tail of an entry given every other observed entry; NaN for a missing one."""
+    if math.isnan(values[t, v]):
+        return math.nan
+    others = values.copy()
+    others[t, v] = math.nan
+    return conditional(mixture, others, t, v).tail(float(values[t, v]))
+
+
 def per_slice(case: Case, of: Callable[[Mixture, Floats, int], float]) -> list[float]:
     """A number for every slice of the case."""
     return [of(case.mixture, values, t) for values in case.arrays for t in range(len(values))]

@@ -158,13 +158,14 @@ def test_surprise_of_each_slice_agrees_with_enumeration(case: Case) -> None:
 
 @pytest.mark.parametrize("case", ALL_CASES)
 def test_surprise_of_each_entry_given_all_others_agrees_with_enumeration(case: Case) -> None:
-    found = Model(case.mixture).surprise(case.data).variables
-    expected = [
-        [cases.surprise_of_entry(case.mixture, values, t, v) for v in range(values.shape[1])]
-        for values in case.arrays
-        for t in range(len(values))
-    ]
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+    found = Model(case.mixture).surprise(case.data)
+    for array, of in ((found.variables, cases.surprise_of_entry), (found.tails, cases.tail)):
+        expected = [
+            [of(case.mixture, values, t, v) for v in range(values.shape[1])]
+            for values in case.arrays
+            for t in range(len(values))
+        ]
+        np.testing.assert_allclose(array, expected, rtol=1e-9, atol=1e-11)
 
 
 # Streams.
@@ -179,10 +180,16 @@ def test_filter_gives_the_surprises_of_the_batch(case: Case) -> None:
         expected = batch.slices[start : start + len(rows)]
         if not np.isfinite(expected).all():
             continue
-        stream = model.filter()
-        steps = [stream.update(row) for row in rows]
+        stream, tails = model.filter(), np.empty(0)
+        steps = []
+        for row in rows:
+            tails = stream.tails(row)
+            steps.append(stream.update(row))
         found = [step.surprise for step in steps]
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+        values, last = case.arrays[number], len(rows) - 1
+        of_last = [cases.tail(case.mixture, values, last, v) for v in range(values.shape[1])]
+        np.testing.assert_allclose(tails, of_last, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(steps[-1].log_likelihood, -expected.sum(), rtol=1e-9, atol=1e-11)
 
 

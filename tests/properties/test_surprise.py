@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from dspn import Model
-from oracles import log_likelihood, surprise_of_entry, surprise_of_slice
+from dspn import Model, Schema, Sequences, Variable
+from oracles import conditional, log_likelihood, surprise_of_entry, surprise_of_slice
 from strategies import (
     arbitrary_sequence,
     as_sequences,
@@ -33,8 +33,17 @@ def test_surprise_of_each_entry_given_all_others_agrees_with_enumeration(seed: i
         for values in arrays
         for t in range(len(values))
     ]
-    found = Model(network).surprise(data).variables
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+    found = Model(network).surprise(data)
+    np.testing.assert_allclose(found.variables, expected, rtol=1e-9, atol=1e-11)
+    tails = [
+        [
+            np.nan if np.isnan(values[t, v]) else conditional(network, values, t, v).tail(x)
+            for v, x in enumerate(values[t].tolist())
+        ]
+        for values in arrays
+        for t in range(len(values))
+    ]
+    np.testing.assert_allclose(found.tails, tails, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -58,3 +67,35 @@ def test_impossible_slice_has_infinite_surprise_and_what_follows_has_none(seed: 
     np.testing.assert_allclose(found.slices, expected, rtol=1e-9, atol=1e-11)
     possible = np.concatenate([[log_likelihood(network, x) > -np.inf] * len(x) for x in arrays])
     np.testing.assert_array_equal(np.isnan(found.variables).all(axis=1), ~possible)
+    start = 0
+    for values in arrays:
+        own = found.tails[start : start + len(values)]
+        start += len(values)
+        if log_likelihood(network, values) == -np.inf:
+            for t, v in np.ndindex(values.shape):
+                rest = values.copy()
+                rest[t, v] = np.nan
+                is_culprit = log_likelihood(network, rest) > -np.inf and not np.isnan(values[t, v])
+                assert own[t, v] == 0.0 if is_culprit else np.isnan(own[t, v])
+
+
+def test_a_planted_error_is_the_oddest_cell_though_its_density_is_not_the_least() -> None:
+    """Frequent values of a fine-grained variable have large densities, and rare ones of a coarse
+    variable small ones, so that nats of different variables do not compare."""
+    schema = Schema((Variable.continuous("wide"), Variable.continuous("narrow")))
+    rows = {"wide": [[0.0, 1e24], [1e13, 1e24]], "narrow": [[10.0, 1e-2], [20.0, 1e-2]]}
+    model = Model.from_hmm([0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]], rows, schema=schema)
+    drawn = model.sample(40, 25, rng=np.random.default_rng(3)).values.copy()
+    drawn[612, 1] += (
+        0.7  # seven standard deviations, and still fewer nats than usual cells of the other
+    )
+    data = Sequences.from_codes(drawn, np.arange(0, 1001, 25), schema)
+    found = model.surprise(data)
+    assert np.nanargmax(found.variables) != 612 * 2 + 1
+    (cell,) = found.oddest(1)
+    assert cell[:3] == (24, 12, "narrow")
+    assert cell.value == drawn[612, 1]
+    assert cell.tail < 1e-9
+    cells = found.oddest(20)
+    assert [own.tail for own in cells] == sorted(own.tail for own in cells)
+    assert len(found.oddest(10_000)) == 2000

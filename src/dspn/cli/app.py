@@ -218,13 +218,19 @@ def sample(
 
 
 @_command("query.surprise")
-def surprise(by: Literal["slice", "sequence"] = "slice", *, request: Request) -> None:
+def surprise(
+    by: Literal["slice", "sequence"] = "slice", top: int | None = None, *, request: Request
+) -> None:
     """Find anomalies: how unexpected each slice is given its past, and each entry, in nats.
 
-    A row for each slice: the surprise of each entry given all others, and of the whole slice.
-    With --by sequence: a row for each sequence, the most surprising by slice first.
+    A row for each slice: the surprise of each entry given all others, and of the whole slice, and
+    the entry of the smallest tail. A tail is the probability of a value as far out as the one
+    observed; unlike nats it does not depend on units. With --by sequence: a row for each sequence,
+    that with the oddest entry first. With --top: the oddest entries alone, and what was to be
+    expected in their place.
 
     Examples:
+        dspn surprise weather.dspn days.csv --top 20
         dspn surprise weather.dspn days.csv -o surprise.csv
         dspn surprise weather.dspn days.csv --by sequence | head -n 5
     """
@@ -291,12 +297,17 @@ def report(
 def watch(model: Path, watching: Watching) -> None:
     """Read slices from standard input; answer each at once with its surprise and a forecast.
 
-    Input is CSV with a header, or a JSON object on each line. Output is CSV: the stream, the number
-    of the slice, its surprise and the log-likelihood so far in nats, and the distribution of the
-    next slice as `dspn forecast` writes it; with --json a JSON object on each line.
+    Input is CSV with a header, or a JSON object on each line. Output is CSV: the stream, the time,
+    the number of the slice, its surprise and the log-likelihood so far in nats, its oddest entry
+    and that entry's tail probability given the past and the rest of the slice, and the distribution
+    of the next slice as `dspn forecast` writes it; with --json a JSON object on each line.
+
+    A cell that cannot be read is noted and taken as missing, and a line that cannot be read is
+    noted and skipped; with --strict both are errors.
 
     Examples:
         tail -n +1 -f station.csv | dspn watch weather.dspn
+        tail -f station.csv | dspn watch weather.dspn --alarm 1e-6 --state station.state
         sensor | dspn watch weather.dspn --sequence station --json
     """
 

@@ -61,7 +61,13 @@ _DESCRIPTIONS: Final = {
     "plot: --steps 1..": "Number of slices to unroll or to forecast, 3 by default; how far ahead "
     "calibration looks, 1 by default.",
     "--levels": "Levels of the quantiles of numbers, separated by commas.",
-    "--by": "Whether a row is a slice, or a sequence, the most surprising first.",
+    "--by": "Whether a row is a slice, or a sequence, the one with the oddest entry first.",
+    "--top 1..": "Only so many entries, those of the smallest tail probabilities.",
+    "--alarm P": "Tail probability below which an entry is an alarm, such as 1e-6.",
+    "--state FILE": "File that keeps the state of the streams; the same command goes on from it.",
+    "--strict": "End at a cell or a line that cannot be read, instead of noting it.",
+    "watch: --order -t COLUMN": "Column of the time, which is written beside each answer. Without "
+    "it: the one that the model was fitted with, if the input has it.",
     "--number -n 1..": "Number of sequences.",
     "--length 1..": "Number of slices of each sequence.",
     "--variables NAMES": "Variables, separated by commas; by default all columns but the keys.",
@@ -171,6 +177,10 @@ class Watching:
     """How slices of a stream are read, and how they are answered."""
 
     sequence: str | None = None
+    order: str | None = None
+    alarm: float | None = None
+    state: Path | None = None
+    strict: bool = False
     levels: str = "0.05,0.95"
     missing: str | None = None
     unknown: Unknown = "error"

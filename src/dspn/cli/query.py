@@ -20,6 +20,8 @@ from dspn.data.order import next_values, order_goes_on
 from dspn.data.schema import Kind, Schema, Variable
 from dspn.data.sequences import Sequences
 from dspn.inference.marginals import Marginals
+from dspn.inference.surprise import Surprise
+from dspn.inference.tails import oddest_places
 from dspn.models.model import Model
 
 _SAMPLED_ROWS: Final = 200_000
@@ -38,7 +40,7 @@ class Query:
     answer: Callable[..., Any]
     keeps_columns: bool = False
     exact: tuple[str, ...] = ()
-    finish: Callable[[Iterator[Any]], Iterable[Any]] = iter
+    finish: Callable[..., Iterable[Any]] = iter
 
 
 def ask(name: str, request: Request, **options: Any) -> None:
@@ -55,7 +57,9 @@ def ask(name: str, request: Request, **options: Any) -> None:
     def answer(chunk: Chunk, data: Sequences) -> Any:
         return query.answer(model, chunk, data, **options)
 
-    write_answers(request, name, model.schema, model.provenance, replace(query, answer=answer))
+    finish = partial(query.finish, top=options["top"]) if "top" in options else query.finish
+    own = replace(query, answer=answer, finish=finish)
+    write_answers(request, name, model.schema, model.provenance, own)
 
 
 def write_answers(
@@ -141,47 +145,138 @@ def _score(model: Model, chunk: Chunk, data: Sequences) -> Any:
 
 
 def _slice_surprise(model: Model, chunk: Chunk, data: Sequences) -> Any:
-    """The surprise of every slice given its past, and of each of its entries given all others."""
+    """The surprise of every slice given its past, and of each of its entries given all others.
+
+    Then the name and the tail of the entry of the smallest tail.
+    """
     surprise = model.surprise(data)
     table = {name: plain(chunk.table[name]) for name in chunk.keys.names}
     names = [*model.schema.names, "slice_surprise"]
     if chunk.keys.order is None:  # slices are numbered
-        starts = np.repeat(chunk.grouping.offsets[:-1], chunk.grouping.lengths)
-        numbers = chunk.as_rows(np.arange(chunk.table.num_rows) - starts)
-        table[free_name("slice", [*table, *names])] = pa.array(numbers)
+        table[free_name("slice", [*table, *names])] = pa.array(_slice_numbers(chunk))
     for name, values in zip(names, [*surprise.variables.T, surprise.slices], strict=True):
         table[free_name(name, table)] = chunk.as_rows(np.ascontiguousarray(values))
+    oddest, tails = _oddest_of_slices(surprise)
+    missing = chunk.as_rows(np.isnan(tails))
+    variables = np.array(model.schema.names, dtype=object)[chunk.as_rows(oddest)]
+    table[free_name("oddest", table)] = pa.array(variables, pa.string(), mask=missing)
+    table[free_name("tail", table)] = chunk.as_rows(tails)
     return pa.table(table)
 
 
-def _sequence_surprise(model: Model, chunk: Chunk, data: Sequences) -> Any:
-    """The surprise of each sequence, in all and by slice, and its most surprising slice."""
-    surprise, starts = model.surprise(data).slices, data.offsets[:-1]
-    # An impossible slice is infinitely surprising, and what follows it has no surprise.
-    known = np.where(np.isnan(surprise), -np.inf, surprise)
-    total = np.add.reduceat(np.where(np.isnan(surprise), 0.0, surprise), starts)
+def _slice_numbers(chunk: Chunk) -> Any:
+    """The number of each row's slice within its sequence."""
+    starts = np.repeat(chunk.grouping.offsets[:-1], chunk.grouping.lengths)
+    return chunk.as_rows(np.arange(chunk.table.num_rows) - starts)
+
+
+def _oddest_of_slices(surprise: Surprise) -> tuple[Any, Any]:
+    """The variable of the smallest tail of each slice, and that tail; NaN where there is none."""
+    nats = np.nan_to_num(surprise.variables, nan=np.inf)
+    tails = np.where(np.isnan(surprise.tails), np.inf, surprise.tails)
+    best = tails.min(axis=1, keepdims=True)
+    oddest = np.where(tails == best, nats, -np.inf).argmax(axis=1)
+    return oddest, np.where(np.isinf(best[:, 0]), np.nan, best[:, 0])
+
+
+def _first_largest(values: Any, data: Sequences) -> Any:
+    """The row of the first largest of the values of each sequence."""
     owners = np.repeat(np.arange(len(data)), data.lengths)
-    largest = np.maximum.reduceat(known, starts)
-    places_of_largest = np.flatnonzero(known == largest[owners])
-    worst = places_of_largest[np.unique(owners[places_of_largest], return_index=True)[1]]
-    places: Any = worst - starts
+    largest = np.maximum.reduceat(values, data.offsets[:-1])
+    places = np.flatnonzero(values == largest[owners])
+    return places[np.unique(owners[places], return_index=True)[1]]
+
+
+def _places(chunk: Chunk, rows: Any, data: Sequences) -> Any:
+    """What the order column has at rows of the data, or their numbers within sequences."""
     if chunk.keys.order is not None:
-        places = plain(chunk.table[chunk.keys.order]).take(pa.array(chunk.grouping.rows[worst]))
+        return plain(chunk.table[chunk.keys.order]).take(pa.array(chunk.grouping.rows[rows]))
+    owners = np.searchsorted(data.offsets, rows, side="right") - 1
+    return pa.array(rows - data.offsets[owners])
+
+
+def _sequence_surprise(model: Model, chunk: Chunk, data: Sequences) -> Any:
+    """The surprise of each sequence, its most surprising slice, and its oddest entry."""
+    found = model.surprise(data)
+    # An impossible slice is infinitely surprising, and what follows it has no surprise.
+    known = np.where(np.isnan(found.slices), -np.inf, found.slices)
+    total = np.add.reduceat(np.where(np.isnan(found.slices), 0.0, found.slices), data.offsets[:-1])
+    worst = _first_largest(known, data)
+    oddest, tails = _oddest_of_slices(found)
+    nats = np.nan_to_num(found.variables[np.arange(len(oddest)), oddest], nan=np.inf)
+    # Of slices with the same tail, as zero, the one with the more surprising entry.
+    order = np.lexsort((nats, -np.where(np.isnan(tails), 2.0, tails)))
+    oddness = np.empty(len(order))
+    oddness[order] = np.arange(len(order))
+    odd = _first_largest(oddness, data)
+    none = np.isnan(tails[odd])
+    names = np.array(model.schema.names, dtype=object)[oddest[odd]]
     columns = {
         "total": total,
         "slices": data.lengths,
         "per_slice": total / data.lengths,
-        "worst": places,
-        "worst_surprise": largest,
+        "worst": _places(chunk, worst, data),
+        "worst_surprise": known[worst],
+        "oddest": pa.array(names, pa.string(), mask=none),
+        "oddest_at": _places(chunk, odd, data),
+        "oddest_surprise": np.where(none, np.nan, nats[odd]),
+        "tail": tails[odd],
     }
     return sequence_table(chunk, columns)
 
 
 def _rank(tables: Iterator[Any]) -> Iterator[Any]:
-    """All sequences, the largest surprise by slice first; equal ones in the order of the table."""
+    """All sequences: impossible ones first, then by their oddest entry, then as in the table."""
     table = pa.concat_tables(tables)
-    order = np.argsort(-np.asarray(table["per_slice"].to_numpy()), kind="stable")
+    names = ("per_slice", "oddest_surprise", "tail")
+    mean, nats, tail = (table[name].to_numpy() for name in names)
+    impossible = np.isinf(mean) & (mean > 0)
+    order = np.lexsort((-mean, -nats, np.where(np.isnan(tail), 2.0, tail), ~impossible))
     rank = pa.array(np.arange(1, table.num_rows + 1))
+    yield table.take(pa.array(order)).add_column(0, free_name("rank", table.column_names), rank)
+
+
+def _cells(model: Model, chunk: Chunk, data: Sequences, top: int) -> Any:
+    """The entries of the smallest tails, with what was to be expected in their place."""
+    found = model.surprise(data)
+    rows, columns = oddest_places(found.tails, found.variables, top)
+    owners = np.searchsorted(data.offsets, rows, side="right") - 1
+    texts, expected = [], []
+    if rows.size:
+        copies = data[owners]
+        values = copies.values.copy()
+        places = rows - data.offsets[owners] + copies.offsets[:-1]
+        values[places, columns] = np.nan
+        filled = model.impute(copies.with_values(values)).values[places, columns]
+        own = data.values[rows, columns]
+        for column, codes in zip(columns.tolist(), zip(own, filled, strict=True), strict=True):
+            cells = decode_cells(np.array(codes), data.schema[column]).to_pylist()
+            text = [f"{cell:.10g}" if isinstance(cell, float) else str(cell) for cell in cells]
+            texts.append(text[0])
+            expected.append(text[1])
+    order = chunk.keys.order or "slice"
+    key = chunk.keys.sequence or "sequence"
+    cells = {
+        key: chunk.ids().take(pa.array(owners)),
+        free_name(order, [key]): _places(chunk, rows, data),
+        "variable": pa.array([data.schema.names[column] for column in columns], pa.string()),
+        "value": pa.array(texts, pa.string()),
+        "expected": pa.array(expected, pa.string()),
+        "tail": found.tails[rows, columns],
+        "surprise": found.variables[rows, columns],
+    }
+    named: dict[str, Any] = {}
+    for name, column in cells.items():
+        named[free_name(name, named)] = column
+    return pa.table(named)
+
+
+def _keep_oddest(tables: Iterator[Any], top: int) -> Iterator[Any]:
+    """The oddest cells of all chunks, the oddest first."""
+    table = pa.concat_tables(tables)
+    tail, nats = (table[table.num_columns - at].to_numpy() for at in (2, 1))
+    order = np.lexsort((-np.nan_to_num(nats, nan=np.inf), tail))[:top]
+    rank = pa.array(np.arange(1, order.size + 1))
     yield table.take(pa.array(order)).add_column(0, free_name("rank", table.column_names), rank)
 
 
@@ -260,7 +355,8 @@ QUERIES: Final = {
     "complete": Query(partial(_fill, jointly=True), keeps_columns=True),
     "forecast": Query(_forecast),
     "surprise by slice": Query(_slice_surprise),
-    "surprise by sequence": Query(_sequence_surprise, exact=("worst",), finish=_rank),
+    "surprise by sequence": Query(_sequence_surprise, exact=("worst", "oddest_at"), finish=_rank),
+    "surprise by cell": Query(_cells, finish=_keep_oddest),
 }
 
 
@@ -269,9 +365,12 @@ def forecast(steps: int, levels: str, request: Request) -> None:
     ask("forecast", request, steps=steps, levels=parse_levels(levels))
 
 
-def surprise(by: str, request: Request) -> None:
-    """Writes how unexpected each slice is, or each sequence if `by` says so."""
-    ask(f"surprise by {by}", request)
+def surprise(by: str, top: int | None, request: Request) -> None:
+    """Writes how unexpected each slice is, or each sequence if `by` says so, or the `top` cells."""
+    if top is None:
+        ask(f"surprise by {by}", request)
+    else:
+        ask("surprise by cell", request, top=top)
 
 
 def sample(model: Path, number: int, length: int, seed: int | None, target: Target) -> None:

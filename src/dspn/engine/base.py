@@ -229,6 +229,8 @@ class Want:
 
     `leaves` marks the entries (slices, variables) whose posteriors over leaves are wanted;
     `interfaces` asks for those of the interface nodes, `surprises` for -log P(entry | all others).
+    With `surprises` the posteriors over leaves are given all others as well: that of an observed
+    entry is then P(leaf | all other entries).
     """
 
     leaves: Bools | None = None
@@ -241,9 +243,9 @@ class Posteriors(NamedTuple):
 
     `log_values` are totals (TERMS, sequences). `leaves[v]` is P(leaf | evidence), (wanted entries
     of variable v, leaves of its bank); a program has the leaves of all components side by side.
-    `interfaces` is P(node | evidence), (slices, interface nodes), likewise. `surprises` (slices,
-    variables) are those of one network. `shares` is P(component | evidence), (sequences,
-    components). What was not asked for is empty.
+    `interfaces` is P(node | evidence), (slices, interface nodes), likewise. `surprises` are
+    (slices, variables), undefined at missing entries. `shares` is P(component | evidence),
+    (sequences, components). What was not asked for is empty.
     """
 
     log_values: Floats
@@ -306,10 +308,12 @@ class Stream(ABC):
         """Takes in one more slice; `first` says that it is the first."""
 
     @abstractmethod
-    def predict(self, first: bool) -> Posteriors:
+    def predict(self, first: bool, data: Sequences | None = None) -> Posteriors:
         """Posteriors of the leaves of the next slice; undefined where the past is impossible.
 
-        `log_values` is log P_t(x_1..x_{t-1}).
+        `log_values` is log P_t(x_1..x_{t-1}). With the slice itself as `data` they are given its
+        other entries too, `surprises` are there, and `log_values` is log P_t(x_1..x_t). Where the
+        surprise of an observed entry is NaN its posterior is not known; ask without that entry.
         """
 
     @abstractmethod
@@ -430,7 +434,8 @@ class Program:
         """What is wanted, from one pass up and one down for each component.
 
         A component counts as much as its posterior; what it says of sequences that it holds
-        impossible counts nothing.
+        impossible counts nothing. With `surprises` that posterior is given all other entries, so
+        that a component counts differently for each entry.
         """
         found = {c: own.posteriors(data, want) for c, _, own in self.parts}
         logs, total = log_shares(self._joint(len(data), {c: own[0] for c, own in found.items()}))
@@ -438,26 +443,30 @@ class Program:
         if len(self.components) == 1:
             return found[0]._replace(shares=shares)
         by_slice = np.repeat(shares, data.lengths, axis=0)
+        leaves, interfaces, surprises = [], _NOTHING, _NOTHING
+        by_entry: dict[int, Floats] = {}
+        if want.surprises:
+            by_entry, surprises = weigh_entries(found, np.repeat(logs, data.lengths, axis=0))
 
-        def shared(c: int, values: Floats, share: Floats) -> Floats:
+        def shared(values: Floats, share: Floats) -> Floats:
             out = np.zeros(values.shape)
-            return np.multiply(values, share[:, c, None], out=out, where=share[:, c, None] > 0)
+            return np.multiply(values, share[:, None], out=out, where=share[:, None] > 0)
 
-        leaves, interfaces = [], _NOTHING
         if want.leaves is not None:
             for v, wanted in enumerate(want.leaves.T):
-                own = by_slice[wanted]
                 banks = [network.template.banks[v] for network in self.mixture]
-                blank = [np.zeros((len(own), len(bank.nodes))) for bank in banks]
-                parts = {c: shared(c, part.leaves[v], own) for c, part in found.items()}
-                leaves.append(np.hstack([parts.get(c, none) for c, none in enumerate(blank)]))
+                parts = [np.zeros((np.count_nonzero(wanted), len(bank.nodes))) for bank in banks]
+                for c, part in found.items():
+                    share = by_entry[c][wanted, v] if by_entry else by_slice[wanted, c]
+                    parts[c] = shared(part.leaves[v], share)
+                leaves.append(np.hstack(parts))
         if want.interfaces:
             interfaces = np.zeros((data.total_slices, self.num_interfaces))
             for c, part in found.items():
                 start = self.mixture.interface_offsets[c]
                 width = part.interfaces.shape[1]
-                interfaces[:, start : start + width] = shared(c, part.interfaces, by_slice)
-        return Posteriors(total, tuple(leaves), interfaces, _NOTHING, shares)
+                interfaces[:, start : start + width] = shared(part.interfaces, by_slice[:, c])
+        return Posteriors(total, tuple(leaves), interfaces, surprises, shares)
 
     def expected_flows(self, data: Sequences, weights: Floats | None = None) -> Expectation:
         """Expected counts of every edge and leaf under p(latent | evidence), summed over sequences.
@@ -511,6 +520,25 @@ class Program:
         return out
 
 
+def weigh_entries(
+    found: dict[int, Posteriors], log_shares_by_slice: Floats
+) -> tuple[dict[int, Floats], Floats]:
+    """P(component | all entries but one) for each entry, and the surprise of the entry.
+
+    P(c | rest) = P(c | all) P_c(rest) / P_c(all) / sum of these over components; the logarithm of
+    the sum is the surprise.
+    """
+    ratios = {}
+    for c, part in found.items():
+        share = log_shares_by_slice[:, c, None]
+        usable = (share > -np.inf) & ~np.isnan(part.surprises)
+        ratios[c] = np.where(usable, share + np.where(usable, part.surprises, 0.0), -np.inf)
+    surprises = np.logaddexp.reduce(list(ratios.values()))
+    known = surprises > -np.inf
+    whole = np.where(known, surprises, 0.0)
+    return {c: np.exp(own - whole) for c, own in ratios.items()}, surprises
+
+
 @final
 class HistoryStream(Stream):
     """A stream that keeps the slices themselves and evaluates every prefix afresh."""
@@ -527,15 +555,18 @@ class HistoryStream(Stream):
         both = Sequences.from_codes(np.concatenate([longer, blank]), offsets, data.schema)
         return Advance(HistoryStream(self.program, longer), *self.program.log_totals(both).T)
 
-    def predict(self, first: bool) -> Posteriors:
-        """From the slices kept, and one more of which nothing is known."""
+    def predict(self, first: bool, data: Sequences | None = None) -> Posteriors:
+        """From the slices kept, and one more of which nothing is known, or only other entries."""
         schema = self.program.network.schema
-        values = np.concatenate([self.history, np.full((1, len(schema)), np.nan)])
+        last = np.full((1, len(schema)), np.nan) if data is None else data.values
+        values = np.concatenate([self.history, last])
         wanted = np.zeros(values.shape, dtype=np.bool_)
         wanted[-1] = True
-        data = Sequences.from_codes(values, [0, len(values)], schema)
-        found = self.program.posteriors(data, Want(leaves=wanted))
-        return found._replace(log_values=found.log_values[:, 0])
+        want = Want(leaves=wanted, surprises=data is not None)
+        found = self.program.posteriors(
+            Sequences.from_codes(values, [0, len(values)], schema), want
+        )
+        return found._replace(log_values=found.log_values[:, 0], surprises=found.surprises[-1:])
 
     def arrays(self) -> StreamArrays:
         """The slices, and nothing else."""

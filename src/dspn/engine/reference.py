@@ -265,9 +265,10 @@ class ReferenceProgram(base.NetworkProgram):
                     interfaces[copy.rows] = np.exp(above + outputs - slices.root).T
                     for bank, out in zip(template.banks, by_bank, strict=True):
                         own = list(bank.nodes)
-                        out[copy.rows] = posterior[own].T
-                        left_out = logsumexp(D[own], axis=0) - slices.root
-                        surprises[copy.rows, bank.variable] = left_out
+                        left_out = logsumexp(D[own], axis=0)
+                        given_others = np.exp(D[own] - left_out)
+                        out[copy.rows] = (given_others if want.surprises else posterior[own]).T
+                        surprises[copy.rows, bank.variable] = left_out - slices.root
         wanted = () if want.leaves is None else want.leaves.T
         leaves = tuple(out[own] for out, own in zip(by_bank, wanted, strict=False))
         return Posteriors(log_values, leaves, interfaces, surprises)

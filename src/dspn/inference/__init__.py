@@ -13,9 +13,10 @@ from dspn.inference.marginals import (
 )
 from dspn.inference.sampling import sample, sample_given
 from dspn.inference.surprise import Surprise, surprise
+from dspn.inference.tails import Cell
 
 __all__ = [
-    "Completion", "Filter", "FilterState", "Forecast", "Marginals", "Step", "Surprise",
+    "Cell", "Completion", "Filter", "FilterState", "Forecast", "Marginals", "Step", "Surprise",
     "VariableMarginals", "complete", "component_posteriors", "forecast", "impute",
     "interface_posteriors", "log_likelihood", "log_prob", "marginals", "sample", "sample_futures",
     "sample_given", "surprise",

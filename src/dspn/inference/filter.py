@@ -8,10 +8,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dspn._arguments import Floats, float_array, require_type
-from dspn.data.sequences import SliceReader
-from dspn.engine.base import TERMS, Program, StreamArrays, difference, log_shares, plus, rounded
+from dspn.data.sequences import Sequences, SliceReader
+from dspn.engine.base import (
+    TERMS,
+    Program,
+    StreamArrays,
+    difference,
+    log_shares,
+    plus,
+    rounded,
+    weigh_entries,
+)
 from dspn.errors import EvidenceError
 from dspn.inference.marginals import Marginals, Mixer, checked_levels, leaf_parameters
+from dspn.inference.tails import tail_probabilities
 from dspn.structure.network import Root
 
 _ROW: Final = np.zeros(1, dtype=np.int64)
@@ -270,6 +280,67 @@ class Filter:
         self._total = plus(self._total, log_ratio)
         return Step(-log_ratio, self._log_likelihood)
 
+    def tails(self, values: ArrayLike) -> Floats:
+        """The tail of each entry of a slice that may come next, given the past and the others.
+
+        See `Surprise.tails`; here nothing that follows is known. NaN for missing entries, and where
+        the other entries are impossible. The stream stays as it was.
+        """
+        self._require_possible()
+        data = self._read(values, f"slice {self._count} of this stream")
+        observed = np.flatnonzero(~np.isnan(data.values[0]))
+        found = [stream.predict(self._count == 0, data) for stream in self._streams]
+        logs, surprises = (
+            [part.log_values[0] for part in found],
+            [part.surprises[0, observed] for part in found],
+        )
+        tails = np.full(len(self._program.schema), np.nan)
+        if np.isneginf(logs).any() or np.isnan(surprises).any():
+            # What holds the slice impossible may hold it possible without an entry.
+            for variable in observed.tolist():
+                tails[variable] = self._tail_without(data, variable)
+            return tails
+        own_shares, _ = self._weighted([part.log_values for part in found])
+        numbered = dict(enumerate(found))
+        shares, _ = weigh_entries(numbered, own_shares[None])
+        for variable in observed.tolist():
+            by_component = [float(shares[number][0, variable]) for number in numbered]
+            leaves = [part.leaves[variable] for part in found]
+            tails[variable] = self._tail(data, variable, leaves, by_component)
+        return tails
+
+    def _tail_without(self, data: Sequences, variable: int) -> float:
+        """The tail of an entry, from a prediction that does not know it; NaN if impossible."""
+        values = data.values.copy()
+        values[0, variable] = np.nan
+        rest = data.with_values(values)
+        found = [stream.predict(self._count == 0, rest) for stream in self._streams]
+        shares, total = self._weighted([part.log_values for part in found])
+        if total[0] == -np.inf:
+            return np.nan
+        leaves = [part.leaves[variable] for part in found]
+        return self._tail(data, variable, leaves, np.exp(shares).tolist())
+
+    def _tail(
+        self, data: Sequences, variable: int, leaves: list[Floats], shares: Sequence[float]
+    ) -> float:
+        family = self._program.mixture.components[0].template.banks[variable].family
+        mixed = self._mix(leaves, shares, variable)
+        own = self._program.schema[variable], family, *mixed, data.values[:, variable]
+        return float(tail_probabilities(*own)[0])
+
+    def _mix(
+        self, leaves: list[Floats], shares: Sequence[float], variable: int
+    ) -> tuple[Floats, Floats]:
+        """Weights (1, leaves) and parameters of a variable's leaves at the next slice."""
+        program = self._program
+        weights = [np.zeros(len(n.template.banks[variable].nodes)) for n in program.mixture]
+        for share, (c, _, _), own in zip(shares, program.parts, leaves, strict=True):
+            if share > 0:
+                weights[c] = share * own[0]
+        at_bottom = self._count == 0 or program.root == Root.FIRST
+        return np.concatenate(weights)[None], leaf_parameters(program, variable, at_bottom)
+
     def predict(self, *, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Marginals:
         """P(x_{t+1} | x_1..x_t), entry by entry: marginals of a single slice."""
         levels = checked_levels(quantiles)
@@ -277,17 +348,12 @@ class Filter:
         found = [stream.predict(self._count == 0) for stream in self._streams]
         own_shares, log_unseen = self._weighted([part.log_values for part in found])
         self._require_past(log_unseen)
-        program, shares = self._program, np.exp(own_shares)
-        at_bottom = self._count == 0 or program.root == Root.FIRST
+        program, shares = self._program, np.exp(own_shares).tolist()
         marginals = []
         for variable, bank in enumerate(program.mixture.components[0].template.banks):
             mixer = Mixer(program.schema[variable], bank.family, levels, 1)
-            weights = [np.zeros(len(n.template.banks[variable].nodes)) for n in program.mixture]
-            for share, (c, _, _), part in zip(shares, program.parts, found, strict=True):
-                if share > 0:
-                    weights[c] = share * part.leaves[variable][0]
-            parameters = leaf_parameters(program, variable, at_bottom)
-            mixer.put(_ROW, np.concatenate(weights)[None], parameters)
+            own = self._mix([part.leaves[variable] for part in found], shares, variable)
+            mixer.put(_ROW, *own)
             marginals.append(mixer.result(_ROW))
         return Marginals(program.schema, np.array([self._log_likelihood]), tuple(marginals))
 

@@ -166,7 +166,11 @@ def leaf_parameters(program: Program, variable: int, bottom: bool) -> Floats:
 
 
 def leaf_mixtures(
-    program: Program, data: Sequences, wanted: Bools, log_likelihood: Floats
+    program: Program,
+    data: Sequences,
+    wanted: Bools,
+    log_likelihood: Floats,
+    surprises: Floats | None = None,
 ) -> Iterator[LeafMixtures]:
     """The conditional distributions of the wanted entries as mixtures of leaves.
 
@@ -174,9 +178,10 @@ def leaf_mixtures(
 
     Args:
         program: The compiled model.
-        data: The evidence; all wanted entries are missing from it.
+        data: The evidence; all wanted entries are missing from it, unless `surprises` are given.
         wanted: Which entries, (slices, variables).
         log_likelihood: Receives that of every sequence. Mixtures of impossible ones are undefined.
+        surprises: Receives those of all entries; mixtures are then given all other entries.
     """
     banks = [[len(bank.nodes) for bank in network.template.banks] for network in program.mixture]
     bottom = np.zeros(data.total_slices, dtype=np.bool_)
@@ -187,7 +192,10 @@ def leaf_mixtures(
     for run in bounded_runs(costs, _MOST_WEIGHTS):
         rows = slice(data.offsets[run.start], data.offsets[run.stop])
         part = data if run.stop - run.start == len(data) else data[run]
-        found = program.posteriors(part, Want(leaves=wanted[rows]))
+        want = Want(leaves=wanted[rows], surprises=surprises is not None)
+        found = program.posteriors(part, want)
+        if surprises is not None:
+            surprises[rows] = found.surprises
         log_likelihood[run] = rounded(found.log_values)
         for variable, weights in enumerate(found.leaves):
             at_bottom = bottom[rows][wanted[rows, variable]]

@@ -5,10 +5,13 @@ from typing import Final, final
 
 import numpy as np
 
-from dspn._arguments import Floats, Ints
+from dspn._arguments import Bools, Floats, Ints, whole_number
 from dspn.data.sequences import Sequences
-from dspn.engine.base import TERMS, NetworkProgram, Program, Want, difference, log_shares, plus
+from dspn.engine.base import TERMS, NetworkProgram, Program, difference, log_shares, plus
+from dspn.errors import EvidenceError
 from dspn.inference.likelihood import bounded_runs
+from dspn.inference.marginals import leaf_mixtures
+from dspn.inference.tails import Cell, cells_at, oddest_places, tail_probabilities
 
 _MOST_SLICES: Final = 1 << 18
 
@@ -16,25 +19,40 @@ _MOST_SLICES: Final = 1 << 18
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Surprise:
-    """Surprises in nats.
+    """Surprises in nats, and tail probabilities.
 
     `slices[t]` = -log P_t(x_t | x_1..x_{t-1}), P_t being the network of t slices; with the root at
     the first slice and a tied bottom they add up to -log P of the sequence. An impossible slice has
     +inf, those after it NaN. `variables[t, v]` = -log P(x_v^t | every other observed entry of the
     sequence), NaN where the entry is missing or the sequence is impossible.
+
+    `tails[t, v]` is the probability of a value as far out as x_v^t, given the same: twice the
+    smaller of P(X <= x) and P(X >= x) for numbers and counts, and the probability of all categories
+    at most as probable as x for categories. It does not depend on the unit of a variable, so that
+    tails of all variables compare. NaN where `variables` is, except that in an impossible sequence
+    an entry without which the sequence is possible has the tail 0.
     """
 
     slices: Floats
     variables: Floats
+    tails: Floats
+    sequences: Sequences
 
     def __repr__(self) -> str:
         total, variables = self.variables.shape
         return f"Surprise(total_slices={total}, num_variables={variables})"
 
+    def oddest(self, most: int = 20) -> tuple[Cell, ...]:
+        """The entries of the smallest tails, the oddest first; of equal ones by surprise."""
+        places = oddest_places(
+            self.tails, self.variables, whole_number(most, "most", EvidenceError)
+        )
+        return cells_at(self.sequences, *places, self.tails, self.variables)
+
 
 def surprise(program: Program, data: Sequences) -> Surprise:
     """Surprise by slice (given the past) and by entry (given everything else)."""
-    return Surprise(_slice_surprises(program, data), _entry_surprises(program, data))
+    return Surprise(_slice_surprises(program, data), *_entry_surprises(program, data), data)
 
 
 def _slice_surprises(program: Program, data: Sequences) -> Floats:
@@ -52,32 +70,83 @@ def _slice_surprises(program: Program, data: Sequences) -> Floats:
     return -difference(seen, unseen)
 
 
-def _entry_surprises(program: Program, data: Sequences) -> Floats:
-    """-log P(entry | all others) = log sum_c P(c | all) P_c(all others) / P_c(all).
+def _entry_surprises(program: Program, data: Sequences) -> tuple[Floats, Floats]:
+    """-log P(entry | all others), and the tail of each entry given all others."""
+    observed = ~np.isnan(data.values)
+    surprises, tails = np.full(data.values.shape, np.nan), np.full(data.values.shape, np.nan)
+    log_likelihood = np.empty(len(data))
+    _put_tails(program, data, observed, tails, log_likelihood, surprises)
+    possible = log_likelihood > -np.inf
+    known = observed & np.repeat(possible, data.lengths)[:, None]
+    surprises, tails = np.where(known, surprises, np.nan), np.where(known, tails, np.nan)
+    if not possible.all():
+        rows = np.flatnonzero(np.repeat(~possible, data.lengths))
+        for _, _, own in program.parts:
+            slices, variables, _ = _left_out(own, data[~possible])
+            tails[rows[slices], variables] = 0.0
+    if len(program.parts) > 1:
+        _add_ruled_out(program, data, surprises, tails)
+    return surprises, tails
 
-    A component that holds the sequence impossible may hold it possible, and likely, without an
-    entry.
+
+def _put_tails(
+    program: Program,
+    data: Sequences,
+    wanted: Bools,
+    tails: Floats,
+    log_likelihood: Floats,
+    surprises: Floats | None = None,
+    values: Floats | None = None,
+) -> None:
+    """Writes the tails of the wanted entries of `values`, by default the data's own."""
+    banks = program.mixture.components[0].template.banks
+    own_values = data.values if values is None else values
+    slices = [np.flatnonzero(column) for column in wanted.T]
+    for variable, entries, weights, parameters in leaf_mixtures(
+        program, data, wanted, log_likelihood, surprises
+    ):
+        rows = slices[variable][entries]
+        tails[rows, variable] = tail_probabilities(
+            data.schema[variable],
+            banks[variable].family,
+            weights,
+            parameters,
+            own_values[rows, variable],
+        )
+
+
+def _add_ruled_out(program: Program, data: Sequences, surprises: Floats, tails: Floats) -> None:
+    """Adds what components say that hold a sequence impossible, where others do not.
+
+    -log P(entry | all others) = log sum_c P(c | all) P_c(all others) / P_c(all). A component that
+    holds the sequence impossible may hold it possible, and likely, without an entry.
     """
-    found = {c: own.posteriors(data, Want(surprises=True)) for c, _, own in program.parts}
-    joint = np.stack([plus(found[c].log_values, weight) for c, weight, _ in program.parts], axis=2)
-    shares, total = log_shares(joint)
+    joint = program.log_joint(data)
+    total = log_shares(joint)[1]
     possible = total[0] > -np.inf
-    out = np.full(data.values.shape, -np.inf)
-    for place, (c, log_weight, own) in enumerate(program.parts):
-        share = np.repeat(shares[:, place], data.lengths)[:, None]
-        entries = found[c].surprises
-        usable = (share > -np.inf) & ~np.isnan(entries)
-        out = np.logaddexp(out, np.where(usable, share + np.where(usable, entries, 0.0), -np.inf))
-        ruled_out = possible & (joint[0, :, place] == -np.inf)
-        if ruled_out.any():
-            rows = np.flatnonzero(np.repeat(ruled_out, data.lengths))
-            slices, variables, log_values = _left_out(own, data[ruled_out])
-            evidence = np.repeat(total, data.lengths, axis=1)[:, rows[slices]]
-            log_ratio = difference(plus(log_values, log_weight), evidence)
-            places = rows[slices], variables
-            out[places] = np.logaddexp(out[places], log_ratio)
-    known = ~np.isnan(data.values) & np.repeat(possible, data.lengths)[:, None]
-    return np.where(known, out, np.nan)
+    changed = np.zeros(data.values.shape, dtype=np.bool_)
+    for c, log_weight, own in program.parts:
+        ruled_out = possible & (joint[0, :, c] == -np.inf)
+        if not ruled_out.any():
+            continue
+        rows = np.flatnonzero(np.repeat(ruled_out, data.lengths))
+        slices, variables, log_values = _left_out(own, data[ruled_out])
+        evidence = np.repeat(total, data.lengths, axis=1)[:, rows[slices]]
+        log_ratio = difference(plus(log_values, log_weight), evidence)
+        places = rows[slices], variables
+        surprises[places] = np.logaddexp(surprises[places], log_ratio)
+        changed[places] = True
+    rows, variables = np.nonzero(changed)
+    owners = np.searchsorted(data.offsets, rows, side="right") - 1
+    for run in bounded_runs(data.lengths[owners], _MOST_SLICES):
+        part = data[owners[run]]
+        asked = np.zeros(part.values.shape, dtype=np.bool_)
+        places = rows[run] - data.offsets[owners[run]] + part.offsets[:-1], variables[run]
+        asked[places] = True
+        without = part.with_values(np.where(asked, np.nan, part.values))
+        found = np.empty(part.values.shape)
+        _put_tails(program, without, asked, found, np.empty(len(part)), values=part.values)
+        tails[rows[run], variables[run]] = found[places]
 
 
 def _left_out(program: NetworkProgram, data: Sequences) -> tuple[Ints, Ints, Floats]:

@@ -80,9 +80,10 @@ def test_rows_that_are_not_sorted_are_answered_in_the_order_of_the_table(
 
 def test_surprise_adds_up_to_the_score(command: Run, model: Path, days: Path) -> None:
     header, *rows = command("surprise", model, days).rows()
-    assert header == ["day", "hour", "sky", "celsius", "visitors", "slice_surprise"]
+    names = ["sky", "celsius", "visitors"]
+    assert header == ["day", "hour", *names, "slice_surprise", "oddest", "tail"]
     assert rows[1][3] == ""  # missing entries have no surprise
-    total = sum(float(row[-1]) for row in rows if row[0] == "mon")
+    total = sum(float(row[5]) for row in rows if row[0] == "mon")
     score = float(command("score", model, days).rows()[1][1])
     assert total == pytest.approx(-score, rel=1e-10)
 
@@ -96,6 +97,16 @@ def test_surprise_by_sequence_ranks(command: Run, model: Path, tmp_path: Path) -
     assert header[:2] == ["rank", "day"]
     assert (first[0], first[1], first[5]) == ("1", "b", "7")
     assert (second[0], second[1]) == ("2", "a")
+    assert first[header.index("oddest") : header.index("oddest") + 2] == ["visitors", "7"]
+    header, *cells = command("surprise", model, odd, "--top", 4).rows()
+    assert header == (["rank", "day", "hour", "variable", "value", "expected", "tail", "surprise"])
+    assert cells[0][:5] == ["1", "b", "7", "visitors", "60"]
+    assert 5 <= float(cells[0][5]) <= 15
+    assert [row[0] for row in cells] == ["1", "2", "3", "4"]
+    tails = [float(row[6]) for row in cells]
+    assert tails == sorted(tails)
+    by_parts = command("surprise", model, odd, "--top", 4, "--chunk-rows", 1).rows()
+    assert by_parts == [header, *cells]
 
 
 def test_forecast_has_distributions(
@@ -306,8 +317,8 @@ def test_a_sequence_with_an_impossible_slice_is_infinitely_surprising(
     table = "id,x\na,0\na,0\nb,0\nb,1\nb,0\n"
     found = command("surprise", "sure.dspn", "-s", "id", "--by", "sequence", piped=table)
     header, first, second = found.rows()
-    assert header == ["rank", "id", "total", "slices", "per_slice", "worst", "worst_surprise"]
-    assert first == ["1", "b", "inf", "3", "inf", "1", "inf"]
+    assert header[:7] == ["rank", "id", "total", "slices", "per_slice", "worst", "worst_surprise"]
+    assert first == ["1", "b", "inf", "3", "inf", "1", "inf", "x", "1", "inf", "0"]
     assert [*second[:2], float(second[2]), float(second[4])] == ["2", "a", 0.0, 0.0]
 
 

@@ -107,7 +107,7 @@ def test_surprise_by_sequence_has_no_rank_but_the_same_rows(
     assert command("surprise", model, long, "-o", table, *options).status == 0
     assert command("surprise", model, shards, "-o", out, *options).status == 0
     ranked = answers(out)
-    order = np.argsort(-ranked["per_slice"].to_numpy(), kind="stable")
+    order = np.argsort(ranked["tail"].to_numpy(), kind="stable")
     assert_same(ranked.take(pa.array(order)), pq.read_table(table).drop_columns("rank"))
 
 

@@ -55,7 +55,7 @@ def test_streams_are_told_apart_by_what_the_model_remembers(command: Run, model:
 def test_unknown_categories_can_be_missing(command: Run, model: Path) -> None:
     text = "sky;celsius;visitors\nclear;20;9\nsnow;14;\n"
     words = ("watch", model, "--delimiter", ";")
-    assert "--unknown missing" in command(*words, piped=text).err
+    assert "--unknown missing" in command(*words, "--strict", piped=text).err
     found = command(*words, "--unknown", "missing", piped=text)
     assert found.out == command(*words, piped=text.replace("snow", "")).out
     assert found.err.startswith("note: row 2: 1 cell has a category")
@@ -114,8 +114,54 @@ def test_an_empty_line_of_one_column_is_a_missing_value(command: Run, model: Pat
 def test_bad_slices_are_named(
     command: Run, model: Path, text: str | bytes, words: tuple[str, ...]
 ) -> None:
-    found = command("watch", model, "-s", "day", piped=text)
+    found = command("watch", model, "-s", "day", "--strict", piped=text)
     assert found.status == 1
     assert len(found.err.splitlines()) == 1
     for word in words:
         assert word in found.err
+
+
+def test_what_cannot_be_read_is_noted_and_the_stream_goes_on(command: Run, model: Path) -> None:
+    good = "a,clear,21.5,11\na,rain,14,3\n"
+    bad = b"a,clear,21.5,11\na,rain\n,rain,1,1\na,snow,warm,\xff\na,rain,14,3\n"
+    words = ("watch", model, "-s", "day")
+    found = command(*words, piped=HEADER.encode() + bad)
+    assert found.status == 0
+    text = HEADER + good.replace("a,rain", "a,,,\na,rain")
+    assert found.out == command(*words, piped=text).out
+    lines = found.err.splitlines()
+    assert len(lines) == 5
+    assert "row 2 of standard input must have 4 cells" in lines[0] and "skipped" in lines[0]
+    assert "row 3 of standard input must name its stream" in lines[1]
+    for line, column in zip(lines[2:], ("sky", "celsius", "visitors"), strict=True):
+        assert f"{column!r}" in line and "row 4" in line and "taken as missing" in line
+
+
+def test_an_alarm_names_time_variable_and_value(command: Run, model: Path) -> None:
+    text = "day,hour,sky,celsius,visitors\na,8,clear,21.5,11\na,9,clear,21,900\na,10,clear,20,9\n"
+    found = command("watch", model, "-s", "day", "-t", "hour", "--alarm", "1e-6", piped=text)
+    header, *rows = found.rows()
+    assert header[:8] == [
+        *("day", "hour", "slice", "surprise", "log_likelihood", "oddest", "tail", "alarm")
+    ]
+    assert [(row[1], row[5], row[7]) for row in rows][1] == ("9", "visitors", "1")
+    assert [row[7] for row in rows] == ["0", "1", "0"]
+    assert "row 2 of a, hour 9: 'visitors' is 900, tail" in found.err
+    assert len(found.err.splitlines()) == 1
+    assert command("watch", model, "--alarm", "2", piped=text).status == 2
+
+
+def test_a_saved_state_goes_on_to_the_same_bytes(command: Run, model: Path, tmp_path: Path) -> None:
+    rows = ["a,clear,21.5,11", "b,,14,", "a,rain,,3", "b,rain,13,2", "a,clear,20,9", "c,,,"]
+    words = ("watch", model, "-s", "day", "--state", tmp_path / "streams")
+    whole = command(*words[:4], piped=HEADER + "\n".join(rows) + "\n").out.splitlines()
+    found = []
+    for part in (rows[:3], rows[3:4], rows[4:]):
+        run = command(*words, "-q", piped=HEADER + "\n".join(part) + "\n")
+        assert run.status == 0
+        found += run.out.splitlines()[1:]
+    assert found == whole[1:]
+    assert "goes on with 3 streams" in command(*words, piped=HEADER + rows[0] + "\n").err
+    (tmp_path / "streams").write_bytes((tmp_path / "streams").read_bytes()[:-3])
+    broken = command(*words, piped=HEADER + rows[0] + "\n")
+    assert broken.status == 1 and "--state must be a file that `dspn watch` wrote" in broken.err

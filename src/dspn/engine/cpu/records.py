@@ -220,8 +220,9 @@ class LeafFlows(NamedTuple):
     """Posteriors of the leaves, and the evidence left without each entry, of some slices.
 
     `posterior[i, s]` is that of load i at slice s; `leave_out[v, s]` = P(all entries but that of
-    variable v) / P(all entries). `counts`, in the places of `LeafTables.values`, sums the
-    posteriors of tabulated leaves by code. Empty arrays are not written.
+    variable v) / P(all entries), and with it the posteriors are those given all other entries.
+    `counts`, in the places of `LeafTables.values`, sums the posteriors of tabulated leaves by code.
+    Empty arrays are not written.
     """
 
     posterior: Floats

@@ -27,6 +27,7 @@ from dspn.engine.cpu.arithmetic import (
     scaled_logs,
 )
 from dspn.engine.cpu.batch import Given, Job, LaneBlock
+from dspn.engine.cpu.kernels.chain import LEAST_MASS
 from dspn.engine.cpu.passes import AGREEMENT
 from dspn.engine.cpu.program import CpuProgram
 from dspn.engine.cpu.records import Segment, State
@@ -162,18 +163,39 @@ def step_down(job: Job, arithmetic: Arithmetic, rows: Ints, forms: State) -> boo
     return lossy or given.lossy
 
 
-def leaf_posteriors(
-    job: Job, arithmetic: Arithmetic, rows: Ints, forms: State, below: Floats, *, bottom: bool
-) -> tuple[Floats, bool]:
-    """P(leaf | evidence), (leaves, slices), of the slices `rows`, between forms and input vectors.
+class _LeafPosteriors(NamedTuple):
+    """P(leaf | evidence), (leaves, slices), and whether a value may have been lost.
 
-    The second result says whether a value may have been lost.
+    With `left_out` they are given all other entries, and `surprises` (variables, slices) are there.
     """
+
+    posterior: Floats
+    surprises: Floats
+    lossy: bool
+
+
+def leaf_posteriors(
+    job: Job,
+    arithmetic: Arithmetic,
+    rows: Ints,
+    forms: State,
+    below: Floats,
+    *,
+    bottom: bool,
+    left_out: bool,
+) -> _LeafPosteriors:
+    """Posteriors of the leaves of the slices `rows`, between forms and input vectors."""
     given = _given(job, arithmetic, rows, bottom)
     flows = arithmetic.new_flows(job.program, given.span, seed=True)
     lossy = arithmetic.downward(job.program, given.span, forms, below[None], flows)
     own = (given.span.segment.bottom, rows, given.span.given.shift, flows.seed[0])
-    return job.slice_flows(arithmetic, *own)[0].posterior, lossy or given.lossy
+    found, tables = job.slice_flows(arithmetic, *own, left_out=left_out)
+    surprises = found.leave_out
+    if left_out:
+        variables = range(len(surprises))
+        surprises = surprises - [job.log_divisors(tables, variable) for variable in variables]
+        lossy = lossy or (arithmetic.is_linear and not np.all(flows.mass >= LEAST_MASS))
+    return _LeafPosteriors(found.posterior, surprises, lossy or given.lossy)
 
 
 def paired(
@@ -353,10 +375,14 @@ class _Advanced(NamedTuple):
 
 
 class _Predicted(NamedTuple):
-    """P(leaf | x_1..x_{t-1}) of every load at the next slice, and log P_t(x_1..x_{t-1})."""
+    """P(leaf | x_1..x_{t-1}) of every load at the next slice, and log P_t(x_1..x_{t-1}).
+
+    Of a slice that is given: see `base.Stream.predict`.
+    """
 
     posterior: Floats
-    log_unseen: Floats
+    surprises: Floats
+    log_value: Floats
     lossy: bool
 
 
@@ -400,25 +426,42 @@ class _Steps:
         lossy = step_down(job, arithmetic, self.rows, moved)
         return _Advanced(moved, log_seen, log_unseen, lossy or values.lossy)
 
-    def predict(self, arithmetic: Arithmetic, state: State, first: bool) -> _Predicted:
+    def predict(
+        self, arithmetic: Arithmetic, state: State, first: bool, given: Job | None = None
+    ) -> _Predicted:
         """The posterior over the leaves of the next slice."""
-        program, terms, missing = self.program, self.terms, self.missing
+        program, terms, job = self.program, self.terms, given or self.missing
+        left_out = given is not None
         if terms is None:
-            unseen = step_up(missing, arithmetic, _ROW, state, bottom=first)
-            top = arithmetic.top(program, unseen.state)
+            above = step_up(job, arithmetic, _ROW, state, bottom=first)
+            top = arithmetic.top(program, above.state)
             forms = arithmetic.top_derivatives(program, top.rows)
-            own = (missing, arithmetic, _ROW, forms, state.v)
-            found, lost = leaf_posteriors(*own, bottom=first)
-            return _Predicted(found[:, 0], top.total[:, 0], lost or unseen.lossy or top.lossy)
-        logs = paired(program, arithmetic, state, None)
-        log_unseen, shares = summed_terms(terms, logs)
-        ones = arithmetic.start(program, self.rows.size).v
-        own = (missing, arithmetic, self.rows, state.copy(), ones)
-        found, lossy = leaf_posteriors(*own, bottom=True)
+            own = (job, arithmetic, _ROW, forms, state.v)
+            found = leaf_posteriors(*own, bottom=first, left_out=left_out)
+            lossy = found.lossy or above.lossy or top.lossy
+            return _Predicted(found.posterior[:, 0], found.surprises.T, top.total[:, 0], lossy)
+        ones, lossy = arithmetic.start(program, self.rows.size), False
+        values = None
+        if given is not None:
+            seen = step_up(job, arithmetic, self.rows, ones, bottom=True)
+            values, lossy = seen.state, seen.lossy
+        logs = paired(program, arithmetic, state, values)
+        log_value, shares = summed_terms(terms, logs)
+        own = (job, arithmetic, self.rows, state.copy(), ones.v)
+        found = leaf_posteriors(*own, bottom=True, left_out=left_out)
         # A term that the evidence rules out has no posterior.
-        share = np.exp(shares[:, 0])
-        possible = share > 0
-        return _Predicted(found[:, possible] @ share[possible], log_unseen[:, 0], lossy)
+        possible = np.exp(shares[:, 0]) > 0
+        log_share, posterior = shares[possible, 0], found.posterior[:, possible]
+        lossy, surprises = lossy or found.lossy, found.surprises[:, possible]
+        if given is None:
+            mixed = posterior @ np.exp(log_share)
+            return _Predicted(mixed, surprises.T[:1], log_value[:, 0], lossy)
+        ratios = log_share + surprises
+        whole = np.logaddexp.reduce(ratios, axis=1)
+        if not possible.all():  # what a term says without an entry that rules it out is not known
+            whole[np.isfinite(job.data.values[0])] = np.nan
+        share = np.exp(ratios - whole[:, None])[program.template.load_bank]
+        return _Predicted((posterior * share).sum(axis=1), whole[None], log_value[:, 0], lossy)
 
 
 @final
@@ -457,10 +500,13 @@ class VectorStream(base.Stream):
             VectorStream(steps, state, arithmetic), found.log_seen, found.log_unseen
         )
 
-    def predict(self, first: bool) -> Posteriors:
+    def predict(self, first: bool, data: Sequences | None = None) -> Posteriors:
         """Posteriors of the leaves of the next slice."""
         steps = self.steps
-        found, _ = self._exactly(lambda arithmetic, state: steps.predict(arithmetic, state, first))
+        given = None if data is None else steps.missing.on(data)
+        found, _ = self._exactly(
+            lambda arithmetic, state: steps.predict(arithmetic, state, first, given)
+        )
         leaves = []
         for bank, (loads, members) in zip(
             steps.program.network.template.banks, steps.program.leaves, strict=True
@@ -468,7 +514,7 @@ class VectorStream(base.Stream):
             own = np.zeros((1, len(bank.nodes)))
             own[0, members] = found.posterior[loads]
             leaves.append(own)
-        return Posteriors(found.log_unseen, tuple(leaves))
+        return Posteriors(found.log_value, tuple(leaves), surprises=found.surprises)
 
     def arrays(self) -> StreamArrays:
         """The vector and what it was divided by."""

@@ -414,16 +414,14 @@ def posteriors(general: General, batch: Batch, want: Want) -> Posteriors:
             for bank, nodes in zip(banks, general.structure.banks, strict=True):
                 v = bank.variable
                 if want.surprises:
-                    left_out = log_sum(xp, D[device.keep(nodes)], 0) - root
-                    surprises[there(rows), v] = left_out
+                    left_out = log_sum(xp, D[device.keep(nodes)], 0)
+                    surprises[there(rows), v] = left_out - root
                 if want.leaves is not None:
                     asked = np.flatnonzero(want.leaves[rows, v])
                     if asked.size:
-                        on = there(asked)
-                        found = xp.exp(
-                            (D[device.keep(nodes)] + V[device.keep(nodes)] - root)[:, on]
-                        )
-                        leaves[v][there(entry[rows[asked], v])] = found.T
+                        on, own = there(asked), device.keep(nodes)
+                        logs = D[own] - left_out if want.surprises else D[own] + V[own] - root
+                        leaves[v][there(entry[rows[asked], v])] = xp.exp(logs[:, on]).T
     here = device.here
     return Posteriors(totals, tuple(map(here, leaves)), here(interfaces), here(surprises))
 

@@ -506,7 +506,10 @@ def log_slice_flows(
     leaf: LeafFlows,
     flows: EdgeFlows,
 ) -> None:
-    """Carries log seeds (coefficients, slices) down to the leaves; `leave_out` is a logarithm."""
+    """Carries log seeds (coefficients, slices) down to the leaves; `leave_out` is a logarithm.
+
+    With room for `leave_out` posteriors are those given all other entries.
+    """
     ops = part.ops
     V = np.zeros((2, ops.num_rows, LANES))
     D = np.empty((2, ops.num_rows, LANES))
@@ -551,6 +554,15 @@ def log_slice_flows(
                 leaf.leave_out[variable, first + lane] = (
                     left[0, variable, lane] + (left[1, variable, lane])
                 )
+        for load in range(ops.num_loads if leaf.leave_out.shape[0] else 0):
+            variable = slices.tables.variable[load]
+            for lane in range(n):
+                high, low = D[0, load, lane], D[1, load, lane]
+                rest = left[0, variable, lane]
+                posterior = 0.0
+                if high > -np.inf and rest > -np.inf:
+                    posterior = np.exp((high - rest) + (low - left[1, variable, lane]))
+                leaf.posterior[load, first + lane] = posterior
 
 
 @kernel

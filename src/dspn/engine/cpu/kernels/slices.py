@@ -172,7 +172,8 @@ def slice_flows(
     """Carries seeds (coefficients, slices) down to the leaves of the slices `rows`.
 
     A seed is relative to a coefficient that was divided by 2^shift, so it is divided by that again.
-    With room for counts, which only tabulated leaves have, no posteriors are written.
+    With room for counts, which only tabulated leaves have, no posteriors are written. With room for
+    `leave_out` they are those given all other entries.
     """
     ops = part.ops
     V = np.empty((ops.num_rows, LANES))
@@ -209,6 +210,12 @@ def slice_flows(
         if leaf.counts.size:
             _count(ops, slices, first, V, D, leaf.counts, n)
         for load in range(ops.num_loads if leaf.posterior.size else 0):
+            if leaf.leave_out.size:
+                variable = slices.tables.variable[load]
+                for lane in range(n):
+                    rest = leaf.leave_out[variable, first + lane]
+                    leaf.posterior[load, first + lane] = D[load, lane] / rest
+                continue
             for lane in range(n):
                 leaf.posterior[load, first + lane] = V[load, lane] * D[load, lane]
 

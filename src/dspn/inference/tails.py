@@ -1,0 +1,111 @@
+"""Tail probabilities: how far out a value lies under a mixture of leaves."""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from dspn._arguments import Floats, Ints
+from dspn.data.schema import Kind, Variable
+from dspn.data.sequences import Sequences
+from dspn.leaves.base import Family
+
+# Cells (entry, leaf) that are held at a time: 32 MiB.
+_MOST_CELLS: Final = 1 << 22
+# Probabilities this close, relatively, are equal.
+_ROUNDING: Final = 1e-12
+
+
+def tail_probabilities(
+    variable: Variable, family: Family, weights: Floats, parameters: Floats, values: Floats
+) -> Floats:
+    """P(something as far out as the value) under the mixture of each entry, (entries,).
+
+    For numbers and counts it is twice the smaller of P(X <= value) and P(X >= value), at most 1;
+    for categories it is the probability of all categories that are at most as probable as the
+    value. NaN where the weights are no mixture.
+
+    Args:
+        variable: The variable of the entries.
+        family: The family of its leaves.
+        weights: Weights of the leaves, a row for each entry; rows are normalised.
+        parameters: The leaves.
+        values: The value of each entry, coded.
+    """
+    out = np.empty(len(values))
+    height = max(1, _MOST_CELLS // max(1, len(parameters)))
+    for start in range(0, len(values), height):
+        part = slice(start, start + height)
+        shares = np.ascontiguousarray(weights[part])
+        with np.errstate(all="ignore"):
+            shares = shares / shares.sum(axis=1, keepdims=True)
+            if variable.kind == Kind.CATEGORICAL:
+                out[part] = _as_rare(shares, parameters, values[part].astype(np.int64))
+            else:
+                out[part] = _two_sided(family, shares, parameters, values[part])
+    return out
+
+
+def _as_rare(shares: Floats, parameters: Floats, codes: Ints) -> Floats:
+    """The probability of all categories that are at most as probable as the given one."""
+    chances = np.stack([(shares * own).sum(axis=1) for own in parameters.T], axis=1)
+    own = np.take_along_axis(chances, codes[:, None], axis=1)
+    rare = np.where(chances <= own * (1.0 + _ROUNDING), chances, 0.0)
+    return np.asarray(np.minimum(rare.sum(axis=1), 1.0))
+
+
+def _two_sided(family: Family, shares: Floats, parameters: Floats, values: Floats) -> Floats:
+    """Twice the smaller of P(X <= x) and P(X >= x), at most 1."""
+    points, place = values, np.arange(len(values))
+    if family.is_discrete:  # many entries share few values
+        points, place = np.unique(values, return_inverse=True)
+    below = family.cdf(parameters, points)[place]
+    above = family.sf(parameters, points - 1.0 if family.is_discrete else points)[place]
+    tails = np.minimum((shares * below).sum(axis=1), (shares * above).sum(axis=1))
+    return np.asarray(np.minimum(2.0 * tails, 1.0))
+
+
+class Cell(NamedTuple):
+    """One observed entry and how unexpected it is.
+
+    `sequence` is the id of its sequence, or the number where there are no ids; `slice` counts from
+    0 within the sequence. `tail` and `surprise` are those of `Surprise`.
+    """
+
+    sequence: Any
+    slice: int
+    variable: str
+    value: Any
+    tail: float
+    surprise: float
+
+
+def oddest_places(tails: Floats, surprises: Floats, most: int) -> tuple[Ints, Ints]:
+    """Rows and columns of the entries of the smallest tails, the most surprising of equal ones.
+
+    Entries without a tail are left out; an impossible entry counts as infinitely surprising.
+    """
+    known = np.flatnonzero(~np.isnan(tails.ravel()))
+    own = tails.ravel()[known]
+    if own.size > most:
+        bound = np.partition(own, most - 1)[most - 1]
+        known, own = known[own <= bound], own[own <= bound]
+    nats = np.nan_to_num(surprises.ravel()[known], nan=np.inf)
+    chosen = known[np.lexsort((known, -nats, own))][:most]
+    rows, columns = np.divmod(chosen, tails.shape[1])
+    return rows, columns
+
+
+def cells_at(
+    data: Sequences, rows: Ints, columns: Ints, tails: Floats, surprises: Floats
+) -> tuple[Cell, ...]:
+    """The entries at rows and columns, in the words of the data."""
+    owners = np.searchsorted(data.offsets, rows, side="right") - 1
+    found = []
+    for row, column, owner in zip(rows.tolist(), columns.tolist(), owners.tolist(), strict=True):
+        variable, code = data.schema[column], float(data.values[row, column])
+        value: Any = variable.categories[int(code)] if variable.categories else code
+        name = owner if data.ids is None else data.ids[owner]
+        place = int(row - data.offsets[owner])
+        own = float(tails[row, column]), float(surprises[row, column])
+        found.append(Cell(name, place, variable.name, value, *own))
+    return tuple(found)
