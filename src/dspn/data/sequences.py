@@ -65,7 +65,7 @@ class Sequences:
         ragged = Ragged(offsets, ids)
         _check(values, self.schema, ragged)
         given = None
-        if self.inputs is not None:
+        if self.inputs is not None and np.shape(self.inputs)[-1:] != (0,):
             stacked = stack_inputs(self.inputs, np.diff(offsets))
             given = float_array(stacked, "inputs", DataError, remedy="codes are given here")
         inputs = input_codes(given, self.schema, ragged, _order_of(self.table_keys))
