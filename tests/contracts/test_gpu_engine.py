@@ -256,6 +256,32 @@ def test_chains_of_any_width_agree_with_the_reference(engine: str, nodes: int) -
             _close(engine, own, other, **{"rtol": 1e-4 if "single" in engine else 1e-9, **loose})
 
 
+@pytest.mark.parametrize("nodes", [5, 40, 150] if EVERY_CASE else [40])
+@pytest.mark.parametrize("seed", [4, 7])
+def test_paths_of_chains_agree_with_array_operations(engine: str, seed: int, nodes: int) -> None:
+    """Draws too: both ways take the same random numbers."""
+    network, _, data = _chain_case(seed, nodes)
+    own = _compile(network, engine).components[0]
+    device = Device("numpy")
+    other, batch = General(device, network, Structure(network)), device.batch(data)
+    want = Want(leaves=np.isnan(data.values), interfaces=True)
+    seeds = np.random.default_rng(0).integers(2**63, size=len(data), dtype=np.uint64)
+    with device.running():
+        expected = general.posteriors(other, batch, want)
+        best = general.choices(other, batch, None, data.num_variables)
+        drawn = general.choices(other, batch, seeds, data.num_variables)
+    found = own.posteriors(data, want)
+    _close(engine, rounded(found.log_values), rounded(expected.log_values))
+    least = {"rtol": 1e-4, "atol": 1e-5} if "single" in engine else {}
+    _close(engine, found.interfaces, expected.interfaces, **least)
+    for mine, theirs in zip(found.leaves, expected.leaves, strict=True):
+        _close(engine, mine, theirs, **least)
+    for mine, theirs in ((own.best(data), best), (own.draw(data, seeds), drawn)):
+        np.testing.assert_array_equal(mine.interfaces, theirs.interfaces)
+        np.testing.assert_array_equal(mine.leaves, theirs.leaves)
+        _close(engine, mine.log_values, theirs.log_values)
+
+
 @pytest.mark.parametrize("nodes", [20, 50, 100] if EVERY_CASE else [50])
 def test_many_sequences_agree_with_few(engine: str, nodes: int) -> None:
     """Enough of them for the kernels that take several sequences to a block."""

@@ -267,6 +267,15 @@ template <typename T> T __shfl_sync(unsigned mask, T own, int lane) {
     emulator::check_mask(mask);
     return emulator::handed<T>(emulator::meet("__shfl_sync", own), lane % 32);
 }
+static inline unsigned __ballot_sync(unsigned mask, int own) {
+    emulator::check_mask(mask);
+    const char(*slots)[32] = emulator::meet("__ballot_sync", own);
+    unsigned found = 0;
+    for (int lane = 0; lane < 32; ++lane) { found |= unsigned(emulator::handed<int>(slots, lane) != 0) << lane; }
+    return found;
+}
+static inline int __ffs(int x) { return __builtin_ffs(x); }
+static inline int __clz(int x) { return x ? __builtin_clz(unsigned(x)) : 32; }
 static inline int __reduce_max_sync(unsigned mask, int own) {
     emulator::check_mask(mask);
     const char(*slots)[32] = emulator::meet("__reduce_max_sync", own);

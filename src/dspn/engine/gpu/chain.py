@@ -86,11 +86,12 @@ class ChainLayout:
     """The structure of a chain of one group whose outputs are leaves times one sum over inputs.
 
     `edge[j, i]` is the place of the weight of input i in the sum of output j, -1 where there is
-    none. Output j has leaf `member[v][j]` of variable v.
+    none. Output j has leaf `member[v][j]` of variable v, and its sum is node `sums[j]`.
     """
 
     edge: Ints
     member: tuple[Ints, ...]
+    sums: Ints
 
     @property
     def num_nodes(self) -> int:
@@ -108,6 +109,19 @@ class ChainLayout:
     def is_plain(self) -> bool:
         """Whether the weights are the matrix as it stands."""
         return bool(np.array_equal(self.edge.ravel(), np.arange(self.edge.size)))
+
+    def by_leaf(self, variable: int, by_output: Floats, leaves: int) -> Floats:
+        """Rows of outputs added up by the leaf of a variable that they have."""
+        member = self.member[variable]
+        if self._in_order[variable] and leaves == len(member):
+            return by_output
+        found = np.zeros((leaves, by_output.shape[1]))
+        np.add.at(found, member, by_output)
+        return found
+
+    @cached_property
+    def _in_order(self) -> list[bool]:
+        return [np.array_equal(own, np.arange(len(own))) for own in self.member]
 
     @classmethod
     def of(cls, network: DynamicNetwork) -> "ChainLayout | None":
@@ -135,7 +149,7 @@ class ChainLayout:
             edge[j, own] = template.edge_offsets[sums[j]] + np.arange(len(children))
         if (member < 0).any():
             return None
-        return cls(edge, tuple(member))
+        return cls(edge, tuple(member), np.array([sums[j] for j in range(k)]))
 
 
 @final
@@ -660,25 +674,31 @@ class ChainRun:
                         (threads,),
                         (posteriors, order, starts, np.int32(self.width), sums),
                     )
-                    out = self._add_pieces(sums, codes, chunks.sizes[c])
+                    out = self._add_pieces(sums, (*key, c), codes, chunks.sizes[c])
                 else:
                     np.add.at(out, chunks.codes[order, c] - chunks.starts[c], posteriors[order])
             found.append(out)
         return found
 
-    def _add_pieces(self, sums: Array, codes: Ints, size: int) -> Array:
+    def _add_pieces(self, sums: Array, key: Any, codes: Ints, size: int) -> Array:
         """Sums of pieces by code, in the order of pieces."""
         xp, device = self.device.xp, self.device
-        if len(codes) == size and np.array_equal(codes, np.arange(size)):
+
+        def places() -> Any:
+            if len(codes) == size and np.array_equal(codes, np.arange(size)):
+                return None
+            starts = np.searchsorted(codes, np.arange(size + 1))
+            return xp.arange(len(codes), dtype=np.int64), device.there(starts)
+
+        found = self._derived(("pieces", *key), places)
+        if found is None:
             return sums
-        starts = device.there(np.searchsorted(codes, np.arange(size + 1)))
         out = xp.empty((size, self.width))
         threads = min(128, -(-self.width // 32) * 32)
-        every = xp.arange(len(codes), dtype=np.int64)
         device.kernel("arrays", "add_rows", ("-DREAL=double", "-DMOST=1"))(
             (size, -(-self.width // threads)),
             (threads,),
-            (sums, every, starts, np.int32(self.width), out),
+            (sums, *found, np.int32(self.width), out),
         )
         return out
 
@@ -687,28 +707,42 @@ class ChainRun:
         device, chunks, network = self.device, self.chunks, self.general.network
         banks = network.template.banks
         found: list[Floats] = [np.empty(0)] * len(banks)
+        tables = self._derived(("statistics", self.width, id(banks)), self._statistics_tables)[1]
         for c, (chunk, own) in enumerate(zip(chunks.chunks, counts, strict=True)):
             own = own[:, : self.layout.num_nodes]
+            on_card = len(chunk) == 1 and tables[chunk[0]] is not None
             if len(chunk) > 1:
                 own = device.here(chunks.indicators[c] @ own)
             start = 0
             for v in chunk:
                 by_value = own[start : start + chunks.radix[v]].T  # (outputs, values)
                 start += chunks.radix[v]
-                bank, member = banks[v], self.layout.member[v]
-                distinct = self.batch.distinct[v][: chunks.radix[v]]
-                rows = parameters.leaves[v]
-                if has_own_statistics(bank.family):
-                    by_leaf = np.zeros((len(bank.nodes), len(distinct)))
-                    np.add.at(by_leaf, member, device.here(by_value))
-                    found[v] = bank.family.expected_statistics(rows, distinct, by_leaf)
+                bank, table = banks[v], tables[v]
+                if table is not None:
+                    by_node = device.here(by_value @ table) if on_card else by_value @ table
+                    found[v] = self.layout.by_leaf(v, by_node, len(bank.nodes))
                     continue
-                table = bank.family.statistics(distinct)
-                if len(chunk) == 1:
-                    table = device.there(table)
-                found[v] = np.zeros((len(bank.nodes), bank.family.num_statistics))
-                np.add.at(found[v], member, device.here(by_value @ table))
+                by_node = device.here(by_value) if len(chunk) == 1 else by_value
+                distinct = self.batch.distinct[v][: chunks.radix[v]]
+                found[v] = bank.family.expected_statistics(
+                    parameters.leaves[v],
+                    distinct,
+                    self.layout.by_leaf(v, by_node, len(bank.nodes)),
+                )
         return tuple(found)
+
+    def _statistics_tables(self) -> tuple[Any, list[Any]]:
+        """The statistics of each variable's values; none where a family needs its parameters."""
+        banks, chunks = self.general.network.template.banks, self.chunks
+        found: list[Any] = [None] * len(banks)
+        for chunk in chunks.chunks:
+            for v in chunk:
+                if not has_own_statistics(banks[v].family):
+                    distinct = self.batch.distinct[v][: chunks.radix[v]]
+                    found[v] = banks[v].family.statistics(distinct)
+                    if len(chunk) == 1:
+                        found[v] = self.device.there(found[v])
+        return banks, found
 
 
 def _exponents(values: Floats) -> Ints:
@@ -760,7 +794,7 @@ class _TensorProducts:
         )
 
 
-def _log_values(results: Floats) -> Floats:
+def log_values(results: Floats) -> Floats:
     """Log-likelihoods of the lanes."""
     found: Floats = np.log(results[0]) + results[1] * _LOG_TWO + results[3]
     return found
@@ -770,12 +804,18 @@ def log_totals(run: ChainRun) -> tuple[Floats, Bools]:
     """Log-likelihoods of the lanes, and those that are in doubt."""
     device, own = run.device, run.range
     results = device.here(run.upward(0.0, keep=False).results)
-    found, low = _log_values(results), results[2] < own.low
+    found, low = log_values(results), results[2] < own.low
     doubtful = (results[4] < _LEAST_DIVISOR) | ~np.isfinite(found)
     if (low & ~doubtful).any():
-        upper = _log_values(device.here(run.upward(own.under, keep=False).results))
+        upper = log_values(device.here(run.upward(own.under, keep=False).results))
         doubtful |= low & ~(np.abs(upper - found) <= own.agreement)
     return found, doubtful
+
+
+def doubts(run: ChainRun, results: Floats, highest: Ints) -> Bools:
+    """Lanes whose posteriors the range of numbers may not have held."""
+    found = (results[4] < _LEAST_DIVISOR) | ~np.isfinite(log_values(results))
+    return np.asarray(found | ~(highest - np.log2(results[0]) <= run.range.lack))
 
 
 def expected_flows(run: ChainRun, weights: Floats) -> tuple[ExpectedFlows, Floats, Bools]:
@@ -787,9 +827,8 @@ def expected_flows(run: ChainRun, weights: Floats) -> tuple[ExpectedFlows, Float
     share = device.there(of_lanes, run.dtype)
     posteriors, uses, highest = run.downward(up, share)
     results = here(up.results)
-    log_values = _log_values(results)
-    doubtful = (results[4] < _LEAST_DIVISOR) | ~np.isfinite(log_values)
-    doubtful |= ~(here(highest) - np.log2(results[0]) <= run.range.lack)
+    logs = log_values(results)
+    doubtful = doubts(run, results, here(highest))
     if doubtful.any():
         share = device.there(np.where(doubtful, 0.0, of_lanes), run.dtype)
         posteriors, uses, _ = run.downward(up, share)
@@ -815,7 +854,7 @@ def expected_flows(run: ChainRun, weights: Floats) -> tuple[ExpectedFlows, Float
         own = run.statistics(run.counts(posteriors, "bottom"), parameters.bottom)
         bottom = NetworkFlows(np.zeros(network.template.num_weights), own)
     flows = ExpectedFlows(NetworkFlows(template, leaves), NetworkFlows(top, ()), bottom)
-    return flows, log_values, doubtful
+    return flows, logs, doubtful
 
 
 def _top(network: DynamicNetwork, inputs: Floats) -> tuple[Network, Floats, Floats]:
@@ -877,18 +916,32 @@ class ChainProgram:
             self._last = (batch, found)
         return self._last[1]
 
-    def _parts(self, batch: Batch, arrays: int) -> list[tuple[Batch, Ints]]:
-        """The batch in parts for which so many arrays of vectors have room, and their sequences."""
+    def run_in_double(self, batch: Batch) -> ChainRun:
+        """The program bound to a batch, in double precision."""
+        if np.dtype(self.dtype) == np.float64:
+            return self.run(batch)
+        return ChainRun(self.general, self.layout, batch, np.float64, tensor_cores=False)
+
+    def parts(self, batch: Batch, arrays: int) -> list[tuple[Batch, Ints]]:
+        """The batch in parts for which so many arrays of vectors have room, and their sequences.
+
+        To ask the card for its room takes longer than many a pass: a batch that it had room for is
+        not asked about again.
+        """
         each = arrays * self.layout.num_nodes * np.dtype(self.dtype).itemsize
+        whole = [(batch, np.arange(len(batch)))]
+        if batch.derived.get("held", 0) >= each:
+            return whole
         most = max(1, self.general.device.room // each)
         if batch.total_slices <= most:
-            return [(batch, np.arange(len(batch)))]
+            batch.derived["held"] = each
+            return whole
         return batch.cut(2 ** int(np.log2(most)))
 
     def log_totals(self, batch: Batch) -> Floats:
         """Log P(observed entries) of each sequence, as totals."""
         out = np.empty((TERMS, len(batch)))
-        for part, members in self._parts(batch, 1):
+        for part, members in self.parts(batch, 1):
             out[:, members] = self._log_totals(part)
         return out
 
@@ -909,7 +962,7 @@ class ChainProgram:
     def expected_flows(self, batch: Batch, weights: Floats) -> tuple[ExpectedFlows, Floats]:
         """Flows summed over sequences, each with its weight, and the log-likelihoods."""
         flows, out = ExpectedFlows.nothing(self.general.network), np.empty(len(batch))
-        for part, members in self._parts(batch, 4):
+        for part, members in self.parts(batch, 4):
             own, out[members] = self._expected_flows(part, weights[members])
             flows = own if len(members) == len(batch) else flows + own
         return flows, out

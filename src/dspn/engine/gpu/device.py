@@ -157,7 +157,8 @@ class Batch:
     """Sequences from the longest to the shortest, one lane each, and the codes of their entries.
 
     Entry (slice, variable) has the value `distinct[variable][codes[variable][slice]]`. What a
-    program derives from a batch, such as the order of its slices, is kept in `derived`.
+    program derives from a batch, such as the order of its slices, is kept in `derived`. A part of
+    a batch has the places of its slices there in `rows`.
     """
 
     def __init__(self, device: Device, data: Sequences) -> None:
@@ -166,6 +167,7 @@ class Batch:
         self.lengths: Ints = data.lengths[self.order]
         self.offsets: Ints = data.offsets[:-1][self.order]
         self.total_slices = data.total_slices
+        self.rows: Ints | None = None
         self.derived: dict[Any, Any] = {}
         self.distinct: list[Floats] = []
         self.codes: list[Array] = []
@@ -222,6 +224,7 @@ class Batch:
         found.total_slices = int(ends[-1])
         found.distinct, found.has_missing = self.distinct, self.has_missing
         rows = np.arange(found.total_slices) + np.repeat(offsets - found.offsets, lengths)
+        found.rows = rows
         at = self.device.there(rows)
         found.codes = [codes[at] for codes in self.codes]
         return found

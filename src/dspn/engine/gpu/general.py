@@ -386,8 +386,10 @@ def log_totals(general: General, batch: Batch, members: Ints | None = None) -> F
     return out
 
 
-def posteriors(general: General, batch: Batch, want: Want) -> Posteriors:
-    """What is wanted: the posterior of a node is D V / root.
+def posteriors(
+    general: General, batch: Batch, want: Want, members: Ints | None = None
+) -> Posteriors:
+    """What is wanted: the posterior of a node is D V / root; of other lanes nothing is said.
 
     Without an entry its leaves are 1, and the root is the sum of their derivatives.
     """
@@ -402,7 +404,7 @@ def posteriors(general: General, batch: Batch, want: Want) -> Posteriors:
         entry = np.cumsum(want.leaves, axis=0) - 1
         counts = want.leaves.sum(axis=0).tolist()
         leaves = [xp.zeros((n, len(b.nodes))) for n, b in zip(counts, banks, strict=True)]
-    for lanes in general.blocks(batch):
+    for lanes in general.blocks(batch, members):
         ascent = Ascent(general, lanes)
         totals[:, lanes.members] = device.here(ascent.totals)
         for height, V, D, at_outputs in ascent.downward(ascent.top_derivatives()):
@@ -548,24 +550,37 @@ def _chooser(xp: Any, seeds: Array | None, height: int) -> Callable[[Array, Arra
     return choose
 
 
+def chosen_by_top(general: General, V: Array, seeds: Array | None) -> Array:
+    """Which inputs of the top network are on the tree of each lane, given its log values."""
+    xp, network = general.device.xp, general.network
+    active = xp.zeros(V.shape, dtype=bool)
+    active[network.top.root] = True
+    general.top.walk(V, active, _chooser(xp, seeds, -1))
+    return active[general.device.keep(general.structure.top.inputs)]
+
+
 def choices(
-    general: General, batch: Batch, seeds: NDArray[np.uint64] | None, num_variables: int
+    general: General,
+    batch: Batch,
+    seeds: NDArray[np.uint64] | None,
+    num_variables: int,
+    members: Ints | None = None,
 ) -> Choices:
-    """One induced tree for each sequence: the best one, or one drawn from the posterior by seed."""
+    """One induced tree for each sequence: the best one, or one drawn from the posterior by seed.
+
+    Of other lanes than `members` nothing is said.
+    """
     device, structure, network = general.device, general.structure, general.network
     xp, there = device.xp, device.there
     interfaces = xp.full((batch.total_slices, len(structure.groups)), -1, dtype=np.int64)
     leaves = xp.full((batch.total_slices, num_variables), -1, dtype=np.int64)
     log_values = np.zeros(len(batch))
-    for lanes in general.blocks(batch):
+    for lanes in general.blocks(batch, members):
         ascent = Ascent(general, lanes, maximise=seeds is None)
         log_values[lanes.members] = base.rounded(device.here(ascent.totals))
         own_seeds = None if seeds is None else there(seeds[lanes.members])
 
-        active = xp.zeros(ascent.top.shape, dtype=bool)
-        active[network.top.root] = True
-        general.top.walk(ascent.top, active, _chooser(xp, own_seeds, -1))
-        chosen = active[device.keep(structure.top.inputs)]
+        chosen = chosen_by_top(general, ascent.top, own_seeds)
         for height in reversed(range(lanes.heights)):
             base.check_time()
             rows = there(lanes.rows(height))

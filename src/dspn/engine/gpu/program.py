@@ -10,7 +10,7 @@ from dspn._arguments import Floats
 from dspn.data.sequences import Sequences
 from dspn.engine import base
 from dspn.engine.base import Choices, ExpectedFlows, Posteriors, Prefixes, StreamArrays, Want
-from dspn.engine.gpu import general
+from dspn.engine.gpu import general, paths
 from dspn.engine.gpu.chain import ChainLayout, ChainProgram
 from dspn.engine.gpu.climb import Climb
 from dspn.engine.gpu.device import Device
@@ -72,7 +72,10 @@ class GpuProgram(base.NetworkProgram):
     def posteriors(self, data: Sequences, want: Want) -> Posteriors:
         """What is wanted, from one pass up and one down."""
         with self.device.running():
-            return general.posteriors(self.general, self.device.batch(data), want)
+            batch = self.device.batch(data)
+            if self.chain is not None and not want.surprises:
+                return paths.posteriors(self.chain, batch, want)
+            return general.posteriors(self.general, batch, want)
 
     def expected_flows(self, data: Sequences, weights: Floats) -> tuple[ExpectedFlows, Floats]:
         """Flows summed over sequences, each with its weight, and the log-likelihoods."""
@@ -86,12 +89,16 @@ class GpuProgram(base.NetworkProgram):
         """The induced trees and missing values of greatest joint density."""
         with self.device.running():
             batch = self.device.batch(data)
+            if self.chain is not None and paths.applies(self.chain):
+                return paths.best(self.chain, batch)
             return general.choices(self.general, batch, None, data.num_variables)
 
     def draw(self, data: Sequences, seeds: NDArray[np.uint64]) -> Choices:
         """An induced tree for each sequence from the posterior."""
         with self.device.running():
             batch = self.device.batch(data)
+            if self.chain is not None and self.device.is_gpu:
+                return paths.draw(self.chain, batch, seeds)
             return general.choices(self.general, batch, seeds, data.num_variables)
 
     def prefixes(self, data: Sequences) -> Prefixes:
