@@ -87,6 +87,10 @@ def test_what_lstms_cannot_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     counts = Sequences.from_arrays([np.ones((4, 1))], schema=Schema((Variable.count("n"),)))
     with pytest.raises(DataError, match="'n' is a count"):
         OPTIONS.fit(counts, counts, seed=0, clock=Clock())
+    told = Schema(SCHEMA.variables, inputs=(Variable.binary("open"),))
+    given = Sequences.from_codes(np.zeros((4, 2)), [0, 4], told, inputs=np.zeros((4, 1)))
+    with pytest.raises(DataError, match=r"has \['open'\]; leave them out"):
+        OPTIONS.fit(given, given, seed=0, clock=Clock())
     monkeypatch.setattr(session, "find_spec", lambda name: None)
     with pytest.raises(DspnError, match="needs PyTorch, but it is not installed"):
         DSPN("distilled", random_state=0).fit(_drawn(0, [4] * 20))

@@ -9,6 +9,7 @@ import numpy as np
 from dspn._arguments import Floats, Ints
 from dspn.data.schema import Schema
 from dspn.data.sequences import Sequences
+from dspn.errors import DataError
 from dspn.learning.lstm.schedule import Schedule, SliceNetSize, Update
 from dspn.learning.lstm.session import require_torch, torch_threads
 from dspn.learning.lstm.steps import (
@@ -64,6 +65,7 @@ class Lstms(Options):
         require_complete(train, "train")
         require_complete(validation, "validation")
         require_no_counts(train.schema)
+        _require_rules(train.schema)
         require_torch("Lstms.fit")
         from dspn.learning.lstm.net import SliceNet, blocks_of
         from dspn.learning.lstm.training import train_nets
@@ -135,6 +137,15 @@ class LstmTeacher:
                 used += rows.size
                 found.append(hidden[inside])
         return np.concatenate(found)[order].astype(np.float64)
+
+
+def _require_rules(schema: Schema) -> None:
+    given = [item.name for item in schema.inputs if item.rule is None]
+    if given:
+        raise DataError(
+            "`train` must have no inputs but those that rules compute from the place of a slice, "
+            f"as draws need them too, but has {given}; leave them out, or model them as variables."
+        )
 
 
 def _drawn(net: Any, count: int, length: int, width: int, rng: np.random.Generator) -> Floats:
