@@ -30,8 +30,10 @@ _AT_ONCE: Final = 8_192
 _SLICES_PER_NODE: Final = 200
 _LEAST_SLICES: Final = 20_000
 _STREAM: Final = 11  # of randomness, apart from those of other learners
-# Draws are no data: a few passes, all of which are made.
-_EM: Final = EmOptions(max_steps=16, min_steps=16, batch_size=16_384, single_precision=True)
+# The window around a slice that clusters see where the teacher has no states.
+_WIDTH: Final = 2
+# Draws are no data: all passes are made. Small batches learn faster on a CPU.
+_EM: Final = EmOptions(max_steps=12, min_steps=12, batch_size=1_024, single_precision=True)
 _TUNING: Final = EmOptions(max_steps=30, min_steps=4, patience=3, single_precision=True)
 
 
@@ -67,7 +69,8 @@ class Distilled(Options):
         n_interfaces: Number of interface nodes of each component.
         n_components: Number of components.
         num_draws: Number of sequences that are drawn. Tens of thousands suit a CPU, millions a GPU.
-        width: The slices on either side that clusters of the start see.
+        width: The slices on either side that clusters of the start see; by default none where the
+            teacher has states, else two.
         em: How the model is learned from the draws; by batches, as `batch_size` says.
         tuning: When learning from the real data stops.
         worths: What is tried for the prior: how many drawn sequences count for each real one. The
@@ -78,7 +81,7 @@ class Distilled(Options):
     n_interfaces: int = whole_field(64)
     n_components: int = whole_field(1)
     num_draws: int = whole_field(60_000)
-    width: int = whole_field(2, least=0)
+    width: int | None = whole_field(None, least=0)
     em: EmOptions = part_field(_EM)
     tuning: EmOptions = part_field(_TUNING)
     worths: tuple[float, ...] = (30.0, 10.0, 3.0, 1.0, 0.3)
@@ -265,6 +268,9 @@ def _start(
     sample = draws[: int(np.searchsorted(draws.offsets, wanted)) + 1]
     read: Callable[[Sequences], Floats] | None = getattr(teacher, "states", None)
     states = None if read is None else np.asarray(read(sample))
+    width = options.width
+    if width is None:
+        width = _WIDTH if states is None else 0
     labels = np.zeros(len(sample), dtype=np.int64)
     if count > 1:
         labels = sequence_clusters(sample, count, rng, states)
@@ -275,7 +281,7 @@ def _start(
         network = clustered_network(
             sample[np.flatnonzero(labels == number)],
             size,
-            width=options.width,
+            width=width,
             beside=beside,
             priors=priors,
             rng=rng,
