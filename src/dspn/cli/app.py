@@ -140,6 +140,7 @@ def prepare(
     output: Path,
     read: Reading,
     variables: str | None = None,
+    exclude: list[str] | None = None,
     kind: list[str] | None = None,
     shard_slices: int | None = None,
     quiet: bool = False,
@@ -254,8 +255,13 @@ def validate(
     quiet: bool = False,
     *,
     read: Reading,
+    variables: str | None = None,
+    exclude: list[str] | None = None,
+    kind: list[str] | None = None,
 ) -> None:
     """Check a model file or a table: lists what is wrong, and where; the status is then 1.
+
+    Of a table it also says what `dspn fit` would: kinds, steps, gaps, and what may not be meant.
 
     Examples:
         dspn validate weather.dspn

@@ -72,7 +72,9 @@ def fit_classifier(
     classes = _labels(chunk, label, everywhere=True)
     classifier = DSPNClassifier(HMM(states), mode=mode, random_state=seed)
     classifier.fit(sequences, np.array(classes))
-    provenance = source.remember_keys({"label": label, "mode": mode, "seed": seed}, chunk.keys)
+    provenance = source.remember_keys(
+        {"label": label, "mode": mode, "seed": seed}, chunk.keys, table.read
+    )
     classifier.save(output, provenance=provenance)
     console.note(f"wrote {output}: {len(classifier.classes_)} classes", quiet=quiet)
 

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -16,10 +16,9 @@ from typer import BadParameter
 
 from dspn.cli import console, sink, source
 from dspn.cli.options import Table, Training, Unknown, check_extension, parse_kinds, parse_names
-from dspn.data.cells import is_text, plain
-from dspn.data.chunks import Chunk, Described, chunks, describe_column
+from dspn.data.chunks import Chunk, Described, collect, describe_column
 from dspn.data.dataset import Dataset, is_dataset
-from dspn.data.order import near_misses, uneven_steps, variable_names
+from dspn.data.order import describe_steps, near_misses, variable_names
 from dspn.data.schema import Schema, list_names
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError, StructureError, printable
@@ -38,7 +37,6 @@ _YEAR_FIRST: Final = r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}"
 _YEAR_LAST: Final = r"\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}"
 _CLOCK: Final = r"\d{1,2}:\d{2}(:\d{2}.*)?"
 _TIME: Final = re.compile(rf"\s*(({_YEAR_FIRST}|{_YEAR_LAST})([T ]+{_CLOCK})?|{_CLOCK})\s*")
-_UNSORTED: Final = re.compile(rf"\s*{_YEAR_LAST}\b")
 
 
 def read_training_data(
@@ -51,29 +49,44 @@ def read_training_data(
         quiet: Do not show the variables, and the notes on them.
         besides: Columns that are read too, and are no variables.
     """
+    chunk, names = read_columns(table, quiet=quiet, besides=besides)
+    told, writing = parse_kinds(table.kind), source.writing_of(table.read)
+
+    def describe(name: str) -> Described:
+        item = describe_column(chunk, name, told.get(name), writing)
+        require_few_categories(item, chunk)
+        return item
+
+    variables = collect(describe, names)
+    schema = Schema(tuple(item.variable for item in variables))
+    sequences = chunk.ordered((item.codes for item in variables), schema)
+    if not quiet:
+        show_variables(variables)
+        console.note(size_of(chunk))
+        for text in advice(variables, chunk):
+            console.note(f"note: {text}")
+    return sequences, chunk
+
+
+def read_columns(
+    table: Table, *, quiet: bool, besides: tuple[str, ...] = ()
+) -> tuple[Chunk, list[str]]:
+    """All rows of a table to learn from, and the names of its variables."""
     read, wanted, told = table.read, parse_names(table.variables), parse_kinds(table.kind)
-    words = source.missing_words(read.missing)
     with source.open_table(table.data, read) as opened:
         keys = source.find_keys(opened, read, None, quiet=quiet)
-        all_names = variable_names(opened.title, opened.columns, keys, wanted)
-        names = [name for name in all_names if name not in besides]
+        without = [*(table.exclude or ()), *besides]
+        names = variable_names(opened.title, opened.columns, keys, wanted, without)
         for name in sorted(told.keys() - set(names)):
             near = near_misses(name, names)
             raise DataError(
                 f"--kind names {name!r}{near}, but the variables are {list_names(names)}."
             )
-        (chunk,) = chunks(opened, keys, [*names, *besides], sort=read.sort, whole=True)
-    variables = [describe_column(chunk, name, told.get(name), words) for name in names]
-    _require_few_categories(variables, chunk)
-    schema = Schema(tuple(item.variable for item in variables))
-    sequences = chunk.ordered((item.codes for item in variables), schema)
-    if not quiet:
-        _show(sequences, variables, chunk)
-    return sequences, chunk
+        return source.read_whole(opened, keys, names, read, besides), names
 
 
-def _show(sequences: Sequences, variables: list[Described], chunk: Chunk) -> None:
-    """Writes the variables and the notes on them to standard error."""
+def show_variables(variables: Iterable[Described]) -> None:
+    """Writes the variables to standard error: kind, categories, gaps, and the reason."""
     rows = []
     for item in variables:
         variable, missing = item.variable, float(np.isnan(item.codes).mean())
@@ -84,28 +97,30 @@ def _show(sequences: Sequences, variables: list[Described], chunk: Chunk) -> Non
     with suppress(OSError, SystemExit):  # if nobody reads it, learning still goes on
         headings = ("variable", "kind", "values", "missing", "inferred from")
         console.make_console(width=160).print(console.make_table(headings, rows))
-    shortest, longest = int(sequences.lengths.min()), int(sequences.lengths.max())
+
+
+def size_of(chunk: Chunk) -> str:
+    """Numbers of sequences and slices, in words."""
+    lengths = chunk.grouping.lengths
+    shortest, longest = int(lengths.min()), int(lengths.max())
     of = f"{longest:,}" if shortest == longest else f"{shortest:,} to {longest:,}"
-    total = "" if len(sequences) == 1 else f", {sequences.total_slices:,} in all"
-    console.note(f"{console.counted(len(sequences), 'sequence')} of {of} slices{total}")
-    for text in _advice(variables, chunk):
-        console.note(f"note: {text}")
+    total = "" if lengths.size == 1 else f", {int(lengths.sum()):,} in all"
+    return f"{console.counted(lengths.size, 'sequence')} of {of} slices{total}"
 
 
-def _require_few_categories(variables: Sequence[Described], chunk: Chunk) -> None:
+def require_few_categories(item: Described, chunk: Chunk) -> None:
     """Raises if a column has very many categories and no --kind says that it is categorical."""
-    for item in variables:
-        if item.reason == "--kind" or item.variable.num_categories <= _MOST_CATEGORIES:
-            continue
-        name = item.variable.name
-        remedy = f"name the columns to learn with --variables, or say {_kind(item, 'categorical')}"
-        if _looks_like_times(item):
-            remedy = f"it looks like times, {_remedy_for_times(name, chunk)} Else {remedy}"
-        rule = f"column {name!r} must have at most {_MOST_CATEGORIES:,} categories"
-        raise DataError(f"{rule}, but has {_distinct(item)}; {remedy}.")
+    if item.reason == "--kind" or item.variable.num_categories <= _MOST_CATEGORIES:
+        return
+    name = item.variable.name
+    remedy = f"leave it out with --exclude {shlex.quote(name)}, or say {_kind(item, 'categorical')}"
+    if _looks_like_times(item):
+        remedy = f"it looks like times, {_remedy_for_times(name, chunk)} Else {remedy}"
+    rule = f"column {name!r} must have at most {_MOST_CATEGORIES:,} categories"
+    raise DataError(f"{rule}, but has {_distinct(item)}; {remedy}.")
 
 
-def _advice(variables: Sequence[Described], chunk: Chunk) -> Iterator[str]:
+def advice(variables: Sequence[Described], chunk: Chunk) -> Iterator[str]:
     """A sentence for each property of the table that may not be what was meant."""
     for item in variables:
         name, present = item.variable.name, np.count_nonzero(~np.isnan(item.codes))
@@ -115,8 +130,8 @@ def _advice(variables: Sequence[Described], chunk: Chunk) -> Iterator[str]:
             _FEWEST_DISTINCT, _NEARLY_ALL * present
         ):
             yield (
-                f"column {name!r} has {_distinct(item)}; leave it out with --variables, or it "
-                "costs much and says nothing."
+                f"column {name!r} has {_distinct(item)}; leave it out with --exclude "
+                f"{shlex.quote(name)}, or it costs much and says nothing."
             )
     whole = [item for item in variables if item.reason.startswith("whole numbers with")]
     few = [item for item in whole if item.variable.categories]
@@ -125,14 +140,15 @@ def _advice(variables: Sequence[Described], chunk: Chunk) -> Iterator[str]:
     order = chunk.keys.order
     if order is None:
         return
-    cells = plain(chunk.table[order])
-    if is_text(cells.type) and all(map(_UNSORTED.match, cells[:_LOOKED_AT].to_pylist())):
-        yield f"column {order!r} is sorted as text; write its dates as 2024-03-31, year first."
-    steps = uneven_steps(cells, chunk.keys, chunk.grouping)
-    if steps is not None:
+    steps = describe_steps(chunk.table[order], chunk.keys, chunk.grouping)
+    if steps is not None and steps.uneven is not None:
+        remedy = "put in empty rows where some are missing"
+        if steps.absent:
+            slices = console.counted(steps.absent, "slice")
+            remedy = f"--every {steps.every} puts in {slices} that may be missing"
         yield (
-            f"steps of {order!r} are not all equal ({steps}): slices follow each other whatever "
-            "lies between; put in empty rows where some are missing."
+            f"steps of {order!r} are not all equal ({steps.uneven}): slices follow each other "
+            f"whatever lies between; {remedy}."
         )
 
 
@@ -148,7 +164,7 @@ def _distinct(item: Described) -> str:
 def _remedy_for_times(name: str, chunk: Chunk) -> str:
     if chunk.keys.order is None:
         return f"did you mean -t {shlex.quote(name)}?"
-    return "leave it out with --variables."
+    return f"leave it out with --exclude {shlex.quote(name)}."
 
 
 def _few_whole_numbers(few: Sequence[Described]) -> str:
@@ -243,8 +259,10 @@ def fit(
     estimator = _make_estimator(training, fraction, quiet=quiet)
     sequences: Sequences | Dataset
     if is_dataset(table.data):
-        if table.variables or table.kind:
-            raise BadParameter("--variables and --kind are for `dspn prepare`, not for its shards.")
+        if table.variables or table.kind or table.exclude:
+            raise BadParameter(
+                "--variables, --exclude and --kind are for `dspn prepare`, not for its shards."
+            )
         sequences = Dataset.open(table.data)
         keys = sequences.keys
     else:
@@ -257,7 +275,7 @@ def fit(
             parts = source.read_chunks(opened, schema, None, read, quiet=True, whole=True)
             ((_, held_out),) = parts
     estimator.fit(sequences, validation=held_out)
-    provenance = source.remember_keys(estimator.model_.provenance, keys)
+    provenance = source.remember_keys(estimator.model_.provenance, keys, table.read)
     model = Model(estimator.model_.mixture, provenance=provenance)
     model.save(output)
     if estimator.ending_ == "interrupted":
@@ -294,7 +312,7 @@ def _check_unused(table: Table, training: Training) -> None:
     """Raises where options are given that a model that learns on has settled."""
     options = [(item, getattr(training, item.name)) for item in fields(training)]
     given = [item.name for item, value in options if value != item.default]
-    given += [name for name in ("variables", "kind") if getattr(table, name)]
+    given += [name for name in ("variables", "exclude", "kind") if getattr(table, name)]
     if given:
         option = f"--{given[0].replace('_', '-')}"
         raise BadParameter(

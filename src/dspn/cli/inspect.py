@@ -4,18 +4,21 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dspn.cli import console, sink, source
-from dspn.cli.options import Reading
+import numpy as np
+
+from dspn.cli import console, fit, sink, source
+from dspn.cli.options import Reading, Table, parse_kinds
 from dspn.data.cells import code_cells
-from dspn.data.chunks import chunks, describe_column
-from dspn.data.layout import Column
-from dspn.data.order import variable_names
+from dspn.data.chunks import describe_column
+from dspn.data.order import describe_steps
 from dspn.errors import DataError, DspnError, printable
 from dspn.io.codec import LoadedClassifier, LoadedMixture
 from dspn.io.files import load_any
+from dspn.models.model import Model
 from dspn.structure.network import DynamicNetwork
 
 
@@ -109,7 +112,17 @@ def _components_table(components: list[dict[str, Any]]) -> Any:
     return console.make_table(names, rows)
 
 
-def validate(file: str, model: Path | None, read: Reading, *, as_json: bool, quiet: bool) -> bool:
+def validate(
+    file: str,
+    model: Path | None,
+    read: Reading,
+    *,
+    as_json: bool,
+    quiet: bool,
+    variables: str | None = None,
+    exclude: list[str] | None = None,
+    kind: list[str] | None = None,
+) -> bool:
     """Writes what is wrong with a file, a problem on each line; returns whether nothing is.
 
     Args:
@@ -117,19 +130,26 @@ def validate(file: str, model: Path | None, read: Reading, *, as_json: bool, qui
         model: A model whose variables the table must have.
         read: How to read the table.
         as_json: Write one JSON object.
-        quiet: Do not note that nothing is wrong.
+        quiet: Write problems alone.
+        variables: Names of the variables of a table.
+        exclude: Columns that are not variables.
+        kind: Kinds of variables.
     """
     problems: list[str] = []
+    told: dict[str, Any] = {}
     try:
         if file != source.STDIN and _looks_like_a_model(file):
             _contents(Path(file))
+        elif model is not None:
+            problems = _problems_for(source.load_model(model), file, read, quiet=quiet)
         else:
-            problems = _table_problems(file, model, read, quiet=quiet)
+            table = Table(data=file, read=read, variables=variables, exclude=exclude, kind=kind)
+            told = _describe_table(table, problems, quiet=quiet, as_json=as_json)
     except DspnError as error:
         problems = [console.sentence(error)]
     if as_json:
-        verdict = {"file": file, "valid": not problems, "problems": problems}
-        sys.stdout.write(json.dumps(verdict) + "\n")
+        verdict = {"file": file, "valid": not problems, "problems": problems, **told}
+        sys.stdout.write(json.dumps(sink.plain_json(verdict)) + "\n")
     else:
         sys.stdout.write("".join(f"{problem}\n" for problem in problems))
         if not problems:
@@ -146,22 +166,62 @@ def _looks_like_a_model(path: str) -> bool:
     return False
 
 
-def _table_problems(path: str, model: Path | None, read: Reading, *, quiet: bool) -> list[str]:
-    loaded = None if model is None else source.load_model(model)
-    words = source.missing_words(read.missing)
-    with source.open_table(path, read) as table:
-        keys = source.find_keys(table, read, loaded and loaded.provenance, quiet=quiet)
-        names = list(loaded.schema.names if loaded else ())
-        names = names or variable_names(table.title, table.columns, keys)
-        (chunk,) = chunks(table, keys, names, sort=read.sort, whole=True)
+def _problems_for(model: Model, path: str, read: Reading, *, quiet: bool) -> list[str]:
+    """What keeps a table from being read with the variables of a model."""
     problems = []
-    for number, name in enumerate(names):
+    with source.open_table(path, read) as table:
+        keys = source.find_keys(table, read, model.provenance, quiet=quiet)
+        read = source.as_fitted(read, model.provenance, quiet=quiet)
+        chunk = source.read_whole(table, keys, list(model.schema.names), read)
+    writing = source.writing_of(read)
+    for variable in model.schema:
         try:
-            if loaded is None:
-                describe_column(chunk, name, None, words)
-            else:
-                column = Column(name, chunk.first_row, words)
-                code_cells(chunk.table[name], loaded.schema[number], column)
+            column = chunk.column(variable.name, writing)
+            code_cells(chunk.table[variable.name], variable, column)
         except DataError as error:
             problems.append(console.sentence(error))
     return problems
+
+
+def _describe_table(
+    table: Table, problems: list[str], *, quiet: bool, as_json: bool
+) -> dict[str, Any]:
+    """Notes what `dspn fit` would say of a table, and adds what is wrong with its columns."""
+    chunk, names = fit.read_columns(table, quiet=quiet)
+    told, writing = parse_kinds(table.kind), source.writing_of(table.read)
+    variables = []
+    for name in names:
+        try:
+            item = describe_column(chunk, name, told.get(name), writing)
+            variables.append(item)
+            fit.require_few_categories(item, chunk)
+        except DataError as error:
+            problems.append(console.sentence(error))
+    notes, order = list(fit.advice(variables, chunk)), chunk.keys.order
+    steps = None
+    if order is not None:
+        steps = describe_steps(chunk.table[order], chunk.keys, chunk.grouping)
+    if not quiet and not as_json:
+        fit.show_variables(variables)
+        console.note(fit.size_of(chunk))
+        if steps is not None and steps.uneven is None:
+            console.note(f"steps of {order!r} are all {steps.usual}")
+        for text in notes:
+            console.note(f"note: {text}")
+    lengths = chunk.grouping.lengths
+    return {
+        "variables": [
+            {
+                "name": item.variable.name,
+                "kind": str(item.variable.kind),
+                "categories": list(item.variable.categories),
+                "missing": float(np.isnan(item.codes).mean()),
+                "reason": item.reason,
+            }
+            for item in variables
+        ],
+        "sequences": lengths.size,
+        "slices": int(lengths.sum()),
+        "steps": None if steps is None else asdict(steps),
+        "notes": notes,
+    }

@@ -12,6 +12,7 @@ from typer import BadParameter
 
 Format = Literal["csv", "json", "parquet", "arrow"]
 Unknown = Literal["error", "missing"]
+Duplicates = Literal["error", "first", "last", "mean"]
 
 # What help says of an option. A key is written as help writes it: the option, its short form, the
 # word for its value, and the range of a number; before it the command, if the description is only
@@ -35,6 +36,16 @@ _DESCRIPTIONS: Final = {
     "empty cell always does.  [default: NA,N/A,n/a,NaN,nan,null,NULL,None]",
     "--delimiter CHAR": "Character between the cells of a text table, such as ';' or tab; by "
     "default a comma, and a tab in .tsv.",
+    "--decimal SIGN": "Decimal sign of numbers in a text table, . or a comma; the other one and "
+    "spaces may then part thousands. By default a point, and nothing parts thousands.",
+    "--encoding NAME": "Encoding of a text table, such as cp1252 or utf-16; by default UTF-8.",
+    "--dates FORMAT": "How the times of an order column of text are written, such as "
+    "'%d.%m.%Y %H:%M'; %z is an offset from UTC. By default as in 2024-03-31T14:05.",
+    "--duplicates": "What becomes of rows of a sequence with the same order value: an error, the "
+    "first, the last, or the mean of numbers (else the first).  [default: error]",
+    "--every STEP": "Step of the slices, such as 1h, 15min or 1d, or a number where the order "
+    "column has numbers: slices that the table does not have are put in as empty ones.",
+    "--exclude COLUMN": "Column that is not a variable; repeatable.",
     "--chunk-rows 1..": "Number of rows from which on a part of the table is answered.",
     "--block-size 1..": "Number of bytes of text that are read at a time.",
     "--unknown": "Whether a category that the model does not know is an error or a missing value.",
@@ -105,6 +116,11 @@ class Reading:
     missing: str | None = None
     delimiter: str | None = None
     sort: bool = False
+    decimal: str | None = None
+    encoding: str | None = None
+    dates: str | None = None
+    duplicates: Duplicates | None = None
+    every: str | None = None
     chunk_rows: int | None = None
     block_size: int = 4 * 2**20
 
@@ -151,6 +167,7 @@ class Table:
     data: str
     read: Reading
     variables: str | None = None
+    exclude: list[str] | None = None
     kind: list[str] | None = None
 
 

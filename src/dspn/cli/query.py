@@ -298,9 +298,16 @@ def _fill(
         with convertible(variable.name, cells):
             cells = cells.cast(kind)
         if gap.any():
-            cells = pc.if_else(pa.array(gap), filled.cast(kind, safe=False), cells)
+            filled = filled.cast(kind, safe=False)
+            if is_text(kind) and chunk.decimal == "," and not _has_words(variable):
+                filled = pc.replace_substring(filled, ".", ",")
+            cells = pc.if_else(pa.array(gap), filled, cells)
         columns[variable.name] = cells
     return with_columns(chunk.table, columns)
+
+
+def _has_words(variable: Variable) -> bool:
+    return bool(variable.categories) and isinstance(variable.categories[0], str)
 
 
 def predictions(predict: Callable[..., Marginals], levels: Sequence[float]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from dspn.cli.options import (
 )
 from dspn.cli.query import QUERIES
 from dspn.data.dataset import Dataset, Shard, is_dataset
-from dspn.data.layout import Unseen
+from dspn.data.layout import Unseen, Writing
 from dspn.data.order import Keys, require_columns
 from dspn.data.prepare import prepare as prepare_dataset
 from dspn.data.scan import naming
@@ -46,6 +46,7 @@ def prepare(
     output: Path,
     read: Reading,
     variables: str | None = None,
+    exclude: list[str] | None = None,
     kind: list[str] | None = None,
     shard_slices: int | None = None,
     quiet: bool = False,
@@ -59,6 +60,7 @@ def prepare(
         output: The directory of the data set.
         read: How the tables are read.
         variables: Names of the variables.
+        exclude: Columns that are not variables.
         kind: Kinds of variables.
         shard_slices: Number of slices from which on a shard is cut.
         quiet: No notes and no progress.
@@ -74,6 +76,12 @@ def prepare(
             kinds=parse_kinds(kind),
             missing=source.missing_words(read.missing),
             delimiter=read.delimiter,
+            decimal=read.decimal,
+            encoding=read.encoding,
+            dates=read.dates,
+            every=read.every,
+            duplicates=read.duplicates or "error",
+            exclude=exclude or (),
             shard_slices=shard_slices,
             executor=make_executor(parallel),
             on_progress=lambda _, rows: advance(rows, None),
@@ -166,7 +174,7 @@ def _answer(
         with naming(f"the shard {shard.path!r}"):
             require_columns("it", chunk.table.column_names, model.value.schema.names)
             codes = unseen if unknown == "missing" else None
-            data = chunk.sequences(model.value.schema, (), codes)
+            data = chunk.sequences(model.value.schema, Writing(()), codes)
     table = query.answer(model.value, chunk, data, **options)
     exact = (*keys.names, *query.exact)
     table = sink.round_table(table, None if query.keeps_columns else digits, exact)

@@ -1,8 +1,10 @@
 """Input: tables that are read in record batches, and model files with the keys they remember."""
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -16,7 +18,8 @@ from dspn.data.files import STDIN as STDIN
 from dspn.data.files import TYPED as TYPED
 from dspn.data.files import header_cells as header_cells
 from dspn.data.files import quoted as quoted
-from dspn.data.layout import MISSING, Unseen
+from dspn.data.grid import Grid
+from dspn.data.layout import MISSING, Unseen, Writing
 from dspn.data.order import Keys, require_columns
 from dspn.data.schema import Schema
 from dspn.data.sequences import Sequences
@@ -25,13 +28,15 @@ from dspn.models.model import Model
 
 TABLE: Final = "table"
 _AS_USUAL: Final = Reading()
+# How a table was written, which a model remembers.
+_WRITTEN: Final = ("decimal", "dates", "duplicates", "every")
 
 Loaded = TypeVar("Loaded")
 
 
 def open_table(name: str, read: Reading = _AS_USUAL) -> AbstractContextManager[Source]:
     """The table in a file, on standard input (`-`), or in a named pipe, read with these options."""
-    return files.open_table(name, read.delimiter, read.block_size)
+    return files.open_table(name, read.delimiter, read.block_size, read.encoding)
 
 
 def load_file(path: Path, load: Callable[[Path], Loaded]) -> Loaded:
@@ -70,9 +75,49 @@ def is_utf8(text: str) -> bool:
     return re.search("[\ud800-\udfff]", text) is None
 
 
-def remember_keys(provenance: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
-    """The provenance, with the columns that name the sequences and their order."""
-    return {**provenance, TABLE: {"sequence": keys.sequence, "order": keys.order}}
+def remember_keys(
+    provenance: Mapping[str, Any], keys: Keys, read: Reading = _AS_USUAL
+) -> dict[str, Any]:
+    """The provenance, with the key columns, and how the table was written where that was said."""
+    told = {name: getattr(read, name) for name in _WRITTEN if getattr(read, name) is not None}
+    return {**provenance, TABLE: {"sequence": keys.sequence, "order": keys.order, **told}}
+
+
+def as_fitted(read: Reading, provenance: Mapping[str, Any] | None, *, quiet: bool) -> Reading:
+    """The options, with those of the table that the model was fitted to where none are given."""
+    told = {
+        name: value
+        for name, value in remembered_keys(provenance).items()
+        if name in _WRITTEN and getattr(read, name) is None
+    }
+    if told:
+        options = " ".join(f"--{name} {shlex.quote(value)}" for name, value in told.items())
+        note(f"note: the table is read with {options}, as the model was fitted.", quiet=quiet)
+    return replace(read, **told)  # type: ignore[arg-type]
+
+
+def writing_of(read: Reading) -> Writing:
+    """How the cells of a text table are written."""
+    return Writing(missing_words(read.missing), read.decimal)
+
+
+def read_whole(
+    source: Source, keys: Keys, names: list[str], read: Reading, fixed: Iterable[str] = ()
+) -> Chunk:
+    """All rows of a table, read with the options."""
+    fixed = tuple(fixed)
+    grid = Grid(read.every, read.duplicates or "error")
+    (chunk,) = chunks(
+        source,
+        replace(keys, dates=read.dates),
+        [*names, *fixed],
+        sort=read.sort,
+        whole=True,
+        grid=grid,
+        fixed=fixed,
+        decimal=read.decimal,
+    )
+    return chunk
 
 
 def remembered_keys(provenance: Mapping[str, Any] | None) -> dict[str, str]:
@@ -139,13 +184,16 @@ def read_chunks(
         along: Further columns that may have any type.
     """
     keys = find_keys(source, read, provenance, quiet=quiet)
-    words = missing_words(read.missing)
+    read = as_fitted(read, provenance, quiet=quiet)
+    keys, writing = replace(keys, dates=read.dates), writing_of(read)
     unseen = Unseen() if unknown == "missing" else None
+    extra = tuple(extra)
     names = [*schema.names, *extra]
     with show_progress(title, quiet=quiet) as advance:
         choice: dict[str, Any] = {"sort": read.sort, "whole": whole, "chunk_rows": read.chunk_rows}
-        for chunk in chunks(source, keys, names, along=along, **choice):
-            yield chunk, chunk.sequences(schema, words, unseen)
+        choice |= {"grid": Grid(read.every, read.duplicates or "error"), "decimal": read.decimal}
+        for chunk in chunks(source, keys, names, along=along, fixed=extra, **choice):
+            yield chunk, chunk.sequences(schema, writing, unseen)
             advance(chunk.table.num_rows, source.share())
     note_unseen(unseen, quiet=quiet)
 

@@ -19,7 +19,7 @@ from dspn.cli.options import Watching, parse_levels
 from dspn.cli.query import free_name, predictions
 from dspn.cli.sink import check_place, csv_lines, plain_json
 from dspn.data.cells import code_cells
-from dspn.data.layout import Column, Unseen
+from dspn.data.layout import Column, Unseen, Writing
 from dspn.data.order import require_different
 from dspn.data.schema import Schema, Variable
 from dspn.errors import DataError, EvidenceError, ModelFileError
@@ -286,7 +286,7 @@ def _slice(record: Record, schema: Schema, watching: Watching, row: int) -> list
     unseen = Unseen() if watching.unknown == "missing" else None
     values = []
     for variable in schema:
-        column = Column(variable.name, row, words, unseen)
+        column = Column(variable.name, row, Writing(words), unseen)
         try:
             values.append(_entry(record.get(variable.name), variable, column))
         except DataError as error:

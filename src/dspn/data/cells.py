@@ -10,7 +10,16 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn._arguments import Bools, Floats
-from dspn.data.coding import BOOLEANS, Raw, Reading, encode, wrong_type
+from dspn.data.coding import (
+    BOOLEANS,
+    SPACES,
+    Raw,
+    Reading,
+    encode,
+    number_pattern,
+    number_signs,
+    wrong_type,
+)
 from dspn.data.layout import Column, check_values, value_bounds
 from dspn.data.schema import Kind, Variable
 from dspn.errors import DataError, DspnError
@@ -86,10 +95,21 @@ def convertible(name: str | None, cells: Any) -> Iterator[None]:
         ) from None
 
 
-def reads_as_number(cell: str) -> bool:
+def as_usual(texts: Any, decimal: str | None) -> Any:
+    """Text in which numbers are written as Arrow reads them, and other text is no number."""
+    if decimal is None:
+        return texts
+    other = "," if decimal == "." else "."
+    bare = pc.replace_substring_regex(texts, f"[{SPACES}{other}]", "")
+    bare = pc.replace_substring(bare, decimal, ".")
+    found = pc.match_substring_regex(texts, number_pattern(decimal))
+    return pc.if_else(found, bare, pc.if_else(pc.is_null(texts), texts, "?"))
+
+
+def reads_as_number(cell: str, decimal: str | None = None) -> bool:
     """Whether text is a number, as tables write them."""
     try:
-        pa.scalar(cell.strip()).cast(pa.float64())
+        as_usual(pa.array([cell.strip()]), decimal).cast(pa.float64())
     except pa.ArrowInvalid:
         return False
     return True
@@ -149,7 +169,7 @@ def read_cells(
                 return np.append(values, np.nan)[index], reading
     if is_text(cells.type) and column.is_file:
         kept = () if variable is None else variable.categories
-        words = [word for word in ("", *column.missing) if word not in kept]
+        words = [word for word in ("", *column.writing.missing) if word not in kept]
         cells = pc.if_else(pc.is_in(cells, pa.array(words, cells.type)), None, cells)
         if is_number or (is_number is None and _holds_numbers(cells, column)):
             cells = parse_numbers(cells, column, remedy)
@@ -182,11 +202,12 @@ def _read_text(texts: Any, declared: tuple[Any, ...] | None) -> Raw:
 
 def _holds_numbers(texts: Any, column: Column) -> bool:
     """Whether a column of text holds numbers, or words; raises where it holds both."""
+    decimal = column.writing.decimal
     with suppress(pa.ArrowInvalid):
-        texts.cast(pa.float64())
+        as_usual(texts, decimal).cast(pa.float64())
         return True
     present = pc.unique(texts).drop_null().to_pylist()
-    is_number = {cell: reads_as_number(cell) for cell in present}
+    is_number = {cell: reads_as_number(cell, decimal) for cell in present}
     if len(set(is_number.values())) < 2:
         return all(is_number.values())
     first = is_number[present[0]]
@@ -195,19 +216,23 @@ def _holds_numbers(texts: Any, column: Column) -> bool:
         int(pc.index(texts, odd).as_py()),
         f"numbers or words, but not both, and begins with {'numbers' if first else 'words'}",
         odd,
-        f"correct it, add the word to --missing, or say --kind {column.name}=categorical",
+        number_signs(present, column)
+        or f"correct it, add the word to --missing, or say --kind {column.name}=categorical",
     )
 
 
 def parse_numbers(texts: Any, column: Column, remedy: str) -> Any:
     """Text as float64; raises where a cell is not a number."""
+    decimal = column.writing.decimal
     with suppress(pa.ArrowInvalid):
-        return texts.cast(pa.float64())
+        return as_usual(texts, decimal).cast(pa.float64())
     trimmed = pc.utf8_trim_whitespace(texts)
     for row, cell in enumerate(trimmed.to_pylist()):
-        if cell is not None and not reads_as_number(cell):
-            raise column.wrong(row, "numbers", texts[row].as_py(), remedy)
-    return trimmed.cast(pa.float64())
+        if cell is not None and not reads_as_number(cell, decimal):
+            written = number_signs([cell], column)
+            told = "; ".join(part for part in (remedy, written) if part)
+            raise column.wrong(row, "numbers", texts[row].as_py(), told)
+    return as_usual(trimmed, decimal).cast(pa.float64())
 
 
 def decode_cells(codes: Floats, variable: Variable) -> Any:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dspn._arguments import Floats
+from dspn._arguments import Floats, Ints
 from dspn.data.cells import (
     code_cells,
     convertible,
@@ -18,8 +18,9 @@ from dspn.data.cells import (
     read_cells,
     reads_as_number,
 )
-from dspn.data.coding import Raw, Reading, infer_variable
-from dspn.data.layout import MISSING, Column, Unseen
+from dspn.data.coding import Raw, Reading, infer_variable, require_words
+from dspn.data.grid import AS_IT_IS, Grid, plan_grid, with_grid
+from dspn.data.layout import AS_USUAL, Column, Unseen, Writing
 from dspn.data.order import (
     Grouping,
     Keys,
@@ -36,6 +37,9 @@ from dspn.errors import DataError
 # Cells and rows of a chunk: enough to keep the engine busy, and a few dozen megabytes.
 _MOST_CELLS: Final = 2_000_000
 _ROWS: Final = (1_000, 65_536)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @final
@@ -68,33 +72,38 @@ class Source:
 class Chunk:
     """Whole sequences: rows as the table has them, and the grouping that orders them by slices.
 
-    `first_row` is the number of the first row in the table, counted from 1.
+    `first_row` is the number of the first row in the table, counted from 1. Where rows were left
+    out or put in to make steps regular, `numbers` are those of the rows in the file. `decimal` is
+    the decimal sign of text, where it was said.
     """
 
     table: Any
     first_row: int
     grouping: Grouping
     keys: Keys
+    numbers: Ints | None = None
+    decimal: str | None = None
+
+    def column(self, name: str, writing: Writing, unseen: Unseen | None = None) -> Column:
+        """A column of the table, for messages and for reading."""
+        return Column(name, self.first_row, writing, unseen, numbers=self.numbers)
 
     def sequences(
-        self, schema: Schema, missing: tuple[str, ...] = MISSING, unseen: Unseen | None = None
+        self, schema: Schema, writing: Writing = AS_USUAL, unseen: Unseen | None = None
     ) -> Sequences:
         """The coded sequences of the variables.
 
         Args:
             schema: The variables.
-            missing: Words that mean a missing value.
+            writing: How the cells of text are written.
             unseen: Counts unknown categories, which are then missing; without it they are errors.
         """
-        columns = (
-            code_cells(
-                self.table[variable.name],
-                variable,
-                Column(variable.name, self.first_row, missing, unseen),
-            )
-            for variable in schema
-        )
-        return self.ordered(columns, schema)
+
+        def code(variable: Variable) -> Floats:
+            column = self.column(variable.name, writing, unseen)
+            return code_cells(self.table[variable.name], variable, column)
+
+        return self.ordered(collect(code, schema), schema)
 
     def ordered(self, columns: Iterable[Floats], schema: Schema) -> Sequences:
         """The sequences of codes in the order of the table's rows, a column for each variable."""
@@ -117,6 +126,22 @@ class Chunk:
         return plain(self.table[self.keys.sequence]).take(pa.array(self.grouping.starts))
 
 
+def collect(read: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """The results of all items; raises one error that names what is wrong with any of them."""
+    found, problems = [], []
+    for item in items:
+        try:
+            found.append(read(item))
+        except DataError as error:
+            problems.append(str(error))
+    if len(problems) == 1:
+        raise DataError(problems[0])
+    if problems:
+        listed = " ".join(f"({number}) {own}" for number, own in enumerate(problems, start=1))
+        raise DataError(f"{len(problems)} columns cannot be read: {listed}")
+    return found
+
+
 def chunks(
     source: Source,
     keys: Keys,
@@ -126,6 +151,9 @@ def chunks(
     whole: bool = False,
     along: Iterable[str] = (),
     chunk_rows: int | None = None,
+    grid: Grid = AS_IT_IS,
+    fixed: Iterable[str] = (),
+    decimal: str | None = None,
 ) -> Iterator[Chunk]:
     """The table in chunks that are cut between sequences.
 
@@ -137,6 +165,10 @@ def chunks(
         whole: Whether to read all rows as one chunk.
         along: More columns to read, of any type.
         chunk_rows: Number of rows from which on a chunk is cut; None for one that suits memory.
+        grid: What becomes of rows of one time and of slices that are not there. The rows of a chunk
+            are then in the order of its slices.
+        fixed: Columns that are the same in all rows of a sequence, also in those put in.
+        decimal: The decimal sign of text, for means.
     """
     require_columns(source.title, source.columns, [*keys.names, *names])
     asked = {*names, *keys.names}
@@ -156,13 +188,36 @@ def chunks(
         order = table[keys.order] if keys.order else None
         if row == 1:
             keys = with_order_type(keys, order)
-        grouping = group_rows(table.num_rows, ids, order, keys, row, sort=sort)
+        repeats = grid.duplicates != "error"
+        grouping = group_rows(table.num_rows, ids, order, keys, row, sort=sort, repeats=repeats)
         if not sort:
             seen.add(grouping, row, keys.sequence)
-        yield Chunk(table, row, grouping, keys)
+        if grid.changes:
+            yield _regular(table, row, grouping, keys, grid, tuple(fixed), decimal)
+        else:
+            yield Chunk(table, row, grouping, keys, None, decimal)
         row += table.num_rows
     if row == 1:
         raise DataError(f"{source.title} has a header, but no rows; there is nothing to do.")
+
+
+def _regular(
+    table: Any,
+    first_row: int,
+    grouping: Grouping,
+    keys: Keys,
+    grid: Grid,
+    fixed: tuple[str, ...],
+    decimal: str | None,
+) -> Chunk:
+    """The chunk with rows of one time made one, and empty rows for slices that are not there."""
+    order = None if keys.order is None else table[keys.order]
+    plan = plan_grid(order, grouping, keys, grid, first_row)
+    numbers = first_row + np.maximum(plan.index, 0)  # an empty row is never wrong
+    rows = np.arange(plan.index.size)
+    new = Grouping(rows, plan.offsets, grouping.ids, plan.offsets[:-1])
+    regular = with_grid(table, plan, keys, fixed, decimal)
+    return Chunk(regular, first_row, new, keys, numbers, decimal)
 
 
 def _cut(source: Source, keys: Keys, wanted: list[str], most: int | None) -> Iterator[Any]:
@@ -232,7 +287,7 @@ class Described:
 
 
 def describe_column(
-    chunk: Chunk, name: str, kind: str | None, missing: tuple[str, ...] = MISSING
+    chunk: Chunk, name: str, kind: str | None, writing: Writing = AS_USUAL
 ) -> Described:
     """A variable as its column suggests, or as `kind` says.
 
@@ -240,13 +295,14 @@ def describe_column(
         chunk: All rows of the table.
         name: Name of the column.
         kind: "categorical", "binary", "continuous" or "count", or None to infer it.
-        missing: Words that mean a missing value.
+        writing: How the cells of text are written.
     """
-    column = Column(name, chunk.first_row, missing)
+    column = chunk.column(name, writing)
     cells = chunk.table[name]
     with convertible(name, cells):
         if kind is None:
             raw = read_cells(cells, column)
+            require_words(raw[1], column)
             variable, reason = infer_variable(name, *raw)
         elif kind in ("categorical", "binary"):
             raw, variable = _read_categories(cells, column, is_binary=kind == "binary")
@@ -260,7 +316,8 @@ def describe_column(
 def _read_categories(cells: Any, column: Column, *, is_binary: bool) -> tuple[Raw, Variable]:
     """A raw column and its categories: numbers by their values, text as it is."""
     values, reading = read_cells(cells, column, is_number=False)
-    if reading.labels and all(map(reads_as_number, reading.labels)):
+    decimal = column.writing.decimal
+    if reading.labels and all(reads_as_number(label, decimal) for label in reading.labels):
         values, reading = read_cells(cells, column, is_number=True)
     variable = categorical_variable(column.name, values, reading, is_binary=is_binary)
     return (values, reading), variable

@@ -15,6 +15,7 @@ The kind of a variable is inferred by the first of these rules that fits:
 from __future__ import annotations
 
 import numbers
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -32,6 +33,12 @@ MOST_CATEGORIES = 20
 """Whole-number columns with more distinct values than this are counts."""
 
 BOOLEANS: Final = (False, True)
+SPACES: Final = " \u00a0\u202f'\u2019"
+"""Signs that part thousands, whatever the decimal sign: spaces and apostrophes."""
+
+_UNIT = re.compile(
+    r"^\s*(%|[$\u20ac\u00a3\u00a5\u20b9])|(%|[$\u20ac\u00a3\u00a5\u20b9]|EUR|USD|GBP|CHF)\s*$"
+)
 _MISSING_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
 _FAMILIES: Final = {"text": str, "boolean": bool | np.bool_, "number": numbers.Real | Decimal}
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
@@ -128,6 +135,65 @@ def _family(kind: type) -> str:
 # Kinds
 
 
+def number_pattern(decimal: str) -> str:
+    """What a number with this decimal sign looks like, thousands parted or not."""
+    point, other = (r"\.", ",") if decimal == "." else (",", r"\.")
+    parted = "|".join(rf"(?:{sign}\d{{3}})+" for sign in (other, *SPACES))
+    whole = rf"(?:\d{{1,3}}(?:{parted})|\d+)"
+    return rf"^\s*[+-]?(?:{whole}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?\s*$"
+
+
+def number_signs(words: Iterable[str], column: Column) -> str | None:
+    """What to do about text in which all is numbers but for signs; None where there is other text.
+
+    Such signs are those of thousands, of per cent and of currencies, and decimal commas.
+    """
+    texts = [word.strip() for word in words]
+    units = sorted({found[0].strip() for found in map(_UNIT.search, texts) if found})
+    texts = [_UNIT.sub("", text).strip() for text in texts]
+    fits = {sign: all(map(re.compile(number_pattern(sign)).match, texts)) for sign in ".,"}
+    if not any(fits.values()):
+        return None
+    categories = f"for words say {_say_kind(column)}"
+    if units:
+        return (
+            f"these look like numbers with {' and '.join(units)}: take the sign out; {categories}"
+        )
+    said = [sign for sign in ",." if fits[sign]]
+    if column.is_file:
+        remedy = " or ".join(f"--decimal {sign}" for sign in said)
+        if len(said) == 2:
+            remedy += ", as the decimal sign is"
+    else:
+        remedy = f"read the file with decimal={said[0]!r}, or convert the column"
+    what = {",": "with decimal commas", ".": "with signs between thousands"}
+    looks = " or ".join(what[sign] for sign in said)
+    return f"these look like numbers {looks}: say {remedy}; {categories}"
+
+
+def _say_kind(column: Column) -> str:
+    name = column.name
+    return f"--kind {name}=categorical" if column.is_file else f"kinds={{{name!r}: 'categorical'}}"
+
+
+def require_words(reading: Reading, column: Column) -> None:
+    """Raise where the text of a column is numbers with signs, which would become categories."""
+    told = number_signs(reading.labels, column) if reading.labels else None
+    if told is not None and reading.labels and reading.declared is None:
+        if all(map(_is_plain_number, reading.labels)):
+            return
+        noun = "column" if column.is_file else "variable"
+        raise DataError(f"{noun} {column.name!r} holds text such as {reading.labels[0]!r}; {told}.")
+
+
+def _is_plain_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
 def infer_variable(name: str, values: Floats, reading: Reading) -> tuple[Variable, str]:
     """The variable that a raw column suggests, and what it is inferred from."""
     if reading.declared:
@@ -199,6 +265,8 @@ def code_columns(
     """
     notes: tuple[str, ...] = ()
     if schema is None:
+        for name, reading in zip(names, readings, strict=True):
+            require_words(reading, Column(name, ragged=ragged))
         inferred = [
             infer_variable(name, values[:, j], reading)
             for j, (name, reading) in enumerate(zip(names, readings, strict=True))

@@ -1,5 +1,6 @@
 """Files that hold tables: CSV and other text, Parquet and Arrow, read in record batches."""
 
+import codecs
 import csv
 import glob
 import gzip
@@ -75,7 +76,10 @@ def _reason(error: Exception, columns: Sequence[str]) -> str:
 
 @contextmanager
 def open_table(
-    name: str, delimiter: str | None = None, block_size: int = BLOCK_SIZE
+    name: str,
+    delimiter: str | None = None,
+    block_size: int = BLOCK_SIZE,
+    encoding: str | None = None,
 ) -> Iterator[Source]:
     """The table in a file, on standard input (`-`), or in a named pipe.
 
@@ -83,11 +87,14 @@ def open_table(
         name: The file.
         delimiter: The character between the cells of text; None for the usual one.
         block_size: Number of bytes of text that are read at a time.
+        encoding: The encoding of text; UTF-8 if None.
     """
+    if encoding is not None:
+        _require_encoding(encoding)
     if name == STDIN:
         if sys.stdin is None or sys.stdin.isatty():
             raise DataError(f"{NOTHING} name a data file, or pipe a table into the command.")
-        yield _source(name, sys.stdin.buffer, delimiter, block_size)
+        yield _source(name, sys.stdin.buffer, delimiter, block_size, encoding=encoding)
         return
     if os.path.isdir(name):
         raise DataError(f"{quoted(name)} is a directory; name a table in it.")
@@ -97,7 +104,7 @@ def open_table(
         file = open(name, "rb")  # noqa: SIM115 (closed below)
     with file:
         status = None if is_pipe else os.fstat(file.fileno())
-        yield _source(name, file, delimiter, block_size, status)
+        yield _source(name, file, delimiter, block_size, status, encoding)
 
 
 def _source(
@@ -106,6 +113,7 @@ def _source(
     delimiter: str | None,
     block_size: int,
     status: os.stat_result | None = None,
+    encoding: str | None = None,
 ) -> Source:
     """The table in an open file; `status` is that of a regular file, None for a pipe."""
     with _reading(name):
@@ -116,6 +124,8 @@ def _source(
         is_text = kind in ("csv", "tsv")
         if is_text:
             usual = "\t" if kind == "tsv" else ","
+            if encoding is not None:
+                stream = _recoded(stream, encoding, block_size)
             schema, read = _text(stream, name, delimiter, usual, block_size)
         else:
             schema, read = _parquet(stream) if kind == "parquet" else _arrow(stream)
@@ -232,6 +242,36 @@ def _text(stream: Any, name: str, delimiter: str | None, usual: str, size: int) 
     return schema, read
 
 
+def _require_encoding(encoding: str) -> None:
+    try:
+        codecs.lookup(encoding)
+        is_text = codecs.lookup(encoding)._is_text_encoding
+    except LookupError:
+        is_text = False
+    if not is_text:
+        raise DataError(
+            "`encoding` must be one that Python knows, such as latin-1, cp1252 or utf-16, but is "
+            f"{encoding!r}."
+        )
+
+
+def _recoded(stream: Any, encoding: str, size: int) -> BinaryIO:
+    """Text of another encoding in UTF-8."""
+
+    def blocks() -> Iterator[bytes]:
+        decoder = codecs.getincrementaldecoder(encoding)()
+        try:
+            for block in _blocks(b"", stream, size):
+                yield decoder.decode(block).encode()
+            yield decoder.decode(b"", final=True).encode()
+        except UnicodeError as error:
+            raise DataError(
+                f"the text must be in the encoding {encoding}, but is not ({error}); name another."
+            ) from None
+
+    return io.BufferedReader(_Joined(blocks()), size)
+
+
 def _blocks(start: bytes, stream: Any, size: int) -> Iterator[bytes]:
     """Bytes that were read already, and the blocks of the stream that they were read from."""
     yield start
@@ -297,7 +337,7 @@ def header_cells(start: bytes, name: str, delimiter: str | None, usual: str = ",
     except UnicodeDecodeError as error:
         raise DataError(
             f"{quoted(name)} must be text in UTF-8, but its header is not ({error.reason} at byte "
-            f"{error.start}); convert it first."
+            f"{error.start}); say --encoding, for example --encoding cp1252, or convert it first."
         ) from None
     except csv.Error as error:
         raise DataError(f"the header of {quoted(name)} cannot be read: {error}.") from None
@@ -306,7 +346,7 @@ def header_cells(start: bytes, name: str, delimiter: str | None, usual: str = ",
     if any("\0" in column for column in names):
         raise DataError(
             f"{quoted(name)} must be text in UTF-8, but its header has characters of code 0, as "
-            "UTF-16 and files that hold no text have; convert it first."
+            "UTF-16 and files that hold no text have; say --encoding utf-16, or convert it first."
         )
     others = [other for other in _DELIMITERS if other != usual and other in names[0]]
     if delimiter is None and len(names) == 1 and others:
@@ -332,11 +372,12 @@ class TableFile:
 
     name: str
     delimiter: str | None
+    encoding: str | None = None
 
     @contextmanager
     def open(self) -> Iterator[Source]:
         """The open table."""
-        with open_table(self.name, self.delimiter) as source:
+        with open_table(self.name, self.delimiter, encoding=self.encoding) as source:
             yield source
 
     def identity(self) -> list[Any]:
@@ -373,7 +414,7 @@ class RayTable:
 Table = TableFile | RayTable
 
 
-def find_tables(source: Any, delimiter: str | None) -> list[Table]:
+def find_tables(source: Any, delimiter: str | None, encoding: str | None = None) -> list[Table]:
     """The tables that files, directories, patterns or a Ray Dataset stand for."""
     if hasattr(source, "iter_batches"):
         return [RayTable(source)]
@@ -395,7 +436,7 @@ def find_tables(source: Any, delimiter: str | None) -> list[Table]:
     for name, count in Counter(names).items():
         if count > 1:
             raise DataError(f"every file must be named once, but {name!r} is named {count} times.")
-    return [TableFile(name, delimiter) for name in names]
+    return [TableFile(name, delimiter, encoding) for name in names]
 
 
 def _has_table(name: str) -> bool:

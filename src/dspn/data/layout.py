@@ -30,6 +30,27 @@ MISSING: Final = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
 
 @final
 @dataclass(frozen=True)
+class Writing:
+    """How the cells of a text table are written.
+
+    `missing` are the words that mean a missing value. `decimal` is the decimal sign, "." or ",";
+    the other one and spaces may then part thousands. Without it numbers have a point and nothing
+    between thousands.
+    """
+
+    missing: tuple[str, ...] = MISSING
+    decimal: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.decimal not in (None, ".", ","):
+            raise DataError(f"`decimal` must be '.' or ',', but is {self.decimal!r}.")
+
+
+AS_USUAL: Final = Writing()
+
+
+@final
+@dataclass(frozen=True)
 class Ragged:
     """Where sequences begin and end in a contiguous array, and their ids.
 
@@ -71,20 +92,22 @@ class Column:
     Attributes:
         name: Name of the column.
         first_row: Number of the first row, for cells of a file.
-        missing: Words that mean a missing value, for cells of a file.
+        writing: How cells of a file are written.
         unseen: Counts categories that the model does not know, which are then missing; without it
             they are errors.
         ragged: The sequences and slices of the rows, for data in memory, whose text is taken as it
             is; None for a file, where text may stand for numbers.
         is_input: Whether it is an input, which may not be missing.
+        numbers: Number of each row in the file, where rows were left out or put in.
     """
 
     name: str
     first_row: int = 1
-    missing: tuple[str, ...] = MISSING
+    writing: Writing = AS_USUAL
     unseen: Unseen | None = None
     ragged: Ragged | None = None
     is_input: bool = False
+    numbers: Ints | None = None
 
     @property
     def is_file(self) -> bool:
@@ -93,7 +116,8 @@ class Column:
 
     def wrong(self, row: int, rule: str, value: Any, remedy: str = "") -> DataError:
         """The error of a cell, `row` counted from 0 in this part of the column."""
-        place = f"row {self.first_row + row}" if self.ragged is None else self.ragged.place(row)
+        number = self.first_row + row if self.numbers is None else int(self.numbers[row])
+        place = f"row {number}" if self.ragged is None else self.ragged.place(row)
         noun = "column" if self.is_file else "input" if self.is_input else "variable"
         if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
             value = int(value)

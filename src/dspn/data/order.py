@@ -5,10 +5,12 @@ have steps, which also tell the order of slices that follow the last one.
 """
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any, Final, final
 
@@ -34,6 +36,9 @@ _CALENDAR_DAYS: Final = ((28, 31), (89, 92), (365, 366))
 # How many characters text has that ends with days, hours, minutes or seconds.
 _ENDINGS: Final = {10: "D", 13: "h", 16: "m", 19: "s"}
 _SHOWN: Final = 3
+_YEAR_LAST: Final = re.compile(
+    r"\s*(\d{1,2})([-/.])(\d{1,2})[-/.](\d{4}|\d{2})\b(?:[T ]+\d{1,2}:\d{2}(:\d{2})?)?.*"
+)
 
 Cells = Any
 """Arrow cells, or a list of Python objects, None where missing, that Arrow has no type for."""
@@ -46,12 +51,13 @@ class Keys:
 
     `text` is the Arrow type that an order column of text stands for, NUMBERS, TIMES or ZONED_TIMES;
     with None it sorts as text. Times are written as in ISO 8601; those of TIMES have no offset from
-    UTC and sort as text, too.
+    UTC and sort as text, too. `dates` is the format of times in other text, as `strftime` has it.
     """
 
     sequence: str | None = None
     order: str | None = None
     text: Any = None
+    dates: str | None = None
 
     @property
     def names(self) -> list[str]:
@@ -98,7 +104,11 @@ def require_columns(
 
 
 def variable_names(
-    title: str, columns: Sequence[str], keys: Keys, wanted: Iterable[str] | None = None
+    title: str,
+    columns: Sequence[str],
+    keys: Keys,
+    wanted: Iterable[str] | None = None,
+    exclude: Iterable[str] = (),
 ) -> list[str]:
     """The columns that are variables: those wanted, or all but the keys.
 
@@ -107,9 +117,13 @@ def variable_names(
         columns: The columns that it has.
         keys: The key columns, which are not variables.
         wanted: The columns that are wanted.
+        exclude: Columns that are not variables.
     """
+    left_out = list(exclude)
+    require_columns(title, columns, left_out)
     if wanted is None:
         wanted = (name for name in columns if name not in keys.names)
+    wanted = (name for name in wanted if name not in left_out)
     names = list(dict.fromkeys(wanted))
     for name in keys.names:
         if name in names:
@@ -179,7 +193,14 @@ def find_starts(codes: Ints) -> Ints:
 
 
 def group_rows(
-    count: int, ids: Cells | None, order: Cells | None, keys: Keys, first_row: int, *, sort: bool
+    count: int,
+    ids: Cells | None,
+    order: Cells | None,
+    keys: Keys,
+    first_row: int,
+    *,
+    sort: bool,
+    repeats: bool = False,
 ) -> Grouping:
     """Rows by sequence and order.
 
@@ -190,6 +211,7 @@ def group_rows(
         keys: Names of both columns, for messages, and the type of an order column of text.
         first_row: Number of the first row, for messages; negative where rows have none.
         sort: Whether the rows of a sequence may lie anywhere, or each run of rows is a sequence.
+        repeats: Whether rows of a sequence may have the same order value.
     """
     codes, named = np.zeros(count, dtype=np.int64), [0]
     if ids is not None:
@@ -205,16 +227,20 @@ def group_rows(
         rows = np.argsort(codes, kind="stable")
     else:
         with convertible(keys.order, order):
-            rows = _sort_rows(order, codes, named, keys, first_row)
+            rows = _sort_rows(order, codes, named, keys, first_row, repeats)
     return Grouping(rows, offsets_of(np.bincount(codes, minlength=len(named))), named, starts)
 
 
-def _sort_rows(order: Cells, codes: Ints, named: list[Any], keys: Keys, first_row: int) -> Ints:
-    ranks = _rank(order, keys, first_row)
+def _sort_rows(
+    order: Cells, codes: Ints, named: list[Any], keys: Keys, first_row: int, repeats: bool
+) -> Ints:
+    ranks = rank_order(order, keys, first_row)
     steps = np.diff(codes)
     if (steps >= 0).all() and (ranks[1:] > ranks[:-1])[steps == 0].all():
         return np.arange(codes.size)
     rows = np.lexsort((ranks, codes))
+    if repeats:
+        return rows
     repeated: Bools = (np.diff(codes[rows]) == 0) & (ranks[rows[1:]] == ranks[rows[:-1]])
     if repeated.any():
         place = int(np.argmax(repeated))
@@ -225,18 +251,24 @@ def _sort_rows(order: Cells, codes: Ints, named: list[Any], keys: Keys, first_ro
         places = f"is in row {first_row + one} and in row {first_row + other}"
         raise DataError(
             f"the rows of a sequence must differ in {keys.order!r}, but {whose}{keys.order} = "
-            f"{shown} {places if first_row >= 0 else 'occurs twice'}; leave one of them out."
+            f"{shown} {places if first_row >= 0 else 'occurs twice'}"
+            f"{_count_more(int(repeated.sum()) - 1)}; leave one of them out, or say what becomes "
+            "of them (`duplicates`, --duplicates first, last or mean)."
         )
     return rows
 
 
-def _rank(order: Cells, keys: Keys, first_row: int) -> Any:
+def _count_more(count: int) -> str:
+    return f", and {count:,} more rows are such repeats" if count else ""
+
+
+def rank_order(order: Cells, keys: Keys, first_row: int) -> Any:
     """Numbers that sort as the values of an order column do.
 
     An ordered dictionary sorts by its categories, and times with a zone sort as instants, where
     Python goes by the clock, which shows an hour twice in autumn.
     """
-    column = Column(str(keys.order), first_row, ())
+    column = Column(str(keys.order), first_row)
     rule = f"column {keys.order!r} must have a value in every row"
     _require_values(order, rule, first_row)
     if isinstance(order, list):
@@ -246,7 +278,7 @@ def _rank(order: Cells, keys: Keys, first_row: int) -> Any:
             order = order.unify_dictionaries().combine_chunks()
         return order.indices.to_numpy(zero_copy_only=False)
     order = plain(order)
-    if keys.text != TIMES:
+    if keys.text != TIMES or keys.dates is not None:
         order = _parse(order, keys, column)
     kind = order.type
     if types.is_integer(kind) or types.is_floating(kind):
@@ -255,8 +287,27 @@ def _rank(order: Cells, keys: Keys, first_row: int) -> Any:
     if types.is_temporal(kind):
         return to_integers(order)
     encoded = order.dictionary_encode()
+    if is_text(kind) and keys.text is None:
+        _require_sortable(encoded.dictionary[:_LOOKED_AT].to_pylist(), column)
     ranks = _rank_items(encoded.dictionary.to_pylist(), column)
     return ranks[encoded.indices.to_numpy(zero_copy_only=False)]
+
+
+def _require_sortable(texts: list[str], column: Column) -> None:
+    """Raise where all text is dates with the year last, which do not sort as text."""
+    found = [own for own in map(_YEAR_LAST.fullmatch, texts) if own]
+    if not texts or len(found) < len(texts):
+        return
+    days_first = any(int(own[1]) > 12 for own in found)
+    months_first = any(int(own[3]) > 12 for own in found)
+    mark, year = found[0][2], "%Y" if len(found[0][4]) == 4 else "%y"
+    clock = "" if ":" not in texts[0] else " %H:%M:%S" if found[0][5] else " %H:%M"
+    forms = [f"%d{mark}%m"] * (not months_first) + [f"%m{mark}%d"] * (not days_first)
+    options = " or ".join(f"--dates '{form}{mark}{year}{clock}'" for form in forms or ["%d%m"])
+    raise DataError(
+        f"column {column.name!r} holds dates such as {texts[0]!r}, which do not sort as text; say "
+        f"how they are written: {options} (in Python `dates=`)."
+    )
 
 
 def _rank_items(items: list[Any], column: Column) -> Ints:
@@ -276,6 +327,8 @@ def with_order_type(keys: Keys, order: Any) -> Keys:
     with convertible(keys.order, order):
         first = plain(order)[:_LOOKED_AT]
     if is_text(first.type):
+        if keys.dates is not None:
+            return replace(keys, text=ZONED_TIMES if "%z" in keys.dates else TIMES)
         first = pc.utf8_trim_whitespace(first)
         kinds = (NUMBERS, TIMES, ZONED_TIMES)
         return replace(keys, text=next((kind for kind in kinds if _stands_for(first, kind)), None))
@@ -291,7 +344,11 @@ def _stands_for(texts: Any, kind: Any) -> bool:
 
 def _parse(cells: Any, keys: Keys, column: Column) -> Any:
     """Cells of an order column, as numbers or times where they are text that stands for them."""
-    if not is_text(cells.type) or keys.text is None:
+    if not is_text(cells.type):
+        return cells
+    if keys.dates is not None:
+        return parse_dates(cells, keys.dates, column)
+    if keys.text is None:
         return cells
     with suppress(pa.ArrowInvalid):
         # Nanoseconds since 1970 are whole numbers that float64 does not tell apart.
@@ -305,10 +362,34 @@ def _parse(cells: Any, keys: Keys, column: Column) -> Any:
     raise column.wrong(row, rule, cells[row].as_py(), "the rows before do")
 
 
+def parse_dates(cells: Any, form: str, column: Column) -> Any:
+    """Text as times in microseconds, read with a format; those with an offset are in UTC."""
+    trimmed = pc.utf8_trim_whitespace(cells)
+    if "%z" not in form and "%f" not in form:
+        found = pc.strptime(trimmed, form, "us", error_is_null=True)
+    else:  # Arrow reads neither offsets nor fractions
+        encoded = trimmed.dictionary_encode()
+        times = [_parse_date(text, form) for text in encoded.dictionary.to_pylist()]
+        found = pa.array(times, ZONED_TIMES if "%z" in form else TIMES).take(encoded.indices)
+    wrong = is_missing(found) & ~is_missing(cells)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        rule = f"times written as {form!r} ({datetime(2024, 3, 31, 14, 5).strftime(form)})"
+        raise column.wrong(row, rule, cells[row].as_py(), f"{int(wrong.sum()):,} cells are not")
+    return found
+
+
+def _parse_date(text: str, form: str) -> datetime | None:
+    try:
+        return datetime.strptime(text, form)
+    except ValueError:
+        return None
+
+
 # Steps of an order column
 
 
-def _ticks_of(cells: Any, keys: Keys) -> tuple[Ints | None, Fraction | None]:
+def ticks_of(cells: Any, keys: Keys) -> tuple[Ints | None, Fraction | None]:
     """Values of an order column as integers, and the seconds of a tick where they are times.
 
     There are no integers for an order column of anything but whole numbers and times.
@@ -332,23 +413,49 @@ def _steps(ticks: Ints, grouping: Grouping) -> tuple[Ints, Ints]:
     return np.diff(ticks[grouping.rows])[within], owner[1:][within]
 
 
-def uneven_steps(order: Any, keys: Keys, grouping: Grouping) -> str | None:
-    """The steps from slice to slice in words, the commonest first; None if all are equal."""
-    ticks, seconds = _ticks_of(plain(order), keys)
+@final
+@dataclass(frozen=True)
+class Steps:
+    """The steps from slice to slice of a table.
+
+    `usual` is the commonest one in words, and as `every` takes it. `uneven` names the commonest
+    ones where they are not all equal, else it is None. `gaps` are steps longer than the usual one,
+    and `absent` the slices that lie in them where all steps are multiples of the usual one.
+    """
+
+    usual: str
+    every: str
+    uneven: str | None
+    gaps: int = 0
+    absent: int | None = None
+
+
+def describe_steps(order: Any, keys: Keys, grouping: Grouping) -> Steps | None:
+    """The steps of an order column; None where it has none, or sequences have one slice each."""
+    ticks, seconds = ticks_of(plain(order), keys)
     if ticks is None:
         return None
-    steps, counts = np.unique(_steps(ticks, grouping)[0], return_counts=True)
+    found = _steps(ticks, grouping)[0]
+    if not found.size:
+        return None
+    steps, counts = np.unique(found, return_counts=True)
+    ordered = steps[np.argsort(-counts, kind="stable")].tolist()
+    usual, every = name_step(ordered[0], seconds), name_step(ordered[0], seconds).replace(" ", "")
     days = steps * float(seconds or 0) / 86_400
     if steps.size < 2 or any(
         ((low <= days) & (days <= high)).all() for low, high in _CALENDAR_DAYS
     ):
-        return None
-    ordered = steps[np.argsort(-counts, kind="stable")].tolist()
-    shown = [_name_step(step, seconds) for step in ordered[:_SHOWN]]
-    return ", ".join(shown) + (", ..." if len(ordered) > _SHOWN else "")
+        return Steps(usual, every, None)
+    shown = [name_step(step, seconds) for step in ordered[:_SHOWN]]
+    uneven = ", ".join(shown) + (", ..." if len(ordered) > _SHOWN else "")
+    absent = None
+    if ordered[0] > 0 and not (found % ordered[0]).any():
+        absent = int((found // ordered[0] - 1).sum())
+    return Steps(usual, every, uneven, int((found > ordered[0]).sum()), absent)
 
 
-def _name_step(step: int, seconds: Fraction | None) -> str:
+def name_step(step: int, seconds: Fraction | None) -> str:
+    """A step in words, such as 6 h."""
     if seconds is None:
         return str(step)
     for unit, size in _UNITS:
@@ -372,7 +479,7 @@ def next_values(order: Any, keys: Keys, grouping: Grouping, steps: int) -> Any:
     A sequence goes on with the step that it has; null where its steps are not all equal.
     """
     cells = plain(order)
-    ticks, _ = _ticks_of(cells, keys)
+    ticks, _ = ticks_of(cells, keys)
     if ticks is None:
         return pa.nulls(len(grouping.ids) * steps, cells.type)
     starts, lengths = grouping.offsets[:-1], grouping.lengths
@@ -396,8 +503,34 @@ def _from_ticks(ticks: Ints, like: Any, keys: Keys) -> Any:
         return pa.array(ticks).cast(pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
     if keys.text == NUMBERS:
         return pa.array(ticks).cast(kind)
+    if keys.dates is not None:
+        times = ticks.astype("datetime64[us]").tolist()
+        if "%z" in keys.dates:
+            times = [own.replace(tzinfo=UTC) for own in times]
+        return pa.array([own.strftime(keys.dates) for own in times], kind)
+    if keys.text == ZONED_TIMES:
+        texts = np.datetime_as_string(ticks.astype("datetime64[us]"), unit="s").tolist()
+        return pa.array([f"{text}+00:00" for text in texts], kind)
     longest = like[int(np.argmax(pc.utf8_length(like).to_numpy(zero_copy_only=False)))].as_py()
     unit: Any = _ENDINGS.get(len(longest), "us")
     texts = np.datetime_as_string(ticks.astype("datetime64[us]"), unit=unit).tolist()
     mark = "T" if "T" in longest else " "
     return pa.array([text.replace("T", mark) for text in texts], kind)
+
+
+def order_cells(ticks: Ints, known: Any, like: Any, keys: Keys) -> Any:
+    """The order column of slices that were put in between others, which keep their cells.
+
+    Args:
+        ticks: Of all slices.
+        known: Their cells, null where a slice was put in.
+        like: The cells of the table.
+        keys: The key columns.
+    """
+    absent = known.is_null().to_numpy(zero_copy_only=False)
+    if not absent.any():
+        return known
+    new = _from_ticks(ticks[absent], plain(like), keys).cast(known.type)
+    index = np.arange(ticks.size)
+    index[absent] = ticks.size + np.arange(int(absent.sum()))
+    return pa.concat_arrays([known, new]).take(pa.array(index))

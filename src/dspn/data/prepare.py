@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from pyarrow import ipc, types
 
 from dspn._arguments import Ints, require_type, whole_number
-from dspn.data.cells import code_cells, is_missing, plain
+from dspn.data.cells import code_cells, is_missing, is_text, plain
 from dspn.data.chunks import Chunk, chunks
 from dspn.data.dataset import (
     FORMAT,
@@ -42,8 +42,16 @@ from dspn.data.dataset import (
     schema_to_json,
 )
 from dspn.data.files import Table, find_tables
-from dspn.data.layout import MISSING, Column, offsets_of
-from dspn.data.order import Keys, group_rows, number_sequences, require_columns, variable_names
+from dspn.data.grid import AS_IT_IS, Grid, plan_grid, with_grid
+from dspn.data.layout import MISSING, Column, Writing, offsets_of
+from dspn.data.order import (
+    Keys,
+    group_rows,
+    number_sequences,
+    parse_dates,
+    require_columns,
+    variable_names,
+)
 from dspn.data.scan import (
     Job,
     OnRows,
@@ -94,6 +102,12 @@ def prepare(
     schema: Schema | None = None,
     missing: tuple[str, ...] = MISSING,
     delimiter: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    dates: str | None = None,
+    exclude: Iterable[str] = (),
+    every: str | float | None = None,
+    duplicates: str = "error",
     shard_slices: int | None = None,
     executor: Mapper | None = None,
     on_progress: OnRows | None = None,
@@ -117,6 +131,12 @@ def prepare(
         schema: The variables; found in a pass over the data by default.
         missing: Words of text that mean a missing value.
         delimiter: Character between the cells of text; None for the usual one.
+        decimal: Decimal sign of numbers in text, "." or ","; see `Writing`.
+        encoding: Encoding of text; UTF-8 if None.
+        dates: How the times of an order column of text are written, as `strftime` has it.
+        exclude: Columns that are not variables.
+        every: Step of the slices; see `Grid`. Slices that are not there become empty ones.
+        duplicates: What becomes of rows of a sequence with one order value; see `Grid`.
         shard_slices: Number of slices from which on a shard is cut; by default one that takes some
             tens of megabytes.
         executor: Works on several files side by side; see `dspn.executors`.
@@ -128,7 +148,8 @@ def prepare(
         require_type(schema, Schema, "schema", DataError)
         if schema.inputs:
             raise DataError("`schema` must have no inputs here: shards do not hold them.")
-    tables = find_tables(source, delimiter)
+    writing, grid = Writing(tuple(missing), decimal), Grid(every, duplicates)
+    tables = find_tables(source, delimiter, encoding)
     options: dict[str, Any] = {
         "sequence": sequence,
         "order": order,
@@ -138,6 +159,12 @@ def prepare(
         "missing": list(missing),
         "shard_slices": shard_slices,
     }
+    left_out = list(exclude)
+    more: dict[str, Any] = {
+        **{"decimal": decimal, "dates": dates, "exclude": left_out, "encoding": encoding},
+        **{"every": every, "duplicates": None if duplicates == "error" else duplicates},
+    }
+    options |= {name: value for name, value in more.items() if value}
     origin = _fingerprint(tables, options)
     path = Path(os.fspath(directory))
     work = path / WORK
@@ -150,27 +177,28 @@ def prepare(
             f"{str(path)!r} holds a data set of other files or options already; give another "
             "directory, or remove that one."
         )
-    keys = _find_keys(tables, sequence, order)
-    names = _columns_of(tables[0], keys, options["variables"], schema)
+    keys = replace(_find_keys(tables, sequence, order), dates=dates)
+    names = _columns_of(tables[0], keys, options["variables"], schema, left_out)
     told = _check_kinds(options["kinds"], names, schema)
     on_rows.set(on_progress)
     with _writing(path):
         _claim(path, origin)
         each = partial(_each, executor, work)
-        job = Job(str(work), keys, tuple(names), missing, schema is None, told)
+        job = Job(str(work), keys, tuple(names), writing, schema is None, told)
         scans = each("scan", partial(scan_table, job), list(enumerate(tables)))
-        check_same_columns(tables, scans, keys, options["variables"] is None and schema is None)
+        all_count = options["variables"] is None and schema is None
+        check_same_columns(tables, scans, keys, all_count)
         rows = sum(scan["rows"] for scan in scans)
         if not rows:
             raise DataError("the tables have headers, but no rows; there is nothing to prepare.")
         notes: tuple[str, ...] = ()
         statistics: tuple[dict[str, Any], ...] = ()
         if schema is None:
-            schema, notes, statistics = make_schema(names, scans, options["kinds"])
+            schema, notes, statistics = make_schema(names, scans, options["kinds"], writing)
         keys = replace(keys, text=order_type(tables, scans))
         cells = len(schema) + len(keys.names)
         size = shard_slices or int(np.clip(_SHARD_CELLS // cells, *_SHARD_SLICES))
-        code = _Coding(str(path), str(work), keys, schema, missing, size)
+        code = _Coding(str(path), str(work), keys, schema, writing, size, grid)
         pieces = _pieces(tables, scans)
         if lie_together(work, scans, keys):
             made = each("code", partial(_code_piece, code), list(enumerate(pieces)))
@@ -222,14 +250,18 @@ def _find_keys(tables: Sequence[Table], sequence: str | None, order: str | None)
 
 
 def _columns_of(
-    table: Table, keys: Keys, variables: list[str] | None, schema: Schema | None
+    table: Table,
+    keys: Keys,
+    variables: list[str] | None,
+    schema: Schema | None,
+    exclude: Sequence[str],
 ) -> list[str]:
     """The columns of the variables, as the first table has them."""
     with table.open() as source:
         columns = source.columns
         require_columns(source.title, columns, keys.names)
         wanted = list(schema.names) if schema is not None else variables
-        names = variable_names(source.title, columns, keys, wanted)
+        names = variable_names(source.title, columns, keys, wanted, exclude)
         require_columns(source.title, columns, names)
     return names
 
@@ -340,8 +372,9 @@ class _Coding:
     work: str
     keys: Keys
     schema: Schema
-    missing: tuple[str, ...]
+    writing: Writing
     shard_slices: int
+    grid: Grid = AS_IT_IS
 
 
 @final
@@ -408,7 +441,11 @@ def _code_piece(code: _Coding, item: tuple[int, list[Table]]) -> dict[str, Any]:
     for table in tables:
         with table.open() as source, naming(source.title):
             size = min(code.shard_slices, _CHUNK_ROWS)
-            for chunk in chunks(source, code.keys, list(code.schema.names), chunk_rows=size):
+            names = list(code.schema.names)
+            decimal = code.writing.decimal
+            for chunk in chunks(
+                source, code.keys, names, chunk_rows=size, grid=code.grid, decimal=decimal
+            ):
                 _add_chunk(writer, chunk, code)
                 tell("code", chunk.table.num_rows)
     return writer.end()
@@ -418,9 +455,9 @@ def _add_chunk(writer: _ShardWriter, chunk: Chunk, code: _Coding) -> None:
     rows = chunk.grouping.rows
     is_sorted = bool((rows == np.arange(rows.size)).all())
     index = None if is_sorted else pa.array(rows)
-    columns = _coded_columns(chunk.table, chunk.first_row, code)
+    columns = _coded_columns(chunk.table, chunk.first_row, code, chunk.numbers)
     if code.keys.order is not None:
-        columns.append(key_cells(chunk.table[code.keys.order]))
+        columns.append(_order_cells(chunk.table[code.keys.order], code.keys, chunk.first_row))
     if index is not None:
         columns = [cells.take(index) for cells in columns]
     order = None if code.keys.order is None else columns.pop()
@@ -428,11 +465,13 @@ def _add_chunk(writer: _ShardWriter, chunk: Chunk, code: _Coding) -> None:
     writer.add(columns, chunk.grouping.lengths, ids, order)
 
 
-def _coded_columns(table: Any, first_row: int, code: _Coding) -> list[Any]:
+def _coded_columns(
+    table: Any, first_row: int, code: _Coding, numbers: Ints | None = None
+) -> list[Any]:
     """The codes of each variable, as Arrow cells."""
     codes = []
     for own in code.schema:
-        column = Column(own.name, first_row, code.missing)
+        column = Column(own.name, first_row, code.writing, numbers=numbers)
         codes.append(code_array(code_cells(table[own.name], own, column), own))
     return codes
 
@@ -500,7 +539,7 @@ def _coded_rows(table: Any, first_row: int, code: _Coding) -> tuple[Any, NDArray
                 f"column {keys.order!r} must hold numbers, times or text to order rows that do not "
                 "lie together, but holds categories; convert it."
             )
-        columns["order"] = key_cells(cells)
+        columns["order"] = _order_cells(cells, keys, first_row)
         missing = is_missing(columns["order"])
         if missing.any():
             raise DataError(
@@ -510,6 +549,14 @@ def _coded_rows(table: Any, first_row: int, code: _Coding) -> tuple[Any, NDArray
     for number, cells in enumerate(_coded_columns(table, first_row, code)):
         columns[f"v{number}"] = cells
     return pa.record_batch(columns), hash_ids(ids)[codes]
+
+
+def _order_cells(cells: Any, keys: Keys, first_row: int) -> Any:
+    """Cells of the order column; times that were read with a format are times."""
+    cells = key_cells(cells)
+    if keys.dates is None or not is_text(cells.type):
+        return cells
+    return parse_dates(cells, keys.dates, Column(str(keys.order), first_row))
 
 
 def _sort_part(code: _Coding, item: tuple[int, list[list[int]]]) -> dict[str, Any]:
@@ -524,11 +571,21 @@ def _sort_part(code: _Coding, item: tuple[int, list[list[int]]]) -> dict[str, An
         table = pa.Table.from_batches(batches).combine_chunks()
         batches.clear()
         order = table["order"] if code.keys.order is not None else None
-        grouping = group_rows(table.num_rows, table["id"], order, code.keys, -1, sort=True)
-        index = pa.array(grouping.rows)
+        repeats = code.grid.duplicates != "error"
+        grouping = group_rows(
+            table.num_rows, table["id"], order, code.keys, -1, sort=True, repeats=repeats
+        )
         ids = plain(table["id"]).take(pa.array(grouping.starts))
-        ordered = None if order is None else plain(order).take(index)
-        columns = [plain(table[f"v{own}"]).take(index) for own in range(len(code.schema))]
+        names = [f"v{own}" for own in range(len(code.schema))]
+        if code.grid.changes:
+            keys = replace(code.keys, sequence="id", order=order and "order")
+            plan = plan_grid(order, grouping, keys, code.grid, -1)
+            table = with_grid(table, plan, keys, ())
+            lengths, index = np.diff(plan.offsets), pa.array(np.arange(plan.index.size))
+        else:
+            lengths, index = grouping.lengths, pa.array(grouping.rows)
+        ordered = plain(table["order"]).take(index) if order is not None else None
+        columns = [plain(table[name]).take(index) for name in names]
         del table, order
-        writer.add(columns, grouping.lengths, ids, ordered)
+        writer.add(columns, lengths, ids, ordered)
     return writer.end()

@@ -25,9 +25,9 @@ from dspn.data.cells import (
     reads_as_number,
 )
 from dspn.data.chunks import categorical_variable
-from dspn.data.coding import BOOLEANS, MOST_CATEGORIES, Reading, infer_variable
+from dspn.data.coding import BOOLEANS, MOST_CATEGORIES, Reading, infer_variable, require_words
 from dspn.data.files import Table
-from dspn.data.layout import Column
+from dspn.data.layout import AS_USUAL, Column, Writing
 from dspn.data.order import (
     NUMBERS,
     TIMES,
@@ -66,7 +66,7 @@ class Job:
     work: str
     keys: Keys
     names: tuple[str, ...]
-    missing: tuple[str, ...]
+    writing: Writing
     infers: bool
     kinds: tuple[tuple[str, str], ...]
 
@@ -75,8 +75,8 @@ class Job:
 class _ColumnScan:
     """What the cells of a column hold so far; two scans can be put together."""
 
-    def __init__(self, name: str, kind: str | None) -> None:
-        self.name, self.kind = name, kind
+    def __init__(self, name: str, kind: str | None, writing: Writing = AS_USUAL) -> None:
+        self.name, self.kind, self.writing = name, kind, writing
         self.rows = self.missing = 0
         self.type: str | None = None
         self.labels: set[str] = set()
@@ -138,13 +138,16 @@ class _ColumnScan:
         values, labels = np.array(sorted(self.numbers)), tuple(sorted(self.labels))
         reading = Reading(labels or None, BOOLEANS if self.type == "truths" else None)
         if self.kind is None:
+            require_words(reading, Column(self.name))
             variable, reason = infer_variable(self.name, values, reading)
             return variable, f"inferred from {reason}"
         told = "as its kind says"
         if self.kind not in ("categorical", "binary"):
             return Variable(self.name, Kind(self.kind)), told
-        if labels and all(map(reads_as_number, labels)):
-            values, reading = np.array([float(label) for label in labels]), Reading()
+        column = Column(self.name, 1, self.writing)
+        if labels and all(reads_as_number(own, self.writing.decimal) for own in labels):
+            values, reading = read_cells(pa.array(labels), column, is_number=True)
+            values = np.sort(values)
         is_binary = self.kind == "binary"
         return categorical_variable(self.name, values, reading, is_binary=is_binary), told
 
@@ -168,7 +171,9 @@ def scan_table(job: Job, item: tuple[int, Table]) -> dict[str, Any]:
     """What one table holds, for `make_schema` and `lie_together`."""
     number, table = item
     kinds, keys = dict(job.kinds), job.keys
-    columns = {name: _ColumnScan(name, kinds.get(name)) for name in job.names if job.infers}
+    columns = {
+        name: _ColumnScan(name, kinds.get(name), job.writing) for name in job.names if job.infers
+    }
     marks = _Marks()
     order_text, rows = None, 0
     with table.open() as source:
@@ -194,7 +199,7 @@ def scan_table(job: Job, item: tuple[int, Table]) -> dict[str, Any]:
                 if keys.sequence is not None:
                     marks.add(key_cells(batch.column(keys.sequence)), keys.sequence, rows + 1)
                 for name, own in columns.items():
-                    column = Column(name, rows + 1, job.missing)
+                    column = Column(name, rows + 1, job.writing)
                     with convertible(name, batch.column(name)):
                         own.add(batch.column(name), column)
                 rows += batch.num_rows
@@ -333,12 +338,15 @@ def order_type(tables: Sequence[Table], scans: Sequence[Mapping[str, Any]]) -> A
 
 
 def make_schema(
-    names: Sequence[str], scans: Sequence[Mapping[str, Any]], kinds: Mapping[str, str]
+    names: Sequence[str],
+    scans: Sequence[Mapping[str, Any]],
+    kinds: Mapping[str, str],
+    writing: Writing = AS_USUAL,
 ) -> tuple[Schema, tuple[str, ...], tuple[dict[str, Any], ...]]:
     """The variables, how each was read, and what its values are like."""
     variables, notes, statistics = [], [], []
     for name in names:
-        whole = _ColumnScan(name, kinds.get(name))
+        whole = _ColumnScan(name, kinds.get(name), writing)
         for scan in scans:
             whole.merge(scan["columns"][name])
         variable, reason = whole.variable()

@@ -30,8 +30,8 @@ def test_a_column_of_different_words_is_noted(command: Run) -> None:
     rows = sorted(text.splitlines()[1:])
     (said,) = notes(command, table("id,Note,x", rows))
     assert said == (
-        "note: column 'Note' has 20 different values in 20 rows; leave it out with --variables, or "
-        "it costs much and says nothing."
+        "note: column 'Note' has 20 different values in 20 rows; leave it out with --exclude Note, "
+        "or it costs much and says nothing."
     )
     assert notes(command, table("id,Note,x", rows), "--variables", "x") == []
 
@@ -101,12 +101,14 @@ def test_steps_that_are_not_equal_are_noted_once(
         assert f"steps of 'when' are not all equal ({steps}):" in line
 
 
-def test_dates_that_do_not_sort_as_text_are_noted(command: Run) -> None:
+def test_dates_that_do_not_sort_as_text_ask_for_their_format(command: Run) -> None:
     rows = [f"a,{day}/3/2024,0.5" for day in (8, 9, 10)]
-    found = notes(command, table("id,when,x", rows), "-t", "when")
-    assert "note: column 'when' is sorted as text; write its dates as 2024-03-31, year first." in (
-        found
-    )
+    text = table("id,when,x", rows)
+    found = command(*FIT, "-t", "when", piped=text)
+    assert found.status == 1
+    assert "say how they are written: --dates '%d/%m/%Y' or --dates '%m/%d/%Y'" in found.err
+    said = command(*FIT, "-t", "when", "--dates", "%d/%m/%Y", piped=text)
+    assert said.status == 0 and "not all equal" not in said.err
 
 
 def test_nothing_is_held_out_of_a_single_sequence(command: Run) -> None:

@@ -10,15 +10,20 @@ import pytest
 from dspn.data.order import (
     Grouping,
     Keys,
+    describe_steps,
     group_rows,
     next_values,
     order_goes_on,
-    uneven_steps,
     with_order_type,
 )
 from dspn.errors import DataError
 
 KEYS = Keys("id", "when")
+
+
+def uneven_steps(order: Any, keys: Keys, grouping: Grouping) -> str | None:
+    found = describe_steps(order, keys, grouping)
+    return found and found.uneven
 
 
 def prepared(ids: list[str], order: Any) -> tuple[Keys, Grouping]:

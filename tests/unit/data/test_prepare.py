@@ -21,6 +21,7 @@ import pytest
 from dspn import Schema, Sequences, Variable
 from dspn.data.dataset import Dataset, Shard
 from dspn.data.files import find_tables
+from dspn.data.layout import Writing
 from dspn.data.order import Keys
 from dspn.data.prepare import _Coding, _deal_piece, _sort_part, prepare
 from dspn.data.scan import hash_ids
@@ -144,7 +145,7 @@ def test_rows_that_are_dealt_into_parts_are_all_there(tmp_path: Path) -> None:
     expected = Sequences.from_table(table, sequence="id", order="t")
     (tmp_path / "work").mkdir()
     schema, keys = expected.schema, Keys("id", "t")
-    code = _Coding(str(tmp_path), str(tmp_path / "work"), keys, schema, (), 10)
+    code = _Coding(str(tmp_path), str(tmp_path / "work"), keys, schema, Writing(()), 10)
     files = find_tables(source, None)
     owners = [
         np.array(_deal_piece(code, 5, own))
