@@ -41,8 +41,8 @@ _DESCRIPTIONS: Final = {
     "--encoding NAME": "Encoding of a text table, such as cp1252 or utf-16; by default UTF-8.",
     "--dates FORMAT": "How the times of an order column of text are written, such as "
     "'%d.%m.%Y %H:%M'; %z is an offset from UTC. By default as in 2024-03-31T14:05.",
-    "--duplicates": "What becomes of rows of a sequence with the same order value: an error, the "
-    "first, the last, or the mean of numbers (else the first).  [default: error]",
+    "--duplicates RULE": "What becomes of rows of a sequence with the same order value: error, "
+    "first, last, or mean (of numbers; of anything else the first).  [default: error]",
     "--every STEP": "Step of the slices, such as 1h, 15min or 1d, or a number where the order "
     "column has numbers: slices that the table does not have are put in as empty ones.",
     "--exclude COLUMN": "Column that is not a variable; repeatable.",
