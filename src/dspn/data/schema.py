@@ -72,7 +72,8 @@ class Variable:
             named = import_module("dspn.leaves").family_named(self.leaf)
             object.__setattr__(self, "leaf", named or self.leaf)
         is_family = not isinstance(self.leaf, type) and hasattr(self.leaf, "log_prob")
-        if self.leaf is not None and (kind is Kind.CATEGORICAL or not is_family):
+        is_plain = kind is Kind.CATEGORICAL and not getattr(self.leaf, "sources", ())
+        if self.leaf is not None and (is_plain or not is_family):
             raise DataError(
                 f"`leaf` of variable {self.name!r} must be a value of a `dspn.leaves.Family`, or "
                 f"one of {', '.join(import_module('dspn.leaves').NAMES)}, for a continuous "

@@ -19,6 +19,7 @@ from dspn.data.sequences import Sequences
 from dspn.engine import base
 from dspn.engine.base import ExpectedFlows, Posteriors, StreamArrays
 from dspn.errors import EvidenceError
+from dspn.leaves.told import missing_values, told_values
 from dspn.structure.chain import reads_inputs
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of, reachable
@@ -147,7 +148,7 @@ class _Slices:
         for height, position in enumerate(positions.tolist()):
             own = program.template if height else program.bottom
             rows = data.offsets[members] + position
-            V = program.leaf_values(own, data.values[rows], maximise)
+            V = program.leaf_values(own, data, rows, maximise)
             own.upward(V, inputs, maximise)
             scale, before = np.zeros(inputs.shape), divisors.copy()
             for g, group in enumerate(network.groups):
@@ -219,18 +220,18 @@ class ReferenceProgram(base.NetworkProgram):
         """A network of the same structure with other parameters."""
         return ReferenceProgram(network)
 
-    def leaf_values(self, own: _Network, values: Floats, maximise: bool) -> Floats:
+    def leaf_values(self, own: _Network, data: Sequences, at: Ints, maximise: bool) -> Floats:
         """Room for the values of all nodes, with the log densities of the leaves filled in.
 
         A missing entry has density 1, or that of the leaf's mode.
         """
-        V = np.zeros((len(own.nodes), len(values)))
+        V = np.zeros((len(own.nodes), len(at)))
         for bank, rows in zip(self.network.template.banks, own.parameters.leaves, strict=True):
-            column = values[:, bank.variable]
+            column = told_values(data, bank.variable, at)
             logs = bank.family.log_prob(rows, column)
             if maximise:
-                modes = np.diagonal(bank.family.log_prob(rows, bank.family.mode(rows)))
-                logs = np.where(np.isnan(column)[:, None], modes, logs)
+                modes = bank.family.log_peak(rows, column)
+                logs = np.where(missing_values(column)[:, None], modes, logs)
             V[list(bank.nodes)] = logs.T
         return V
 
@@ -290,7 +291,8 @@ class ReferenceProgram(base.NetworkProgram):
                 copy.network.add_flows(copy.V, D, root, weight, target.weights)
                 rows, banks = copy.network.parameters.leaves, self.network.template.banks
                 for bank, own, out in zip(banks, rows, target.leaves, strict=True):
-                    nodes, values = list(bank.nodes), data.values[copy.rows, bank.variable]
+                    nodes = list(bank.nodes)
+                    values = told_values(data, bank.variable, copy.rows)
                     posterior = np.exp(D[nodes] + copy.V[nodes] - root) * weight
                     out += bank.family.expected_statistics(own, values, posterior)
         return flows, log_values

@@ -1,6 +1,6 @@
 """Most probable completion: the best choice of all latent branches and missing entries together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -11,6 +11,7 @@ from dspn.data.sequences import Sequences
 from dspn.engine.base import Program, bottom_rows
 from dspn.inference.likelihood import require_possible
 from dspn.leaves.base import Family
+from dspn.leaves.told import Told, has_lags, told_values
 from dspn.structure.network import DynamicNetwork
 
 
@@ -27,12 +28,16 @@ class Completion:
     first of those that are equally good. Positions are then the columns of `interface_posteriors`,
     component after component, and groups those of the component chosen, with -1 behind the last.
     Without a mixture `component` is 0 throughout.
+
+    Where leaves are told entries (lags), choices do not feel how a missing entry changes the slices
+    after it, which do without it: such a completion is good but not `exact`.
     """
 
     sequences: Sequences
     log_prob: Floats
     interfaces: Ints
     component: Ints
+    exact: bool = True
 
     def __repr__(self) -> str:
         total, groups = self.interfaces.shape
@@ -40,6 +45,18 @@ class Completion:
             f"Completion(num_sequences={len(self.sequences)}, total_slices={total}, "
             f"num_groups={groups})"
         )
+
+
+def _waves(data: Sequences) -> Iterator[Ints]:
+    """Slices that can be filled in together: all, or one position where leaves are told entries."""
+    missing = np.flatnonzero(np.isnan(data.values).any(axis=1))
+    if not has_lags(data.schema):
+        yield missing
+        return
+    position = missing - np.repeat(data.offsets[:-1], data.lengths)[missing]
+    order = np.argsort(position, kind="stable")
+    bounds = np.flatnonzero(np.diff(position[order])) + 1
+    yield from np.split(missing[order], bounds)
 
 
 def fill_in(
@@ -57,16 +74,22 @@ def fill_in(
         value_of: Such as the mode of each leaf, or a draw.
     """
     values, bottom = data.values.copy(), network.parameters.bottom
-    for variable, bank in enumerate(network.template.banks):
-        slices = np.flatnonzero(np.isnan(data.values[:, variable]))
-        if not slices.size:
-            continue
-        members = leaves[slices, variable]
-        rows = network.parameters.template.leaves[variable][members]
-        if bottom is not None:
-            at_bottom = np.isin(slices, bottom_rows(data, network.root))
-            rows[at_bottom] = bottom.leaves[variable][members[at_bottom]]
-        values[slices, variable] = value_of(bank.family, rows)
+    for places in _waves(data):
+        for variable, bank in enumerate(network.template.banks):
+            missing = np.isnan(data.values[places, variable])
+            slices = places[missing]
+            if not slices.size:
+                continue
+            members = leaves[slices, variable]
+            rows = network.parameters.template.leaves[variable][members]
+            if bottom is not None:
+                at_bottom = np.isin(slices, bottom_rows(data, network.root))
+                rows[at_bottom] = bottom.leaves[variable][members[at_bottom]]
+            family = bank.family
+            if isinstance(family, Told):  # of what was filled in before, too
+                context = told_values(data, variable, slices, values)[:, 1:]
+                family, rows = family.plain, family.resolve(rows, context)
+            values[slices, variable] = value_of(family, rows)
     return values
 
 
@@ -86,4 +109,5 @@ def complete(program: Program, data: Sequences) -> Completion:
         leaves = found.leaves[rows]
         values[rows] = fill_in(network, data[own], leaves, lambda leaf, row: leaf.mode(row))
     filled = data.with_values(values)
-    return Completion(filled, found.log_values, found.interfaces, found.component)
+    exact = not has_lags(data.schema)
+    return Completion(filled, found.log_values, found.interfaces, found.component, exact)

@@ -22,6 +22,7 @@ from dspn.engine.base import (
 from dspn.errors import EvidenceError
 from dspn.inference.marginals import Marginals, Mixer, checked_levels, leaf_parameters
 from dspn.inference.tails import tail_probabilities
+from dspn.leaves.told import Told, told_values
 from dspn.structure.network import Root
 
 _ROW: Final = np.zeros(1, dtype=np.int64)
@@ -325,12 +326,16 @@ class Filter:
         self, data: Sequences, variable: int, leaves: list[Floats], shares: Sequence[float]
     ) -> float:
         family = self._program.mixture.components[0].template.banks[variable].family
-        mixed = self._mix(leaves, shares, variable)
+        mixed = self._mix(leaves, shares, variable, data)
         own = self._program.schema[variable], family, *mixed, data.values[:, variable]
         return float(tail_probabilities(*own)[0])
 
     def _mix(
-        self, leaves: list[Floats], shares: Sequence[float], variable: int
+        self,
+        leaves: list[Floats],
+        shares: Sequence[float],
+        variable: int,
+        data: Sequences | None = None,
     ) -> tuple[Floats, Floats]:
         """Weights (1, leaves) and parameters of a variable's leaves at the next slice."""
         program = self._program
@@ -339,7 +344,20 @@ class Filter:
             if share > 0:
                 weights[c] = share * own[0]
         at_bottom = self._count == 0 or program.root == Root.FIRST
-        return np.concatenate(weights)[None], leaf_parameters(program, variable, at_bottom)
+        parameters = leaf_parameters(program, variable, at_bottom)
+        family = program.mixture.components[0].template.banks[variable].family
+        if isinstance(family, Told):
+            parameters = family.given(parameters, self._next_values(variable, data))[1]
+        return np.concatenate(weights)[None], parameters
+
+    def _next_values(self, variable: int, data: Sequences | None) -> Floats:
+        """The next value of a variable with what its leaves are told; missing without `data`."""
+        history = self._streams[0].arrays().history
+        schema = self._program.schema
+        newest = np.full((1, len(schema)), np.nan) if data is None else data.values
+        values = np.concatenate([history, newest])
+        known = Sequences.trusted(values, np.array([0, len(values)]), schema)
+        return told_values(known, variable, np.array([len(values) - 1]))
 
     def predict(self, *, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Marginals:
         """P(x_{t+1} | x_1..x_t), entry by entry: marginals of a single slice."""

@@ -1,27 +1,38 @@
-"""Exact distributions of the slices that follow."""
+"""Distributions of the slices that follow: exact, or of drawn paths where leaves are told lags."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 import numpy as np
 
-from dspn._arguments import Bools, whole_number
+from dspn._arguments import Bools, Floats, Ints, whole_number
+from dspn.data.schema import Kind, Variable
 from dspn.data.sequences import Sequences
 from dspn.engine.base import Program
 from dspn.errors import DataError
-from dspn.inference.marginals import Marginals, checked_levels, marginals_at
+from dspn.inference.likelihood import bounded_runs
+from dspn.inference.marginals import Marginals, VariableMarginals, checked_levels, marginals_at
 from dspn.inference.sampling import sample_given
+from dspn.leaves.told import has_lags
+
+# Slices that are drawn at a time.
+_MOST_DRAWN: Final = 1 << 20
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Forecast:
-    """The data with `steps` missing slices appended, and the marginals of the new slices."""
+    """The data with `steps` missing slices appended, and the marginals of the new slices.
+
+    `num_paths` is None where they are exact. Otherwise they are those of as many drawn paths, and
+    `marginals[variable].error` is the standard error of the means that comes from drawing.
+    """
 
     steps: int
     sequences: Sequences
     marginals: Marginals
+    num_paths: int | None = None
 
     def __repr__(self) -> str:
         return (
@@ -38,19 +49,88 @@ class Forecast:
 
 
 def forecast(
-    program: Program, data: Sequences, steps: int, *, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+    program: Program,
+    data: Sequences,
+    steps: int,
+    *,
+    quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+    num_paths: int = 1000,
+    seed: int = 0,
 ) -> Forecast:
     """P(x_{T+1}..x_{T+steps} | x_1..x_T), entry by entry.
 
     With the root at the first slice and a tied bottom the answer does not depend on the horizon;
-    otherwise the model of T + steps slices is asked.
+    otherwise the model of T + steps slices is asked. Where leaves are told entries (lags), what
+    follows depends on what comes before it, and paths are drawn.
+
+    Args:
+        program: The compiled model.
+        data: The sequences so far.
+        steps: How many slices to look ahead.
+        quantiles: Levels of the quantiles.
+        num_paths: Paths of each sequence, where paths are drawn.
+        seed: Of the paths.
     """
     levels = checked_levels(quantiles)
     ahead = whole_number(steps, "steps", DataError)
     longer = data.extended(ahead)
+    if has_lags(data.schema):
+        count = whole_number(num_paths, "num_paths", DataError, least=2)
+        found = _path_marginals(program, longer, ahead, levels, count, seed)
+        return Forecast(ahead, longer, found, count)
     blank = Forecast(ahead, longer, Marginals(data.schema, np.empty(0), ()))
     wanted = np.repeat(blank.future[:, None], len(data.schema), axis=1)
     return Forecast(ahead, longer, marginals_at(program, longer, wanted, levels))
+
+
+def _path_marginals(
+    program: Program,
+    longer: Sequences,
+    steps: int,
+    levels: tuple[float, ...],
+    num_paths: int,
+    seed: int,
+) -> Marginals:
+    """Marginals of the last `steps` slices of each sequence, from drawn paths.
+
+    The latent choices of the future do not depend on its values, so they are drawn first, and the
+    values slice after slice. As many sequences are drawn at a time as memory allows.
+    """
+    rng = np.random.default_rng(seed)
+    schema, count = longer.schema, len(longer)
+    rows = longer.offsets[1:, None] - steps + np.arange(steps)
+    paths = np.empty((count, num_paths, steps, len(schema)))
+    for run in bounded_runs(longer.lengths * num_paths, _MOST_DRAWN):
+        part = longer[run]
+        drawn = sample_given(program, part[np.repeat(np.arange(len(part)), num_paths)], rng=rng)
+        ends = drawn.offsets[1:, None] - steps + np.arange(steps)
+        paths[run] = drawn.values[ends].reshape(len(part), num_paths, steps, -1)
+    found = []
+    for v, variable in enumerate(schema):
+        own = np.moveaxis(paths[..., v], 1, 2).reshape(count * steps, num_paths)
+        categorical = variable.kind == Kind.CATEGORICAL
+        found.append(_path_marginal(variable, rows.ravel(), own, () if categorical else levels))
+    known = program.log_likelihood(longer)
+    return Marginals(schema, known, tuple(found), False)
+
+
+def _path_marginal(
+    variable: Variable, rows: Ints, paths: Floats, levels: tuple[float, ...]
+) -> VariableMarginals:
+    """The marginals of one variable from draws (entries, paths)."""
+    count = paths.shape[1]
+    none = np.full(len(paths), np.nan)
+    if variable.kind == Kind.CATEGORICAL:
+        shares = [(paths == code).mean(axis=1) for code in range(variable.num_categories)]
+        probabilities = np.stack(shares, axis=1)
+        quantiles = np.empty((len(paths), 0))
+        error = np.sqrt((probabilities * (1.0 - probabilities)).max(axis=1) / count)
+        return VariableMarginals(variable, rows, probabilities, none, none, (), quantiles, error)
+    method = "inverted_cdf" if variable.kind == Kind.COUNT else "linear"
+    quantiles = np.quantile(paths, np.array(levels), axis=1, method=method).T
+    mean, variance = paths.mean(axis=1), paths.var(axis=1, ddof=1)
+    error = np.sqrt(variance / count)
+    return VariableMarginals(variable, rows, None, mean, variance, levels, quantiles, error)
 
 
 def sample_futures(

@@ -3,6 +3,7 @@
 import reprlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, final
 
 import numpy as np
@@ -14,6 +15,7 @@ from dspn.engine.base import Program, Want, bottom_rows, rounded
 from dspn.errors import EvidenceError
 from dspn.inference.likelihood import bounded_runs, require_possible
 from dspn.leaves.base import Family
+from dspn.leaves.told import Told, has_lags, row_moments, row_quantiles, told_values
 
 # Weights of leaves that are held at a time: 128 MiB.
 _MOST_WEIGHTS: Final = 1 << 24
@@ -26,7 +28,8 @@ class VariableMarginals:
 
     `slices[e]` is the row of entry e in the data's `values`. A categorical variable has
     `probabilities` (entries, categories); others have `mean`, `variance` and `quantiles` (entries,
-    levels). What does not apply is NaN or None.
+    levels). What does not apply is NaN or None. `error` is the standard error of the mean, or the
+    largest of the probabilities', where they come from draws.
     """
 
     variable: Variable
@@ -36,6 +39,7 @@ class VariableMarginals:
     variance: Floats
     levels: tuple[float, ...]
     quantiles: Floats
+    error: Floats | None = None
 
     def __repr__(self) -> str:
         return f"VariableMarginals({self.described()})"
@@ -65,11 +69,16 @@ class VariableMarginals:
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Marginals:
-    """Marginals of every variable, by name or number, and the log-likelihood of the evidence."""
+    """Marginals of every variable, by name or number, and the log-likelihood of the evidence.
+
+    Where leaves are told entries (lags), a missing entry does not feel the slices after it, which
+    do without it: then the marginals are not `exact`, unless nothing observed follows.
+    """
 
     schema: Schema
     log_likelihood: Floats
     variables: tuple[VariableMarginals, ...]
+    exact: bool = True
 
     def __getitem__(self, variable: int | str) -> VariableMarginals:
         index = self.schema.index(variable) if isinstance(variable, str) else variable
@@ -88,7 +97,7 @@ class Mixer:
         self, variable: Variable, family: Family, levels: tuple[float, ...], count: int
     ) -> None:
         self.variable = variable
-        self.family = family
+        self.family = family.plain if isinstance(family, Told) else family
         self.levels = () if variable.kind == Kind.CATEGORICAL else levels
         self.probabilities = np.full((count, variable.num_categories), np.nan)
         self.mean = np.full(count, np.nan)
@@ -98,6 +107,8 @@ class Mixer:
     def put(self, entries: Ints, weights: Floats, parameters: Floats) -> None:
         """Entry e is the mixture of the leaves `parameters` with weights `weights[e]`.
 
+        Parameters (E, L, P) are those of each entry in its context.
+
         Weights that are no mixture are passed over: a linear pass that lost them is repeated. Sums
         run row by row in the order of the leaves, so that an entry's numbers do not depend on the
         others; a matrix product takes another order for another number of rows.
@@ -106,17 +117,20 @@ class Mixer:
         totals = weights.sum(axis=1)
         whole = (totals > 0) & np.isfinite(totals)
         entries, weights = entries[whole], weights[whole] / totals[whole, None]
+        in_context = parameters.ndim == 3
+        if in_context:
+            parameters = parameters[whole]
         if self.variable.kind == Kind.CATEGORICAL:
-            for category, own in enumerate(parameters.T):
+            for category in range(self.variable.num_categories):
+                own = parameters[..., category]
                 self.probabilities[entries, category] = (weights * own).sum(axis=1)
             return
-        self.mean[entries], self.variance[entries] = self.family.mixture_moments(
-            parameters, weights
-        )
+        moments = row_moments if in_context else type(self.family).mixture_moments
+        self.mean[entries], self.variance[entries] = moments(self.family, parameters, weights)
         if self.levels:
-            self.quantiles[entries] = self.family.mixture_quantiles(
-                parameters, weights, np.array(self.levels)
-            )
+            find = partial(row_quantiles, self.family) if in_context else None
+            find = find or self.family.mixture_quantiles
+            self.quantiles[entries] = find(parameters, weights, np.array(self.levels))
 
     def result(self, slices: Ints) -> VariableMarginals:
         """What has been put, as a value."""
@@ -147,7 +161,8 @@ def checked_levels(quantiles: Sequence[float]) -> tuple[float, ...]:
 class LeafMixtures(NamedTuple):
     """Entries of one variable, each a mixture of its leaves.
 
-    Entry e of the wanted ones has the weights `weights[e]` over leaves with the rows `parameters`.
+    Entry e of the wanted ones has the weights `weights[e]` over leaves with the rows `parameters`,
+    or `parameters[e]` where leaves are told something.
     """
 
     variable: int
@@ -205,6 +220,10 @@ def leaf_mixtures(
                     entries = first[variable] + places
                     parameters = leaf_parameters(program, variable, own)
                     chosen = weights if places.size == len(weights) else weights[places]
+                    family = program.mixture.components[0].template.banks[variable].family
+                    if isinstance(family, Told):
+                        at = np.flatnonzero(wanted[rows, variable])[places]
+                        parameters = family.given(parameters, told_values(part, variable, at))[1]
                     yield LeafMixtures(variable, entries, chosen, parameters)
             first[variable] += len(weights)
 
@@ -226,7 +245,7 @@ def _mix(
         mixers[variable].put(entries, weights, parameters)
     require_possible(program, data, log_likelihood)
     results = (mixer.result(rows) for mixer, rows in zip(mixers, slices, strict=True))
-    return Marginals(data.schema, log_likelihood, tuple(results))
+    return Marginals(data.schema, log_likelihood, tuple(results), not has_lags(data.schema))
 
 
 def marginals_at(

@@ -12,6 +12,7 @@ from dspn.errors import EvidenceError
 from dspn.inference.likelihood import bounded_runs
 from dspn.inference.marginals import leaf_mixtures
 from dspn.inference.tails import Cell, cells_at, oddest_places, tail_probabilities
+from dspn.leaves.told import has_lags
 
 _MOST_SLICES: Final = 1 << 18
 
@@ -31,12 +32,16 @@ class Surprise:
     at most as probable as x for categories. It does not depend on the unit of a variable, so that
     tails of all variables compare. NaN where `variables` is, except that in an impossible sequence
     an entry without which the sequence is possible has the tail 0.
+
+    Where leaves are told entries (lags), the slices are right, but `variables` are not `exact`: an
+    entry is left out of its own slice and still told to those after it.
     """
 
     slices: Floats
     variables: Floats
     tails: Floats
     sequences: Sequences
+    exact: bool = True
 
     def __repr__(self) -> str:
         total, variables = self.variables.shape
@@ -52,7 +57,8 @@ class Surprise:
 
 def surprise(program: Program, data: Sequences) -> Surprise:
     """Surprise by slice (given the past) and by entry (given everything else)."""
-    return Surprise(_slice_surprises(program, data), *_entry_surprises(program, data), data)
+    entries = _entry_surprises(program, data)
+    return Surprise(_slice_surprises(program, data), *entries, data, not has_lags(data.schema))
 
 
 def _slice_surprises(program: Program, data: Sequences) -> Floats:

@@ -8,6 +8,7 @@ from dspn._arguments import Floats, Ints
 from dspn.data.schema import Kind, Variable
 from dspn.data.sequences import Sequences
 from dspn.leaves.base import Family
+from dspn.leaves.told import Told, row_tails
 
 # Cells (entry, leaf) that are held at a time: 32 MiB.
 _MOST_CELLS: Final = 1 << 22
@@ -28,7 +29,7 @@ def tail_probabilities(
         variable: The variable of the entries.
         family: The family of its leaves.
         weights: Weights of the leaves, a row for each entry; rows are normalised.
-        parameters: The leaves.
+        parameters: The leaves, or those of each entry in its context (entries, leaves, P).
         values: The value of each entry, coded.
     """
     out = np.empty(len(values))
@@ -38,16 +39,20 @@ def tail_probabilities(
         shares = np.ascontiguousarray(weights[part])
         with np.errstate(all="ignore"):
             shares = shares / shares.sum(axis=1, keepdims=True)
+            own = parameters[part] if parameters.ndim == 3 else parameters
             if variable.kind == Kind.CATEGORICAL:
-                out[part] = _as_rare(shares, parameters, values[part].astype(np.int64))
+                out[part] = _as_rare(shares, own, values[part].astype(np.int64))
+            elif isinstance(family, Told):
+                out[part] = _two_sided_in_context(family.plain, shares, own, values[part])
             else:
-                out[part] = _two_sided(family, shares, parameters, values[part])
+                out[part] = _two_sided(family, shares, own, values[part])
     return out
 
 
 def _as_rare(shares: Floats, parameters: Floats, codes: Ints) -> Floats:
     """The probability of all categories that are at most as probable as the given one."""
-    chances = np.stack([(shares * own).sum(axis=1) for own in parameters.T], axis=1)
+    columns = np.moveaxis(parameters, -1, 0)
+    chances = np.stack([(shares * own).sum(axis=1) for own in columns], axis=1)
     own = np.take_along_axis(chances, codes[:, None], axis=1)
     rare = np.where(chances <= own * (1.0 + _ROUNDING), chances, 0.0)
     return np.asarray(np.minimum(rare.sum(axis=1), 1.0))
@@ -60,6 +65,17 @@ def _two_sided(family: Family, shares: Floats, parameters: Floats, values: Float
         points, place = np.unique(values, return_inverse=True)
     below = family.cdf(parameters, points)[place]
     above = family.sf(parameters, points - 1.0 if family.is_discrete else points)[place]
+    tails = np.minimum((shares * below).sum(axis=1), (shares * above).sum(axis=1))
+    return np.asarray(np.minimum(2.0 * tails, 1.0))
+
+
+def _two_sided_in_context(
+    family: Family, shares: Floats, parameters: Floats, values: Floats
+) -> Floats:
+    """The same for leaves of each entry by itself, (E, L, P)."""
+    below = row_tails(family, parameters, values, 1.0)
+    points = values - 1.0 if family.is_discrete else values
+    above = row_tails(family, parameters, points, -1.0)
     tails = np.minimum((shares * below).sum(axis=1), (shares * above).sum(axis=1))
     return np.asarray(np.minimum(2.0 * tails, 1.0))
 

@@ -28,6 +28,7 @@ from dspn.executors import Executor, Shared
 from dspn.learning.priors import DEFAULT_PRIORS, Priors, checked_learnable, log_prior, sections
 from dspn.learning.scores import LIKELIHOOD, FitLog, FitRecord, Score, StopOptions, StopReason
 from dspn.leaves.base import NO_WEIGHT
+from dspn.leaves.told import told_values
 from dspn.options import choice_field, number_field, part_field, whole_field
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork
@@ -732,9 +733,10 @@ def scaled_families(network: DynamicNetwork, data: Sequences) -> DynamicNetwork:
     Default priors and statistics are relative to the reference; see `Family.scaled_to`.
     """
     template = network.template
-    values = sequences_of(data, network.schema, "data").values
+    own = sequences_of(data, network.schema, "data")
     families = {
-        bank.variable: bank.family.scaled_to(values[:, bank.variable]) for bank in template.banks
+        bank.variable: bank.family.scaled_to(told_values(own, bank.variable))
+        for bank in template.banks
     }
     if all(bank.family == families[bank.variable] for bank in template.banks):
         return network

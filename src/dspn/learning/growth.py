@@ -19,6 +19,7 @@ from dspn.learning.em import EmFit, EmOptions, Task, best_of
 from dspn.learning.starts.clusters import clustered_network, randomised
 from dspn.learning.starts.informed import informed_split
 from dspn.learning.starts.splits import interface_use, split_interfaces
+from dspn.leaves.told import told_values
 from dspn.options import Options, choice_field, number_field, part_field, whole_field
 from dspn.structure.build import initial_network
 from dspn.structure.network import DynamicNetwork, Root
@@ -221,7 +222,7 @@ def _with_random_node(
         own = rng.dirichlet(np.ones(size + 1))
         weights = np.concatenate([shared(old.weights).ravel(), own])
         leaves = tuple(
-            np.concatenate([rows, bank.family.random(1, rng, train.values[:, bank.variable])])
+            np.concatenate([rows, bank.family.random(1, rng, told_values(train, bank.variable))])
             for bank, rows in zip(grown.template.banks, old.leaves, strict=True)
         )
         return NetworkParameters(weights, leaves)

@@ -19,6 +19,7 @@ from dspn.errors import DataError, StructureError
 from dspn.learning.dependence import Column, independent_subsets
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.leaves.base import Family
+from dspn.leaves.told import told_values
 from dspn.options import Options, number_field, whole_field
 from dspn.structure.build import NetworkBuilder, assemble, mixture_top
 from dspn.structure.network import DynamicNetwork
@@ -76,8 +77,8 @@ class SliceLearner:
     @cached_property
     def _statistics(self) -> list[Floats]:
         """The statistics of every slice, variable by variable."""
-        columns = zip(self.families, self.data.values.T, strict=True)
-        return [family.statistics(values) for family, values in columns]
+        columns = enumerate(self.families)
+        return [family.statistics(told_values(self.data, v)) for v, family in columns]
 
     def factors(self, weights: Floats, rng: np.random.Generator) -> list[int]:
         """Nodes whose product is a distribution over the variables of the weighted slices.

@@ -15,24 +15,27 @@ from dspn.leaves.gaussian import Gaussian, GaussianPrior
 from dspn.leaves.log_normal import LogNormal, LogNormalPrior
 from dspn.leaves.negative_binomial import NegativeBinomial, NegativeBinomialPrior
 from dspn.leaves.poisson import Poisson, PoissonPrior
+from dspn.leaves.rules import Linear, LogLinear, Softmax, Table
 from dspn.leaves.student_t import StudentT
+from dspn.leaves.told import Source, Told, ToldPrior, with_context
 from dspn.leaves.von_mises import VonMises, VonMisesPrior
 from dspn.leaves.zero_inflated_poisson import ZeroInflatedPoisson, ZeroInflatedPoissonPrior
 
 __all__ = [
     "Categorical", "CategoricalPrior", "Family", "Gamma", "GammaPrior", "Gaussian",
-    "GaussianPrior", "LogNormal", "LogNormalPrior", "NegativeBinomial", "NegativeBinomialPrior",
-    "Poisson", "PoissonPrior", "Prior", "StudentT", "VonMises", "VonMisesPrior",
-    "ZeroInflatedPoisson", "ZeroInflatedPoissonPrior", "family_for", "family_from_json",
+    "GaussianPrior", "Linear", "LogLinear", "LogNormal", "LogNormalPrior", "NegativeBinomial",
+    "NegativeBinomialPrior", "Poisson", "PoissonPrior", "Prior", "Softmax", "Source", "StudentT",
+    "Table", "Told", "ToldPrior", "VonMises", "VonMisesPrior", "ZeroInflatedPoisson",
+    "ZeroInflatedPoissonPrior", "family_for", "family_from_json", "with_context",
 ]  # fmt: skip
 
 # A family from outside, as a class or as any value of it, to read files with.
 Families = Iterable[Family | type[Family]]
 _KNOWN: Final[tuple[type[Family], ...]] = (
     Categorical, Gaussian, StudentT, LogNormal, Gamma, VonMises, Poisson, NegativeBinomial,
-    ZeroInflatedPoisson,
+    ZeroInflatedPoisson, Told,
 )  # fmt: skip
-NAMES: Final = tuple(kind.name for kind in _KNOWN[1:])
+NAMES: Final = tuple(kind.name for kind in _KNOWN[1:-1])
 """Names of the families of numbers and counts, as `Variable` takes them."""
 
 

@@ -59,6 +59,7 @@ class Family(Checked, ABC):
 
     name: ClassVar[str]
     is_discrete: ClassVar[bool] = False
+    sources: ClassVar[tuple[Any, ...]] = ()  # what leaves are told; see `dspn.leaves.told`
 
     @property
     @abstractmethod
@@ -86,6 +87,10 @@ class Family(Checked, ABC):
     @abstractmethod
     def log_prob(self, parameters: Floats, values: Floats) -> Floats:
         """Log p(value | leaf), (V, L); 0 for a missing value, -inf for an impossible one."""
+
+    def log_peak(self, parameters: Floats, values: Floats) -> Floats:
+        """Log p(mode | leaf) in the context of each value, (V, L) or a row for all."""
+        return np.diagonal(self.log_prob(parameters, self.mode(parameters)))[None]
 
     @abstractmethod
     def statistics(self, values: Floats) -> Floats:
@@ -221,7 +226,7 @@ class Family(Checked, ABC):
         """
         weights, levels = _normalise(weights, levels)
         height = max(1, cells // max(1, len(parameters)))
-        search = _search_integers if self.is_discrete else _search_reals
+        search = search_integers if self.is_discrete else search_reals
         result = np.empty((len(weights), len(levels)))
         with np.errstate(all="ignore"):
             lower, upper = self.quantile_bounds(parameters, levels)
@@ -329,7 +334,7 @@ def _evaluate(
     return tail, np.asarray(np.einsum("al,al->a", shares, density))
 
 
-def _search_reals(
+def search_reals(
     evaluate: Evaluate, shares: Floats, sign: float, mass: Floats, lower: Floats, upper: Floats
 ) -> Floats:
     """Roots of log(tail(x) / mass) in [lower, upper]: Newton's step, or the middle.
@@ -361,7 +366,7 @@ def _search_reals(
     return roots
 
 
-def _search_integers(
+def search_integers(
     evaluate: Evaluate, shares: Floats, sign: float, mass: Floats, lower: Floats, upper: Floats
 ) -> Floats:
     """Bisection over the integers, with P(X <= lower) < level <= P(X <= upper) throughout."""

@@ -42,7 +42,9 @@ from dspn.learning.run import Clock, Ending, describe_options, limited
 from dspn.learning.scores import ConditionalLikelihood, FitRecord, Likelihood, StopReason
 from dspn.learning.shards import fit_shards, hold_out
 from dspn.learning.slice_spn import SliceSpnOptions
+from dspn.learning.unlagged import learn_unlagged
 from dspn.leaves import Families
+from dspn.leaves.told import has_lags, longest_lag, with_context
 from dspn.models.model import FITTED, Model, Queries
 from dspn.models.online import TRAINED_ON, with_batch, with_state
 from dspn.options import Checked, Options, require_number
@@ -359,6 +361,23 @@ def _warn_of_idle_variables(data: Sequences) -> None:
             warn(f"variables {_listed(names)} {what}.", UserWarning)
 
 
+def _warn_of_short(data: Sequences, lag: int) -> None:
+    """Says where lags reach behind the beginning of most slices."""
+    short = int(np.sum(data.lengths <= lag))
+    if short == len(data):
+        raise DataError(
+            f"`lags` must be less than the length of some sequence, but leaves look back {lag} "
+            f"slices and the longest sequence has {int(data.lengths.max())}: nothing could be "
+            "learned of the lags. Use fewer, or longer sequences."
+        )
+    if 2 * short > len(data):
+        warn(
+            f"{short} of {len(data)} sequences are not longer than the {lag} slices that leaves "
+            "look back; these sequences do without lags.",
+            UserWarning,
+        )
+
+
 def _warn_of_unseen_categories(train: Sequences, validation: Sequences) -> None:
     """Names the categories that occur in the validation set but never in training."""
 
@@ -411,6 +430,10 @@ class SequenceEstimator(Queries, SequenceReader):
     random_state: Any = None
     executor: Executor | str | None = None
     online: OnlineOptions | None = None
+    lags: int = 0
+    lags_of: str = "own"
+    within: bool = False
+    leaf_inputs: bool = False
 
     # Attributes of a kind of estimator that its file keeps.
     _KEPT: ClassVar[tuple[str, ...]] = ()
@@ -552,12 +575,32 @@ class SequenceEstimator(Queries, SequenceReader):
         """When expectation maximisation on shards stops."""
         return getattr(self, "em", None) or EmOptions()
 
+    def _with_context(self, parts: TrainingData) -> TrainingData:
+        """The data with a schema whose leaves are told lags and inputs."""
+        schema = with_context(
+            parts.train.schema,
+            lags=self.lags,
+            lags_of=self.lags_of,
+            within=self.within,
+            leaf_inputs=self.leaf_inputs,
+        )
+        if schema == parts.train.schema:
+            return parts
+        _warn_of_short(parts.train, longest_lag(schema))
+        held = parts.validation
+        return replace(
+            parts,
+            train=sequences_of(parts.train, schema, "X"),
+            validation=None if held is None else sequences_of(held, schema, "validation"),
+        )
+
     @final
     def _fit_parts(self, parts: TrainingData) -> Self:
         """Learns from data that are read, checked and divided."""
         for name, value in self.get_params(deep=False).items():
             if name in _PARTS and value is not None:
                 require_type(value, _PARTS[name], name, StructureError)
+        parts = self._with_context(parts)
         self._check(parts)
         if parts.clock.limit is None:
             parts = replace(parts, clock=Clock(getattr(self, "time_limit", None)))
@@ -568,6 +611,12 @@ class SequenceEstimator(Queries, SequenceReader):
             for name, data in sets.items()
         }
         outcome = self._learned(parts)
+        if has_lags(parts.train.schema):
+            rng = np.random.default_rng([parts.seed, 5])
+            unlagged = learn_unlagged(
+                outcome.network, parts.train, self.priors or DEFAULT_PRIORS, rng
+            )
+            outcome = outcome._replace(network=unlagged)
         options, score = self.get_params(deep=False), outcome.score
         provenance: dict[str, JSON] = {
             "estimator": type(self).__name__,

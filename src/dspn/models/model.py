@@ -108,6 +108,8 @@ class Queries(ABC):
         *,
         lengths: Any = None,
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        num_paths: int = 1000,
+        seed: int = 0,
     ) -> Forecast:
         """Distributions of the next slices.
 
@@ -116,9 +118,12 @@ class Queries(ABC):
             steps: Number of slices after the last one.
             lengths: Slices of each sequence where X is one array of rows.
             quantiles: Levels at which quantiles of the numbers are given.
+            num_paths: Paths that are drawn where leaves are told lags; others are exact.
+            seed: Of the paths.
         """
         program, data = self._compiled(), self._read(X, lengths)
-        return forecast(program, data, steps, quantiles=quantiles)
+        more: dict[str, Any] = {"quantiles": quantiles, "num_paths": num_paths, "seed": seed}
+        return forecast(program, data, steps, **more)
 
     def filter(self, state: FilterState | None = None) -> Filter:
         """A stream of slices, from its beginning or from a saved state."""

@@ -16,6 +16,7 @@ from dspn._arguments import Floats, indices, require_type
 from dspn.data.schema import Schema, Variable
 from dspn.errors import StructureError
 from dspn.leaves.categorical import Categorical
+from dspn.leaves.told import has_lags
 from dspn.structure.network import DynamicNetwork, Root, check_networks
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of, reachable
 from dspn.structure.parameters import NetworkParameters, Parameters, checked_shares
@@ -337,6 +338,11 @@ def marginal(network: DynamicNetwork, variables: Sequence[int]) -> DynamicNetwor
         )
     if len(kept) == len(network.schema):
         return network
+    if has_lags(network.schema):
+        raise StructureError(
+            "`variables` must be all variables where leaves are told entries of others or of "
+            "earlier slices: without them the model is another one."
+        )
     groups = speaking_groups(network, kept)
     for group in groups:
         own = network.group_variables[group]

@@ -9,6 +9,7 @@ from typing import ClassVar, final
 from dspn.data.schema import Schema
 from dspn.errors import StructureError
 from dspn.leaves import Family, family_for
+from dspn.leaves.told import check_told
 from dspn.structure.nodes import Input, Leaf, Node, Sum, check_children, topological_order
 
 
@@ -93,6 +94,9 @@ def _check_leaves(schema: Schema, nodes: tuple[Node, ...]) -> None:
         if first != index:
             continue
         usual, categories = family_for(variable), variable.num_categories
+        if family.sources or usual.sources:
+            check_told(family, variable)
+            continue
         if type(family) is not type(usual) or (categories and family != usual):
             size = f" with {categories} categories" if categories else ""
             raise StructureError(

@@ -30,6 +30,7 @@ from dspn.engine.cpu.records import (
 )
 from dspn.engine.cpu.tables import Coding, coding_of, encode, tabulate, with_dense
 from dspn.errors import DspnError
+from dspn.leaves.told import sources_of, told_values
 from dspn.structure.network import Root
 
 Item = TypeVar("Item")
@@ -183,6 +184,9 @@ class Job:
         self._tables = Memo()
         self._coefficients = Memo()
         self.numbers: Codes = _NO_NUMBERS
+        self._told = {
+            v: told_values(data, v) for v, own in enumerate(data.schema) if sources_of(own)
+        }
         if coding is None and self._repeats():
             self.numbers = self.coding.distinct.numbers
 
@@ -196,6 +200,11 @@ class Job:
         other = Job(self.program, data, self.coding.of(data.values))
         other._tables, other._coefficients = self._tables, self._coefficients
         return other
+
+    def values_at(self, variable: int, rows: Ints) -> Floats:
+        """Values of a variable at some slices, with the context that its leaves are told."""
+        told = self._told.get(variable)
+        return np.asarray(self.data.values[rows, variable] if told is None else told[rows])
 
     def _repeats(self) -> bool:
         """Whether slices repeat enough, and fit into a table that is not too large."""
@@ -258,7 +267,7 @@ class Job:
         shared, lossy = self.shared_tables(arithmetic, bottom)
         divisors: dict[int, Floats] = {}
         if not self.coding.is_complete:
-            columns = self.data.values[rows].T
+            columns = [self.values_at(v, rows) for v in range(self.data.num_variables)]
             own = (self.program, self.coding, arithmetic, bottom, columns)
             shared, lost, divisors = with_dense(shared, *own)
             lossy = lossy or lost

@@ -83,7 +83,7 @@ class _Sums:
         """Adds posteriors (loads, slices) times the statistics of the slices' values."""
         program = self.job.program
         for variable, (loads, members) in enumerate(program.leaves):
-            values = self.job.data.values[rows, variable]
+            values = self.job.values_at(variable, rows)
             self._add_statistics([variable], values, [members], [posterior[loads]])
 
     def _add_counts(self, tables: LeafTables, counts: Floats) -> None:
@@ -307,7 +307,7 @@ class _Shard:
         if program.template.factors is not None:
             by_output = posterior[places][:, sums.run.chain.columns].T
             for variable in range(len(program.network.template.banks)):
-                sums.add_outputs([variable], job.data.values[own, variable], [by_output])
+                sums.add_outputs([variable], job.values_at(variable, own), [by_output])
             return
         seeds = sums.seeds_of_outputs(posterior[places], values[places])
         shift = job.given(LINEAR, block, segment).span.given.shift[:, places]

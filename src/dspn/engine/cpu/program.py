@@ -15,6 +15,7 @@ from dspn.engine import base
 from dspn.engine.base import Choices, ExpectedFlows, Posteriors, Prefixes, StreamArrays, Want
 from dspn.engine.cpu.layout import Part, Paths, TemplateLayout, TopLayout, lay_out
 from dspn.engine.cpu.records import Weighted
+from dspn.leaves.told import has_lags
 from dspn.structure.edit import marginal, speaking_groups
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.parameters import NetworkParameters
@@ -200,6 +201,8 @@ class CpuProgram(base.NetworkProgram):
         The last one made is kept.
         """
         own, network = self, self.network
+        if has_lags(network.schema):  # leaves are told entries by the numbers of variables
+            return own
         groups = speaking_groups(network, observed)
         size = sum(len(network.groups[group]) for group in groups) / network.num_interfaces
         if (1 - size) * network.template.num_edges * num_slices < own.paths.worth_leaving_out:
@@ -251,7 +254,7 @@ class CpuProgram(base.NetworkProgram):
         """A stream, whose memory is a vector where that is enough."""
         from dspn.engine.cpu import stream
 
-        if not stream.can_stream(self):
+        if has_lags(self.network.schema) or not stream.can_stream(self):
             return base.history_stream(self, saved, num_slices)
         fresh = stream.VectorStream.fresh(self)
         return fresh if saved is None else fresh.restore(saved, log_likelihood)

@@ -1,6 +1,6 @@
 """Values that are few enough to be tabulated as integer codes, and leaf densities as tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -25,6 +25,7 @@ from dspn.engine.cpu.program import CpuProgram
 from dspn.engine.cpu.records import Codes, LeafTables
 from dspn.leaves.base import Family
 from dspn.leaves.categorical import Categorical
+from dspn.leaves.told import missing_values, sources_of
 
 _MOST_COUNTS: Final = 4096  # more distinct counts than this are evaluated slice by slice
 _LARGEST_KEY: Final = 2**62
@@ -227,7 +228,9 @@ def encode(data: Sequences, *, counts: bool = True) -> Coding:
     follows_schema = True
     for number, variable in enumerate(data.schema):
         known: Floats | None = None
-        if variable.kind == Kind.CATEGORICAL:
+        if sources_of(variable):  # a value means something else in every context
+            pass
+        elif variable.kind == Kind.CATEGORICAL:
             known = np.append(np.arange(variable.num_categories, dtype=np.float64), np.nan)
         elif variable.kind == Kind.COUNT and counts:
             known = _count_values(data.values[:, number])
@@ -330,12 +333,12 @@ def _densities(
             starts = np.cumsum([0, *(len(parameters[bank]) for bank in banks[:-1])])
             rows = np.concatenate([parameters[bank] for bank in banks])
         table = family.log_prob(rows, values)
-        if arithmetic.maximise:
-            table[np.isnan(values)] = np.diagonal(family.log_prob(rows, family.mode(rows)))
+        if arithmetic.maximise and (missing := missing_values(values)).any():
+            table[missing] = family.log_peak(rows, values[missing])
         table, peak, lost = _divided(table, starts, arithmetic.is_linear)
         lossy = lossy or lost
         divisors |= zip(banks, peak.T, strict=True)
-        start[banks], width[banks] = size + starts * values.size, values.size
+        start[banks], width[banks] = size + starts * len(values), len(values)
         pieces.append(np.ascontiguousarray(table.T).ravel())
         size += table.size
     every = pieces[0] if len(pieces) == 1 else np.concatenate([np.empty(0), *pieces])
@@ -371,11 +374,12 @@ def with_dense(
     coding: Coding,
     arithmetic: Arithmetic,
     bottom: bool,
-    columns: Floats,
+    columns: Sequence[Floats],
 ) -> tuple[LeafTables, bool, dict[int, Floats]]:
     """The tables with the dense variables, those that are not tabulated, added.
 
-    `columns[v]` holds variable v's values by place. Also returns whether an entry was lost to the
+    `columns[v]` holds the values of variable v by place, with their context. Also returns whether
+    an entry was lost to the
     range of numbers, and the log divisors of the dense variables.
     """
     banks = program.network.template.banks
@@ -385,7 +389,7 @@ def with_dense(
         if factor < 0
     )
     found = _densities(program, arithmetic, bottom, items)
-    total = np.zeros((2, columns.shape[1]))
+    total = np.zeros((2, len(columns[0])))
     for own in found.divisors.values():
         total[0], rest = two_sum(total[0], own)
         total[1] += rest

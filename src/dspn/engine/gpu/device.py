@@ -14,6 +14,7 @@ from dspn._arguments import Floats, Ints
 from dspn.data.schema import Kind
 from dspn.data.sequences import Sequences
 from dspn.errors import NumericalError, StructureError
+from dspn.leaves.told import sources_of, told_values
 
 # CuPy's arrays carry no types.
 Array = Any
@@ -174,6 +175,11 @@ class Batch:
         self.has_missing: list[bool] = []
         xp = device.xp
         for v, variable in enumerate(data.schema):
+            if sources_of(variable):  # a value means something else in every context
+                self.distinct.append(told_values(data, v))
+                self.has_missing.append(True)
+                self.codes.append(xp.arange(data.total_slices, dtype=xp.int32))
+                continue
             values = device.there(np.ascontiguousarray(data.values[:, v]))
             if variable.kind == Kind.CATEGORICAL and variable.num_categories:
                 count = variable.num_categories

@@ -24,6 +24,7 @@ from dspn.engine.gpu.device import Array, Batch, Device
 from dspn.engine.gpu.layout import Part, Step, bare_nodes, inputs_below_root, part_of
 from dspn.errors import EvidenceError
 from dspn.leaves.base import Family
+from dspn.leaves.told import missing_values
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.parameters import NetworkParameters
 
@@ -238,8 +239,8 @@ class General:
             distinct = batch.distinct[bank.variable]
             logs = bank.family.log_prob(rows, distinct)
             if maximise:
-                modes = np.diagonal(bank.family.log_prob(rows, bank.family.mode(rows)))
-                logs = np.where(np.isnan(distinct)[:, None], modes, logs)
+                modes = bank.family.log_peak(rows, distinct)
+                logs = np.where(missing_values(distinct)[:, None], modes, logs)
             found.append(self.device.there(logs))
         return found
 

@@ -24,6 +24,7 @@ from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.leaves import family_for
 from dspn.leaves.base import Family, Prior
 from dspn.leaves.gaussian import Gaussian
+from dspn.leaves.told import told_values
 from dspn.structure.build import grouped_network
 from dspn.structure.edit import with_labels
 from dspn.structure.network import DynamicNetwork, Root
@@ -404,7 +405,7 @@ def clustered_network(
         for variable in group:
             family = network.template.banks[variable].family
             prior = priors.leaf(family)
-            leaves[variable] = chain.leaves(family, data.values[:, variable], prior, rng)
+            leaves[variable] = chain.leaves(family, told_values(data, variable), prior, rng)
     template = NetworkParameters(
         np.concatenate([chain.transitions(count, kind) for chain in chains]),
         tuple(leaves[variable] for variable in sorted(leaves)),
@@ -462,7 +463,7 @@ def randomised(
 
     def drawn() -> NetworkParameters:
         leaves = tuple(
-            bank.family.random(len(bank.nodes), rng, data.values[:, bank.variable])
+            bank.family.random(len(bank.nodes), rng, told_values(data, bank.variable))
             for bank in template.banks
         )
         return NetworkParameters(random_weights(template, rng), leaves)

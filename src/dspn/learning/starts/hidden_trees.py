@@ -20,6 +20,7 @@ from dspn.learning.em import scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.starts import clusters
 from dspn.leaves.base import Family
+from dspn.leaves.told import told_values
 from dspn.structure import edit
 from dspn.structure.build import sizes_of_groups
 from dspn.structure.network import DynamicNetwork
@@ -197,7 +198,7 @@ def _add_latents(
     for place, own in reversed(list(enumerate(latents))):
         rows = {}
         for variable in own.variables:
-            family, values = families[variable], data.values[:, variable]
+            family, values = families[variable], told_values(data, variable)
             fit = partial(clusters.label_leaves, own.states, own.size, family, values)
             rows[Leaf(variable, family)] = fit(priors.leaf(family))
         states = []
