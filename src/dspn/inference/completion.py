@@ -85,10 +85,10 @@ def fill_in(
             if bottom is not None:
                 at_bottom = np.isin(slices, bottom_rows(data, network.root))
                 rows[at_bottom] = bottom.leaves[variable][members[at_bottom]]
-            family = bank.family
+            family: Family = bank.family
             if isinstance(family, Told):  # of what was filled in before, too
                 context = told_values(data, variable, slices, values)[:, 1:]
-                family, rows = family.plain, family.resolve(rows, context)
+                rows, family = family.resolve(rows, context), family.plain
             values[slices, variable] = value_of(family, rows)
     return values
 

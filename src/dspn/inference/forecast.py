@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -126,7 +126,7 @@ def _path_marginal(
         quantiles = np.empty((len(paths), 0))
         error = np.sqrt((probabilities * (1.0 - probabilities)).max(axis=1) / count)
         return VariableMarginals(variable, rows, probabilities, none, none, (), quantiles, error)
-    method = "inverted_cdf" if variable.kind == Kind.COUNT else "linear"
+    method: Any = "inverted_cdf" if variable.kind == Kind.COUNT else "linear"
     quantiles = np.quantile(paths, np.array(levels), axis=1, method=method).T
     mean, variance = paths.mean(axis=1), paths.var(axis=1, ddof=1)
     error = np.sqrt(variance / count)

@@ -3,7 +3,6 @@
 import reprlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, NamedTuple, final
 
 import numpy as np
@@ -122,15 +121,18 @@ class Mixer:
             parameters = parameters[whole]
         if self.variable.kind == Kind.CATEGORICAL:
             for category in range(self.variable.num_categories):
-                own = parameters[..., category]
-                self.probabilities[entries, category] = (weights * own).sum(axis=1)
+                chances = parameters[..., category]
+                self.probabilities[entries, category] = (weights * chances).sum(axis=1)
             return
         moments = row_moments if in_context else type(self.family).mixture_moments
         self.mean[entries], self.variance[entries] = moments(self.family, parameters, weights)
         if self.levels:
-            find = partial(row_quantiles, self.family) if in_context else None
-            find = find or self.family.mixture_quantiles
-            self.quantiles[entries] = find(parameters, weights, np.array(self.levels))
+            own = (parameters, weights, np.array(self.levels))
+            self.quantiles[entries] = (
+                row_quantiles(self.family, *own)
+                if in_context
+                else self.family.mixture_quantiles(*own)
+            )
 
     def result(self, slices: Ints) -> VariableMarginals:
         """What has been put, as a value."""

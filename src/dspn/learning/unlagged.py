@@ -52,8 +52,8 @@ def _relearn(network: DynamicNetwork, data: Sequences, priors: Priors) -> Dynami
     for run in bounded_runs(costs, _MOST_WEIGHTS):
         rows = slice(data.offsets[run.start], data.offsets[run.stop])
         posteriors = program.posteriors(data[run], Want(leaves=every[rows])).leaves
-        for bank, weights in zip(found, posteriors, strict=True):
-            bank.append(np.nan_to_num(weights))
+        for parts, weights in zip(found, posteriors, strict=True):
+            parts.append(np.nan_to_num(weights))
     leaves = list(own.template.leaves)
     for number, bank in enumerate(banks):
         if not isinstance(bank.family, Told) or not bank.family.is_told_values:

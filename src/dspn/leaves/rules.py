@@ -165,7 +165,7 @@ class Rule(Checked, ABC):
 def _outer(features: Floats) -> Floats:
     """X x' of each row, flat."""
     count, width = features.shape
-    return np.einsum("vf,vg->vfg", features, features).reshape(count, width * width)
+    return np.asarray(np.einsum("vf,vg->vfg", features, features).reshape(count, width * width))
 
 
 def _solve(matrices: Floats, right: Floats) -> Floats:
@@ -178,7 +178,8 @@ def _solve(matrices: Floats, right: Floats) -> Floats:
 
 
 def _not_finite(rows: Floats, what: str) -> list[str]:
-    return ["" if fine else f"{what} must be finite" for fine in np.isfinite(rows).all(axis=1)]
+    finite = np.asarray(np.isfinite(rows).all(axis=1)).tolist()
+    return ["" if fine else f"{what} must be finite" for fine in finite]
 
 
 @final
@@ -573,7 +574,7 @@ class LogLinear(_Stepped):
     def resolve(self, rows: Floats, features: Floats) -> Floats:
         """The rate."""
         logs = (rows * features).sum(axis=-1)
-        return np.exp(np.minimum(logs, _LARGEST_LOG_RATE))[..., None]
+        return np.asarray(np.exp(np.minimum(logs, _LARGEST_LOG_RATE))[..., None])
 
     def log_prob(self, rows: Floats, features: Floats, values: Floats) -> Floats:
         """Y log rate - rate - log y!."""

@@ -47,7 +47,7 @@ class Source(NamedTuple):
     """
 
     kind: str  # "input" or "value"
-    index: int
+    column: int
     lag: int
     categories: int
 
@@ -83,7 +83,7 @@ class Told(Family):
     """
 
     rule: Any
-    sources: tuple[Source, ...] = ()  # type: ignore[assignment]
+    sources: tuple[Source, ...] = ()  # type: ignore[misc]
     centre: tuple[float, ...] = ()
     unit: tuple[float, ...] = ()
     reference: tuple[tuple[float, ...], ...] = ()
@@ -162,12 +162,12 @@ class Told(Family):
     @property
     def num_parameters(self) -> int:
         """Parameters of the branches."""
-        return self._widths[-1].stop
+        return int(self._widths[-1].stop)
 
     @property
     def num_statistics(self) -> int:
         """The weight, and the statistics of the branches."""
-        return self._sizes[-1].stop
+        return int(self._sizes[-1].stop)
 
     @property
     def num_free(self) -> int:
@@ -193,7 +193,7 @@ class Told(Family):
         if len(self._branches) == 1:
             return np.zeros(context.shape[:-1], dtype=np.int64)
         told = ~np.isnan(context[..., self._num_inputs :]).any(axis=-1)
-        return told.astype(np.int64)
+        return np.asarray(told, dtype=np.int64)
 
     def _features(self, context: Floats, branch: int) -> Floats:
         """Standardised features (..., F) after a 1, or the number of the combination.
@@ -228,7 +228,7 @@ class Told(Family):
         """Rows of a branch for standardised features and values."""
         rows = np.array(parameters[..., self._widths[branch]], dtype=np.float64)
         count = self._branches[branch]
-        rows = self.rule.standard(rows, count)
+        rows = np.asarray(self.rule.standard(rows, count))
         if not self.rule.has_features:
             return rows
         own = self._coefficients(rows, count)
@@ -584,10 +584,10 @@ def told_values(
     starts = data.offsets[np.searchsorted(data.offsets, chosen, side="right") - 1]
     for column, source in enumerate(sources, start=1):
         if source.kind == "input":
-            found[:, column] = data.inputs[chosen, source.index]
+            found[:, column] = data.inputs[chosen, source.column]
             continue
         earlier = chosen - source.lag
-        own = known[np.maximum(earlier, 0), source.index]
+        own = known[np.maximum(earlier, 0), source.column]
         found[:, column] = np.where(earlier >= starts, own, np.nan)
     return found
 

@@ -379,8 +379,7 @@ def with_dense(
     """The tables with the dense variables, those that are not tabulated, added.
 
     `columns[v]` holds the values of variable v by place, with their context. Also returns whether
-    an entry was lost to the
-    range of numbers, and the log divisors of the dense variables.
+    an entry was lost to the range of numbers, and the log divisors of the dense variables.
     """
     banks = program.network.template.banks
     items = (

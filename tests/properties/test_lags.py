@@ -1,0 +1,316 @@
+"""Models whose leaves are told inputs, lags and earlier variables, against the static network."""
+
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import logsumexp
+from sklearn.base import clone
+
+import dspn
+from dspn import DynamicNetwork, Model, Schema, Sequences, Variable
+from dspn.data.sequences import sequences_of
+from dspn.engine import Engine, compile_program
+from dspn.engine.cpu import CpuEngine, Paths
+from dspn.engine.gpu import GpuEngine
+from dspn.errors import DataError, StructureError
+from dspn.learning.em import em_step, scaled_families
+from dspn.learning.priors import DEFAULT_PRIORS, log_prior
+from dspn.learning.starts.clusters import randomised
+from dspn.leaves.told import Told, told_values, with_context
+from dspn.models import DSPN, HMM
+from dspn.structure import NetworkParameters, Parameters, initial_network
+from dspn.structure.nodes import Leaf
+from dspn.structure.template import Template
+from oracles import density, evaluate, mode_density, static_network
+from strategies import arbitrary_sequence, hide, random_network
+
+ENGINES: dict[str, Engine | str] = {
+    "reference": "reference",
+    "plain": "cpu",
+    "general": CpuEngine(Paths(chains=False, lanes=2, segment_bytes=1, cached_bytes=1)),
+    "log space": CpuEngine(Paths(doubt=True)),
+    "gpu": GpuEngine("numpy"),
+}
+INPUTS = (Variable.categorical("u", ("p", "q", "r")), Variable.continuous("w"))
+
+
+def told_network(seed: int) -> DynamicNetwork:
+    """A random network whose leaves are told some of everything."""
+    rng = np.random.default_rng([5, seed])
+    plain = random_network(seed)
+    choices = {
+        "lags": int(rng.integers(0, 3)),
+        "lags_of": ("own", "all")[seed % 2],
+        "within": bool(rng.integers(2)),
+        "leaf_inputs": bool(rng.integers(2)),
+    }
+    if not (choices["lags"] or choices["within"]):
+        choices["leaf_inputs"] = True
+    schema = with_context(plain.schema.with_inputs(INPUTS), **choices)  # type: ignore[arg-type]
+    nodes = tuple(
+        Leaf(node.variable, schema[node.variable].leaf or node.family)
+        if isinstance(node, Leaf)
+        else node
+        for node in plain.template.nodes
+    )
+    template = Template(schema, nodes, plain.template.outputs)
+
+    def made(own: NetworkParameters) -> NetworkParameters:
+        rows = (bank.family.random(len(bank.nodes), rng) for bank in template.banks)
+        return NetworkParameters(own.weights, tuple(rows))
+
+    own = plain.parameters
+    bottom = None if own.bottom is None else made(own.bottom)
+    parameters = Parameters(made(own.template), own.top, bottom)
+    return DynamicNetwork(template, plain.top, parameters, plain.root)
+
+
+def told_case(seed: int) -> tuple[DynamicNetwork, Sequences]:
+    network = told_network(seed)
+    rng = np.random.default_rng([6, seed])
+    schema = network.schema
+    arrays = [
+        hide(arbitrary_sequence(schema, int(rng.integers(1, 5)), rng), rng, share)
+        for share in (0.0, 0.3, 0.6)
+    ]
+    total = sum(map(len, arrays))
+    inputs = np.column_stack([rng.integers(3, size=total), rng.normal(size=total)])
+    offsets = np.concatenate([[0], np.cumsum(list(map(len, arrays)))])
+    return network, Sequences.from_codes(np.concatenate(arrays), offsets, schema, inputs=inputs)
+
+
+def told_value(
+    network: DynamicNetwork, data: Sequences, index: int, *, best: bool = False
+) -> float:
+    """P of one sequence, or the best of all choices, with leaves in their contexts."""
+    length, n = int(data.lengths[index]), len(network.schema)
+    static = static_network(network, length)
+    rows = data.offsets[index] + np.arange(length)
+    columns = [told_values(data, v, rows) for v in range(n)]
+    leaves = [math.nan] * len(static.nodes)
+    for number, node in enumerate(static.nodes):
+        if not isinstance(node, Leaf):
+            continue
+        t, v = divmod(node.variable, n)
+        family, row = node.family, static.leaf_parameters[number]
+        value = columns[v][t] if columns[v].ndim == 1 else columns[v][t, 0]
+        if isinstance(family, Told):
+            row, family = family.resolve(row, columns[v][t, 1:]), family.plain
+        if math.isnan(value) and best:
+            leaves[number] = mode_density(family, row)
+        else:
+            leaves[number] = density(family, row, float(value))
+    return evaluate(static, leaves, add=max) if best else evaluate(static, leaves)
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_engines_agree_with_the_static_network(part: int) -> None:
+    others = sorted(set(ENGINES) - {"plain"})
+    for seed in range(100 * part, 100 * part + 100):
+        network, data = told_case(seed)
+        expected = [math.log(told_value(network, data, i)) for i in range(len(data))]
+        for name in ("plain", others[seed % len(others)]):
+            engine = ENGINES[name]
+            program = compile_program(network, engine=engine)
+            found = program.log_likelihood(data)
+            assert_allclose(found, expected, rtol=1e-9, atol=1e-9, err_msg=f"{seed} {name}")
+            if seed % 5 == 0:
+                best = [math.log(told_value(network, data, i, best=True)) for i in range(len(data))]
+                completed = dspn.inference.complete(program, data)
+                assert_allclose(completed.log_prob, best, rtol=1e-9, atol=1e-9)
+                assert not np.isnan(completed.sequences.values).any()
+
+
+def test_engines_give_the_same_flows() -> None:
+    for seed in range(0, 100, 4):
+        network, data = told_case(seed)
+        scaled = scaled_families(network, data)
+        weights = np.ones(len(data))
+        expected = compile_program(scaled, engine="reference").expected_flows(data, weights)
+        for engine in ("cpu", ENGINES["general"], ENGINES["gpu"]):
+            found = compile_program(scaled, engine=engine).expected_flows(data, weights)
+            for one, other in zip(
+                found.flows.template.leaves, expected.flows.template.leaves, strict=True
+            ):
+                assert_allclose(one, other, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_likelihoods_sum_to_one_for_every_pattern_of_gaps(within: bool) -> None:
+    rng = np.random.default_rng(1)
+    plain = Schema((Variable.binary("a"), Variable.categorical("b", (0, 1, 2))))
+    schema = with_context(plain, lags=2, lags_of="all", within=within)
+    network = initial_network(schema, 3, rng=rng)
+    program = compile_program(network)
+    for pattern in itertools.product([True, False], repeat=6):
+        seen = np.array(pattern).reshape(3, 2)
+        choices = [
+            range(size) if here else [np.nan]
+            for here, size in zip(seen.ravel(), [2, 3] * 3, strict=True)
+        ]
+        values = np.array(list(itertools.product(*choices)), dtype=float).reshape(-1, 2)
+        data = Sequences.from_codes(values, np.arange(0, len(values) + 1, 3), schema)
+        assert_allclose(np.exp(program.log_likelihood(data)).sum(), 1.0, rtol=1e-12)
+
+
+def ar_chain(k: int, seed: int) -> tuple[Model, dict[str, np.ndarray]]:
+    """A chain whose states are regressions on two lags of two variables, and its numbers."""
+    rng = np.random.default_rng(seed)
+    plain = Schema((Variable.continuous("x"), Variable.continuous("y")))
+    schema = with_context(plain, lags=2, lags_of="all")
+    own = {
+        "start": rng.dirichlet(np.ones(k)),
+        "transition": rng.dirichlet(np.ones(k), size=k),
+        "free": rng.normal(size=(k, 2, 2)) ** 2 + 0.1,
+        "coefficients": rng.normal(0, 0.3, size=(k, 2, 5)),
+        "variance": rng.gamma(2.0, size=(k, 2)),
+    }
+    emissions = {
+        name: np.column_stack([own["free"][:, v], own["coefficients"][:, v], own["variance"][:, v]])
+        for v, name in enumerate(schema.names)
+    }
+    return Model.from_hmm(own["start"], own["transition"], emissions, schema=schema), own
+
+
+def test_an_autoregressive_hmm_is_the_forward_pass_by_hand() -> None:
+    model, own = ar_chain(3, 0)
+    values = model.sample(1, 40, rng=np.random.default_rng(2)).values
+    log_b = np.empty((40, 3))
+    for t, x in enumerate(values):
+        mean, variance = own["free"][:, :, 0], own["free"][:, :, 1]
+        if t >= 2:
+            z = np.concatenate([[1.0], values[t - 1], values[t - 2]])
+            mean, variance = own["coefficients"] @ z, own["variance"]
+        log_b[t] = (-0.5 * np.log(2 * np.pi * variance) - (x - mean) ** 2 / (2 * variance)).sum(1)
+    alpha = np.log(own["start"]) + log_b[0]
+    for t in range(1, 40):
+        alpha = logsumexp(alpha[:, None] + np.log(own["transition"]), axis=0) + log_b[t]
+    assert_allclose(model.log_likelihood([values]), logsumexp(alpha), rtol=1e-12)
+    steps = model.surprise([values])
+    assert not steps.exact
+    assert_allclose(-steps.slices.sum(), logsumexp(alpha), rtol=1e-10)
+    stream = model.filter()
+    for t, x in enumerate(values):
+        ahead = stream.predict(quantiles=(0.5,))
+        if t == 20:
+            told = np.concatenate([values[:20], [[np.nan, np.nan]]])
+            marginals = model.marginals([told], quantiles=(0.5,))
+            for v in range(2):
+                assert_allclose(ahead[v].mean, marginals[v].mean, rtol=1e-10)
+                assert_allclose(ahead[v].quantiles, marginals[v].quantiles, rtol=1e-10)
+        assert_allclose(stream.update(x).surprise, steps.slices[t], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_em_never_falls(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    plain = [
+        Schema((Variable.continuous("x"), Variable.binary("b"))),
+        Schema((Variable.count("n"),)),
+        Schema((Variable.categorical("c", tuple("abc")), Variable.continuous("x"))),
+    ][seed % 3].with_inputs(INPUTS)
+    options = {"lags": 1 + seed % 2, "lags_of": ("own", "all")[seed % 2], "within": seed % 4 == 3}
+    schema = with_context(plain, leaf_inputs=seed % 4 < 2, **options)  # type: ignore[arg-type]
+    arrays = [hide(arbitrary_sequence(schema, 20, rng), rng, 0.1) for _ in range(6)]
+    inputs = np.column_stack([rng.integers(3, size=120), rng.normal(size=120)])
+    data = Sequences.from_codes(
+        np.concatenate(arrays), np.arange(0, 121, 20), schema, inputs=inputs
+    )
+    network = randomised(initial_network(schema, 2, rng=rng), data, rng)
+    last = -np.inf
+    for _ in range(12):
+        score = compile_program(network).log_likelihood(data).sum()
+        score += log_prior(network, DEFAULT_PRIORS)
+        assert score >= last - 1e-9 * abs(score)
+        last = score
+        network = em_step(network, data, priors=DEFAULT_PRIORS).network
+
+
+def test_forecasts_of_an_autoregression_have_its_moments() -> None:
+    schema = with_context(Schema((Variable.continuous("x"),)), lags=1)
+    row = [[0.0, 1.0, 1.0, 0.8, 0.25]]
+    model = Model.from_hmm([1.0], [[1.0]], {"x": row}, schema=schema)
+    past = np.array([[0.0], [3.0]])
+    found = model.forecast([past], 4, num_paths=20_000, quantiles=(0.1, 0.5, 0.9))
+    own = found.marginals["x"]
+    mean, variance = 3.0, 0.0
+    for step in range(4):
+        mean, variance = 1.0 + 0.8 * mean, 0.25 + 0.64 * variance
+        assert abs(own.mean[step] - mean) < 5 * own.error[step]
+        assert_allclose(own.variance[step], variance, rtol=0.05)
+        width = own.quantiles[step, 2] - own.quantiles[step, 0]
+        assert_allclose(width, 2 * 1.2816 * math.sqrt(variance), rtol=0.05)
+    assert found.num_paths == 20_000 and not found.marginals.exact
+    again = model.forecast([past], 4, num_paths=20_000, quantiles=(0.1, 0.5, 0.9))
+    assert_array_equal(again.marginals["x"].mean, own.mean)
+
+
+def test_draws_follow_the_lags() -> None:
+    plain = Schema((Variable.categorical("c", ("a", "b", "c")),))
+    schema = with_context(plain, lags=1)
+    cycle = np.array([[0.9, 0.1, 0.0], [0.0, 0.1, 0.9], [0.8, 0.0, 0.2]])
+    row = np.concatenate([[0.2, 0.3, 0.5], cycle.ravel()])[None]
+    model = Model.from_hmm([1.0], [[1.0]], {"c": row}, schema=schema)
+    drawn = model.sample(400, 60, rng=np.random.default_rng(0)).values.reshape(400, 60)
+    pairs = np.zeros((3, 3))
+    np.add.at(pairs, (drawn[:, :-1].astype(int), drawn[:, 1:].astype(int)), 1)
+    assert_allclose(pairs / pairs.sum(axis=1, keepdims=True), cycle, atol=0.02)
+
+
+def ar2(rng: np.random.Generator, number: int, length: int) -> list[np.ndarray]:
+    x = np.zeros((number, length + 50))
+    for t in range(2, length + 50):
+        x[:, t] = 1.2 * x[:, t - 1] - 0.5 * x[:, t - 2] + 0.7 * rng.normal(size=number)
+    return list(x[:, 50:, None])
+
+
+def test_models_with_lags_find_an_autoregression(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    train, test = ar2(rng, 40, 100), ar2(rng, 20, 100)
+    model = HMM(1, lags=2, random_state=0).fit(train)
+    left = np.concatenate([x[2:] - 1.2 * x[1:-1] + 0.5 * x[:-2] for x in test])
+    truth = -0.5 * math.log(2 * math.pi * 0.49) - (left**2).mean() / 0.98
+    surprise = -model.surprise(test).slices.reshape(20, 100)[:, 2:].mean()
+    assert truth - surprise < 0.01
+    model.save(tmp_path / "m.dspn")
+    again = dspn.load(tmp_path / "m.dspn")
+    assert_array_equal(again.score_samples(test), model.score_samples(test))
+    assert again.lags == 2 and clone(model).get_params()["lags"] == 2
+    assert clone(model).set_params(lags=1).lags == 1
+    hidden = [x.copy() for x in test]
+    hidden[0][50] = np.nan
+    assert not model.marginals(hidden).exact
+    assert not model.complete(hidden).exact
+    assert np.isfinite(model.impute(hidden).values).all()
+    short = HMM(2, lags=2, random_state=0, validation_fraction=0.5)
+    short.fit([x[: 1 + 20 * (i > 0)] for i, x in enumerate(train)])
+    with pytest.raises(DataError, match="look back 2 slices"):
+        HMM(1, lags=2).fit([x[:2] for x in train])
+    with pytest.raises(StructureError, match="must be all variables"):
+        Model(ar_chain(2, 1)[0].network).over(["x"])
+
+
+def test_inputs_of_leaves_are_learned() -> None:
+    rng = np.random.default_rng(4)
+    u = [rng.normal(size=(50, 1)) for _ in range(20)]
+    x = [1.0 + 2.0 * own + 0.1 * rng.normal(size=own.shape) for own in u]
+    data = Sequences.from_arrays(x, inputs=u)
+    model = HMM(1, leaf_inputs=True, random_state=0).fit(data)
+    row = model.emissions_[data.schema.names[0]][0]
+    assert_allclose(row, [1.0, 2.0, 0.01], atol=0.02)
+
+
+@pytest.mark.parametrize("learner", ["em", "paper", "auto"])
+def test_every_learner_takes_lags(learner: str) -> None:
+    rng = np.random.default_rng(1)
+    data = ar2(rng, 12, 30)
+    options = {"auto": dspn.Auto(effort=0.2), "em": dspn.Em(n_interfaces=2), "paper": "paper"}
+    model = DSPN(options[learner], lags=2, random_state=0, time_limit=3)  # type: ignore[arg-type]
+    model.fit(data)
+    plain = HMM(4, random_state=0).fit(data)
+    assert model.score(data) > plain.score(data)
+    assert sequences_of(data, model.schema_, "X").schema == model.schema_
