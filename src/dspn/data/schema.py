@@ -79,7 +79,7 @@ class Variable:
                 f"one of {', '.join(import_module('dspn.leaves').NAMES)}, for a continuous "
                 f"variable or a count, found {self.leaf!r} for a {kind} variable."
             )
-        if self.leaf is not None and self.leaf.is_discrete != (kind is Kind.COUNT):
+        if self.leaf is not None and self.leaf.is_discrete == (kind is Kind.CONTINUOUS):
             fitting = "count" if self.leaf.is_discrete else "continuous"
             raise DataError(
                 f"`leaf` of variable {self.name!r} must be a family for {kind} variables, found "
