@@ -18,12 +18,12 @@ import emulator
 from dspn import DynamicNetwork, Schema, Sequences, Variable, inference
 from dspn.engine import Engine, ExpectedFlows, Program, Want, compile_program
 from dspn.engine.base import rounded
-from dspn.engine.gpu import GpuEngine, general
+from dspn.engine.gpu import GpuEngine, chain, general
 from dspn.engine.gpu.chain import ChainLayout, ChainProgram
 from dspn.engine.gpu.climb import Climb
 from dspn.engine.gpu.device import Device
 from dspn.engine.gpu.general import General, Structure
-from dspn.errors import StructureError
+from dspn.errors import NumericalError, StructureError
 from dspn.learning.em import EmOptions, fit_em
 from dspn.structure import Mixture, initial_network
 from networks import bits, has_gpu
@@ -372,6 +372,51 @@ def test_a_machine_without_a_gpu_gets_one_sentence() -> None:
     network, _, _ = _chain_case(0)
     with pytest.raises(StructureError, match=r"`engine='gpu'` needs"):
         compile_program(network, engine="gpu")
+
+
+@pytest.mark.skipif(emulator.why_not() is not None, reason=str(emulator.why_not()))
+@pytest.mark.parametrize("fault", ["driver", "no card", "old card", "no room"])
+def test_a_card_that_does_not_serve_is_described_in_one_sentence(fault: str) -> None:
+    network, _, data = _chain_case(0)
+    card = emulator.Card()
+    runtime = card.cuda.runtime
+
+    def fail(*_: object, **__: object) -> None:
+        if fault == "driver":
+            raise runtime.CUDARuntimeError("CUDA driver version is insufficient for CUDA runtime")
+        raise card.cuda.memory.OutOfMemoryError("Out of memory allocating 1 bytes.")
+
+    if fault in ("driver", "no card"):
+        runtime.getDeviceCount = fail if fault == "driver" else lambda: 0
+    if fault == "old card":
+        card.cuda.Device().compute_capability = "75"
+    if fault == "no room":
+        program = compile_program(network, engine=emulator.engine(card))
+        card.RawModule = fail  # type: ignore[method-assign, assignment]
+        with pytest.raises(NumericalError, match=r"no room for this pass: .* use engine='cpu'"):
+            program.log_likelihood(data)
+        return
+    words = {"driver": "driver that", "no card": "there is none", "old card": "has 7.5"}
+    with pytest.raises(StructureError, match=f"`engine='gpu'` needs .*{words[fault]}"):
+        emulator.engine(card)
+
+
+@pytest.mark.parametrize("kind", ["block", "monarch"])
+def test_wide_templates_of_few_edges_need_no_square_matrix(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    network = initial_network(bits(3), 40, rng=rng, transitions=kind)
+    values = rng.integers(0, 2, (12, 3)).astype(np.float64)
+    data = Sequences.from_codes(values, [0, 7, 12], network.schema)
+    expected = compile_program(network, engine="reference").expected_flows(data)
+    monkeypatch.setattr(chain, "_WIDEST_CHAIN", 39)
+    assert ChainLayout.of(network) is None
+    found = compile_program(network, engine=GpuEngine("numpy")).expected_flows(data)
+    np.testing.assert_allclose(found.log_likelihood, expected.log_likelihood, rtol=1e-10)
+    np.testing.assert_allclose(
+        found.flows.template.weights, expected.flows.template.weights, rtol=1e-8, atol=1e-12
+    )
 
 
 def test_batches_are_cut_to_the_room_there_is() -> None:

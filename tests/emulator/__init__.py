@@ -285,9 +285,9 @@ def _sgemm(
     target[:] = (one @ other).reshape(-1, order="F")
 
 
-def engine(**options: Any) -> GpuEngine:
+def engine(card: Card | None = None, **options: Any) -> GpuEngine:
     """The GPU engine on an emulated card, which is `engine(...).device.xp`."""
     found = GpuEngine()
-    with patch.dict(sys.modules, {"cupy": Card(**options)}):
+    with patch.dict(sys.modules, {"cupy": card or Card(**options)}):
         _ = found.device.xp
     return found

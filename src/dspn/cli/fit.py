@@ -185,11 +185,16 @@ def _kind(item: Described, kind: str) -> str:
 def _make_learner(training: Training) -> Auto | Em | Paper:
     """The learner with its options of the command line."""
     size, effort = training.interfaces, training.effort
+    if training.transitions != "dense" and training.learner != "em":
+        raise BadParameter(
+            f"--transitions {training.transitions} is for --learner em, not for "
+            f"{training.learner}: leave it out."
+        )
     match training.learner, size, effort:
         case "auto", None, _:
             return Auto(effort=effort)
         case "em", int(), None:
-            return Em(size)
+            return Em(size, transitions=training.transitions)
         case "paper", None, None:
             return Paper()
         case "paper", int(), None:

@@ -85,6 +85,8 @@ _DESCRIPTIONS: Final = {
     "--kind NAME=KIND": "Kind of a variable: categorical, binary, continuous or count; repeatable.",
     "--learner": "How the model is learned.",
     "--interfaces 1..": "Number of interface nodes, for the learners paper and em.",
+    "--transitions WHICH": "Which nodes the sums read, for the learner em: all (dense), or few of "
+    "many (block, monarch).",
     "--effort": "How much the automatic learner may do; by default it depends on the data.",
     "--time-limit 0..": "Seconds after which the best model so far is taken.",
     "--validation": "Fraction of the sequences that is held out, or another table.",
@@ -178,6 +180,7 @@ class Training:
 
     learner: Literal["auto", "paper", "em"] = "auto"
     interfaces: int | None = None
+    transitions: Literal["dense", "block", "monarch"] = "dense"
     effort: float | None = None
     time_limit: float | None = None
     seed: int = 0

@@ -5,9 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from typer.testing import CliRunner
 
 import dspn
 from dspn import DSPN, HMM, Em, EmOptions, Model, Sequences, StructureError
+from dspn.cli.app import app
 from dspn.learning.starts.clusters import _Chain
 from dspn.plotting import plot_template
 from dspn.structure import Root, Transitions
@@ -130,3 +132,17 @@ def test_other_transitions_are_refused() -> None:
         HMM(4, transitions="butterfly").fit(steps(0, 4))
     with pytest.raises(StructureError, match="but is 'butterfly'; choose one"):
         Em(4, transitions="butterfly")
+
+
+def test_the_command_line_takes_transitions(tmp_path: Path) -> None:
+    table, model = tmp_path / "steps.csv", tmp_path / "steps.dspn"
+    values = steps(0, 20).values.astype(int)
+    rows = [f"{i // 30},{','.join(map(str, row))}" for i, row in enumerate(values)]
+    table.write_text("\n".join(["s,a,b,c,d,e", *rows]))
+    command = ["fit", str(table), "-s", "s", "-o", str(model), "--interfaces", "16", "-q"]
+    few = ["--transitions", "monarch"]
+    done = CliRunner().invoke(app, [*command, *few, "--learner", "em"])
+    assert done.exit_code == 0, done.output
+    assert Model.load(model).network.template.num_weights == 2 * 16 * 4
+    refused = CliRunner().invoke(app, [*command[:-3], "-q", *few])
+    assert refused.exit_code == 2 and "--learner em" in refused.output

@@ -59,6 +59,8 @@ _MOST_LIFTED: Final = {np.dtype(np.float32): 880, np.dtype(np.float64): 30}
 _TF32_TENSOR_OP_MATH: Final = 3
 # Products of float32 matrices this large run on tensor cores, with ten fraction bits.
 _FEWEST_NARROW: Final = 256
+# Wider templates have few edges, of which a matrix would be mostly empty.
+_WIDEST_CHAIN: Final = 8192
 _WIDEST_SCAN: Final = {np.dtype(np.float32): 128, np.dtype(np.float64): 64}
 
 
@@ -127,7 +129,9 @@ class ChainLayout:
     def of(cls, network: DynamicNetwork) -> "ChainLayout | None":
         """The layout, where the network is such a chain."""
         template = network.template
-        if len(network.groups) != 1 or not is_chain(template):
+        if len(network.groups) != 1 or template.num_interfaces > _WIDEST_CHAIN:
+            return None
+        if not is_chain(template):
             return None
         nodes, k = template.nodes, template.num_interfaces
         place = {node: i for bank in template.banks for i, node in enumerate(bank.nodes)}
