@@ -22,7 +22,6 @@ What the range of the numbers does not hold is found out, and the sequences conc
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
@@ -258,15 +257,11 @@ class Chunks:
             order = own[np.argsort(codes[own], kind="stable")]
             sorted_codes = codes[order]
             bounds = np.searchsorted(sorted_codes, np.arange(self.sizes[c] + 1))
-            pieces, codes_of = [], []
-            for code, (start, end) in enumerate(pairwise(bounds.tolist())):
-                for piece in range(start, end, _PIECE):
-                    pieces.append(piece)
-                    codes_of.append(code)
-            pieces.append(len(order))
-            found.append(
-                (device.there(order), device.there(np.array(pieces)), np.array(codes_of, int))
-            )
+            counts = -(-np.diff(bounds) // _PIECE)
+            codes_of = np.repeat(np.arange(self.sizes[c]), counts)
+            rank = np.arange(len(codes_of)) - np.repeat(np.cumsum(counts) - counts, counts)
+            pieces = np.append(bounds[codes_of] + _PIECE * rank, len(order))
+            found.append((device.there(order), device.there(pieces), codes_of))
         return found
 
 

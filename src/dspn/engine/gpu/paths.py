@@ -15,6 +15,7 @@ from dspn.engine.base import TERMS, Choices, Posteriors, Want
 from dspn.engine.gpu import general
 from dspn.engine.gpu.chain import ChainProgram, ChainRun, Chunks, doubts, log_totals, log_values
 from dspn.engine.gpu.device import Array, Batch
+from dspn.leaves.told import missing_values
 from dspn.structure.network import Root
 from dspn.structure.parameters import NetworkParameters
 
@@ -127,9 +128,8 @@ def _log_table(chain: ChainProgram, chunks: Chunks, parameters: NetworkParameter
         chain.general.network.template.banks, parameters.leaves, chain.layout.member, strict=True
     ):
         distinct = chunks.batch.distinct[bank.variable][: chunks.radix[bank.variable]]
-        own = bank.family.log_prob(rows, distinct)
-        modes = np.diagonal(bank.family.log_prob(rows, bank.family.mode(rows)))
-        logs.append(np.where(np.isnan(distinct)[:, None], modes, own)[:, member])
+        own, modes = bank.family.log_prob(rows, distinct), bank.family.log_peak(rows, distinct)
+        logs.append(np.where(missing_values(distinct)[:, None], modes, own)[:, member])
     logs.append(np.zeros((1, chain.layout.num_nodes)))
     values, digits = device.there(np.concatenate(logs)), chunks.digits
     found = values[digits[:, 0]]
