@@ -19,6 +19,7 @@ from dspn.cli.options import Table, Training, Unknown, check_extension, parse_ki
 from dspn.data.chunks import Chunk, Described, collect, describe_column
 from dspn.data.dataset import Dataset, is_dataset
 from dspn.data.order import describe_steps, near_misses, variable_names
+from dspn.data.proposals import propose
 from dspn.data.schema import Schema, list_names
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError, StructureError, printable
@@ -133,6 +134,13 @@ def advice(variables: Sequence[Described], chunk: Chunk) -> Iterator[str]:
                 f"column {name!r} has {_distinct(item)}; leave it out with --exclude "
                 f"{shlex.quote(name)}, or it costs much and says nothing."
             )
+        proposal = None if item.reason == "--kind" else propose(item.variable, item.codes)
+        if proposal is not None:
+            yield (
+                f"column {name!r}: {proposal.reason}; {proposal.family} leaves may fit better than "
+                f"the usual ones of {item.variable.kind} variables, "
+                f"say {_kind(item, proposal.family)}"
+            )
     whole = [item for item in variables if item.reason.startswith("whole numbers with")]
     few = [item for item in whole if item.variable.categories]
     if few:
@@ -219,6 +227,7 @@ def _make_estimator(training: Training, fraction: float | None, *, quiet: bool) 
         resume=checkpoint is not None,
         n_jobs=training.jobs,
         engine=training.engine,
+        families="auto" if training.families == "auto" else None,
         executor=None if training.ray is None else Ray(training.ray),
         verbose=0 if quiet else 1,
     )
@@ -280,6 +289,8 @@ def fit(
             parts = source.read_chunks(opened, schema, None, read, quiet=True, whole=True)
             ((_, held_out),) = parts
     estimator.fit(sequences, validation=held_out)
+    for choice in estimator.families_:
+        console.note(f"leaves of {choice}", quiet=quiet)
     provenance = source.remember_keys(estimator.model_.provenance, keys, table.read)
     model = Model(estimator.model_.mixture, provenance=provenance)
     model.save(output)

@@ -82,12 +82,16 @@ _DESCRIPTIONS: Final = {
     "--number -n 1..": "Number of sequences.",
     "--length 1..": "Number of slices of each sequence.",
     "--variables NAMES": "Variables, separated by commas; by default all columns but the keys.",
-    "--kind NAME=KIND": "Kind of a variable: categorical, binary, continuous or count; repeatable.",
+    "--kind NAME=KIND": "Kind of a variable: categorical, binary, continuous or count, or the "
+    "family of its leaves, such as student_t or von_mises:24; repeatable.",
+    "prepare: --kind NAME=KIND": "Kind of a variable: categorical, binary, continuous or count; "
+    "repeatable.",
     "--learner": "How the model is learned.",
     "--interfaces 1..": "Number of interface nodes, for the learners paper and em.",
     "--transitions WHICH": "Which nodes the sums read, for the learner em: all (dense), or few of "
     "many (block, monarch).",
     "--effort": "How much the automatic learner may do; by default it depends on the data.",
+    "--families": "Leaf families: the usual ones of the kinds, or those that held-out data choose.",
     "--time-limit 0..": "Seconds after which the best model so far is taken.",
     "--validation": "Fraction of the sequences that is held out, or another table.",
     "--checkpoint": "A directory; the same command continues from what it holds.",
@@ -182,6 +186,7 @@ class Training:
     interfaces: int | None = None
     transitions: Literal["dense", "block", "monarch"] = "dense"
     effort: float | None = None
+    families: Literal["usual", "auto"] = "usual"
     time_limit: float | None = None
     seed: int = 0
     validation: str = "0.1"
@@ -329,13 +334,27 @@ def parse_names(text: str | None) -> tuple[str, ...] | None:
     return names or None
 
 
-def parse_kinds(given: list[str] | None) -> dict[str, str]:
-    """The kind of each variable that is named, from texts such as `sky=categorical`."""
+def parse_kinds(given: list[str] | None, *, has_leaves: bool = True) -> dict[str, str]:
+    """The kind of each variable that is named, from texts such as `sky=categorical`.
+
+    Where models are learned from the data at once, the name of a leaf family is a kind too.
+    """
+    from dspn.errors import DataError
+    from dspn.leaves import NAMES, family_named  # which help does not wait for
+
     kinds = {}
     for text in given or []:
         name, _, kind = text.rpartition("=")
-        if not name or kind not in ("categorical", "binary", "continuous", "count"):
-            rule = "NAME=KIND, KIND being one of categorical, binary, continuous, count"
+        words = ["categorical", "binary", "continuous", "count"]
+        is_kind = kind in words
+        if has_leaves and not is_kind:
+            words += NAMES
+            try:
+                is_kind = family_named(kind) is not None
+            except DataError as error:
+                raise BadParameter(f"--kind {text}: {error}") from error
+        if not name or not is_kind:
+            rule = f"NAME=KIND, KIND being one of {', '.join(words)}"
             raise BadParameter(f"--kind must be {rule}, but is {text!r}.")
         kinds[name] = kind
     return kinds

@@ -73,7 +73,7 @@ def prepare(
             sequence=read.sequence,
             order=read.order,
             variables=parse_names(variables),
-            kinds=parse_kinds(kind),
+            kinds=parse_kinds(kind, has_leaves=False),
             missing=source.missing_words(read.missing),
             delimiter=read.delimiter,
             decimal=read.decimal,

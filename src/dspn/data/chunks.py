@@ -30,7 +30,7 @@ from dspn.data.order import (
     require_columns,
     with_order_type,
 )
-from dspn.data.schema import Kind, Schema, Variable, list_categories
+from dspn.data.schema import Schema, Variable, list_categories
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
 
@@ -294,7 +294,8 @@ def describe_column(
     Args:
         chunk: All rows of the table.
         name: Name of the column.
-        kind: "categorical", "binary", "continuous" or "count", or None to infer it.
+        kind: "categorical", "binary", "continuous", "count" or the name of a leaf family; None to
+            infer it.
         writing: How the cells of text are written.
     """
     column = chunk.column(name, writing)
@@ -309,7 +310,7 @@ def describe_column(
             reason = "booleans" if raw[1].declared else "--kind"
         else:
             raw = read_cells(cells, column, is_number=True, remedy=f"--kind says {kind}")
-            variable, reason = Variable(name, Kind(kind)), "--kind"
+            variable, reason = Variable.of_kind(name, kind), "--kind"
         return Described(variable, encode_checked(raw, variable, column), reason)
 
 

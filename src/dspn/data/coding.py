@@ -9,7 +9,13 @@ The kind of a variable is inferred by the first of these rules that fits:
 4. Numbers with a fraction, negative numbers and numbers from 2**53 on are continuous.
 5. Whole numbers 0, 1, 2, ... with at most `MOST_CATEGORIES` distinct values are categorical, with
    the values that occur as categories; a column of zeros and ones always has both.
-6. Whole numbers 0, 1, 2, ... with more distinct values are counts.
+6. Whole numbers 0, 1, 2, ... with more distinct values are continuous where they are no counts:
+   larger than `MOST_COUNTED`, all multiples of a number, of less variance than half of their mean,
+   or hours or directions by their name and range. A pressure of 1,013 is a reading, not a count.
+7. Other whole numbers are counts.
+
+Notes on what was inferred also propose a leaf family where the numbers suggest one; see
+`dspn.data.proposals`.
 """
 
 from __future__ import annotations
@@ -26,11 +32,12 @@ from numpy.typing import NDArray
 
 from dspn._arguments import Floats
 from dspn.data.layout import Column, Ragged, codes_are_values, value_rule
+from dspn.data.proposals import Whole, propose
 from dspn.data.schema import LARGEST_WHOLE, Category, Kind, Schema, Variable, describe_variable
 from dspn.errors import DataError
 
 MOST_CATEGORIES = 20
-"""Whole-number columns with more distinct values than this are counts."""
+"""Whole-number columns with more distinct values than this are counts, or continuous."""
 
 BOOLEANS: Final = (False, True)
 SPACES: Final = " \u00a0\u202f'\u2019"
@@ -194,8 +201,17 @@ def _is_plain_number(word: str) -> bool:
     return True
 
 
-def infer_variable(name: str, values: Floats, reading: Reading) -> tuple[Variable, str]:
-    """The variable that a raw column suggests, and what it is inferred from."""
+def infer_variable(
+    name: str, values: Floats, reading: Reading, whole: Whole | None = None
+) -> tuple[Variable, str]:
+    """The variable that a raw column suggests, and what it is inferred from.
+
+    Args:
+        name: Name of the column.
+        values: Its numbers, or as many as tell the kind.
+        reading: What the numbers stand for.
+        whole: What is known of all numbers where these are some of them.
+    """
     if reading.declared:
         reason = "the categories of the table's column"
         reason = "booleans" if reading.declared is BOOLEANS else reason
@@ -218,6 +234,9 @@ def infer_variable(name: str, values: Floats, reading: Reading) -> tuple[Variabl
             return Variable.continuous(name), reason
     distinct = _few_distinct(observed)
     if distinct is None:
+        objection = (whole or Whole.of(observed)).objection(name)
+        if objection:
+            return Variable.continuous(name), objection
         reason = f"whole numbers with more than {MOST_CATEGORIES} distinct values"
         return Variable.count(name), reason
     if distinct[-1] <= 1:
@@ -273,14 +292,22 @@ def code_columns(
         ]
         schema = Schema(tuple(variable for variable, _ in inferred))
         notes = tuple(
-            f"{variable.name}: {describe_variable(variable)}, inferred from {reason}"
-            for variable, reason in inferred
+            _note(variable, reason, values[:, j]) for j, (variable, reason) in enumerate(inferred)
         )
     for j, (variable, reading) in enumerate(zip(schema, readings, strict=True)):
         if reading.labels or not codes_are_values(variable):
             column = Column(variable.name, ragged=ragged)
             values[:, j] = encode(values[:, j], reading, variable, column)
     return values, schema, notes
+
+
+def _note(variable: Variable, reason: str, values: Floats) -> str:
+    """What a variable is taken for and why, and the leaves that may fit it better."""
+    note = f"{variable.name}: {describe_variable(variable)}, inferred from {reason}"
+    proposal = propose(variable, values)
+    if proposal is None:
+        return note
+    return f"{note}; {proposal.family} leaves may fit better ({proposal.reason})"
 
 
 def encode(values: Floats, reading: Reading, variable: Variable, column: Column) -> Floats:

@@ -39,7 +39,8 @@ from dspn.data.order import (
     require_different,
     with_order_type,
 )
-from dspn.data.schema import Kind, Schema, Variable, describe_variable
+from dspn.data.proposals import Whole
+from dspn.data.schema import LARGEST_WHOLE, Kind, Schema, Variable, describe_variable
 from dspn.errors import DataError
 
 TEXT_TYPES: Final = {"numbers": NUMBERS, "times": TIMES, "zoned times": ZONED_TIMES}
@@ -81,6 +82,7 @@ class _ColumnScan:
         self.type: str | None = None
         self.labels: set[str] = set()
         self.numbers: set[float] = set()
+        self.whole: Whole | None = None
         self._most = _MOST_CATEGORIES if kind in ("categorical", "binary") else MOST_CATEGORIES + 4
 
     def add(self, cells: Any, column: Column) -> None:
@@ -96,6 +98,7 @@ class _ColumnScan:
             self._take("words", reading.labels, ())
         else:
             kind = "truths" if reading.declared else "numbers"
+            self._add_whole(_whole_of(present))
             self._take(kind, (), _telling(present, self._most))
 
     def _take(self, kind: str, labels: Iterable[str], numbers: Iterable[float]) -> None:
@@ -117,11 +120,16 @@ class _ColumnScan:
         if len(self.numbers) > self._most + 8:
             self.numbers = set(_telling(np.fromiter(self.numbers, np.float64), self._most))
 
+    def _add_whole(self, more: Whole | None) -> None:
+        known = self.whole
+        self.whole = more if known is None else known.plus(more) if more else known
+
     def merge(self, other: Mapping[str, Any]) -> None:
         """Takes in the scan of another file."""
         self.rows, self.missing = self.rows + other["rows"], self.missing + other["missing"]
         if other["type"] is not None:
             self._take(other["type"], other["labels"], other["numbers"])
+            self._add_whole(Whole(*other["whole"]) if other["whole"] else None)
 
     def to_json(self) -> dict[str, Any]:
         """What `merge` takes."""
@@ -131,6 +139,7 @@ class _ColumnScan:
             "type": self.type,
             "labels": sorted(self.labels),
             "numbers": sorted(self.numbers),
+            "whole": self.whole,
         }
 
     def variable(self) -> tuple[Variable, str]:
@@ -139,7 +148,7 @@ class _ColumnScan:
         reading = Reading(labels or None, BOOLEANS if self.type == "truths" else None)
         if self.kind is None:
             require_words(reading, Column(self.name))
-            variable, reason = infer_variable(self.name, values, reading)
+            variable, reason = infer_variable(self.name, values, reading, self.whole)
             return variable, f"inferred from {reason}"
         told = "as its kind says"
         if self.kind not in ("categorical", "binary"):
@@ -150,6 +159,14 @@ class _ColumnScan:
             values = np.sort(values)
         is_binary = self.kind == "binary"
         return categorical_variable(self.name, values, reading, is_binary=is_binary), told
+
+
+def _whole_of(present: Floats) -> Whole | None:
+    """What is to be known of whole numbers >= 0; None where some are others."""
+    low, high = float(present.min()), float(present.max())
+    if low < 0 or high >= LARGEST_WHOLE or (np.floor(present) < present).any():
+        return None
+    return Whole.of(present)
 
 
 def _telling(present: Floats, most: int) -> list[float]:

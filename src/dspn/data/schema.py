@@ -131,6 +131,15 @@ class Variable:
         """A variable with values 0, 1, 2, ...; Poisson leaves unless another family is given."""
         return cls(name, Kind.COUNT, leaf=leaf)
 
+    @classmethod
+    def of_kind(cls, name: str, kind: str) -> Variable:
+        """A variable of numbers: "continuous", "count", or the name of the family of its leaves."""
+        if kind in tuple(Kind):
+            return cls(name, Kind(kind))
+        leaf = import_module("dspn.leaves").family_named(kind)
+        own = Kind.COUNT if getattr(leaf, "is_discrete", False) else Kind.CONTINUOUS
+        return cls(name, own, leaf=leaf or kind)
+
     def identity(self) -> tuple[Any, ...]:
         """What distinguishes this variable from others, the same in every process."""
         leaf = () if self.leaf is None else (sorted(self.leaf.to_json().items()),)

@@ -19,6 +19,8 @@ from dspn.options import number_field
 # Below and above these sizes nothing that data could show changes any more.
 _SMALLEST_SIZE = 1e-3
 _LARGEST_SIZE = 1e6
+# Leaves whose counts vary no more than Poisson counts begin with so many times their mean.
+_NEARLY_POISSON = 100.0
 
 
 @final
@@ -53,7 +55,7 @@ class NegativeBinomial(Family):
     name = "negative_binomial"
     is_discrete = True
     num_parameters = 2  # mean and size
-    num_statistics = 3  # the weight, x, and the expected number of clusters; see below
+    num_statistics = 4  # the weight, x, the expected clusters y (see below), and x^2 to start from
     num_free = 2  # the logarithms
 
     @property
@@ -98,33 +100,30 @@ class NegativeBinomial(Family):
     # likelihood is y log(size) + w size log(1 - p) + x log(p) and what does not depend on the leaf.
 
     def statistics(self, values: Floats) -> Floats:
-        """(1, x, y) with the expected clusters y of the reference's size."""
-        leaf = np.array([[self.reference_mean, self.reference_size]])
-        return np.asarray(self._moments(leaf, values)[0])
-
-    def expected_statistics(self, parameters: Floats, values: Floats, counts: Floats) -> Floats:
-        """Those with E[y | x, leaf] = size (digamma(size + x) - digamma(size))."""
-        return np.asarray(np.einsum("lv,lvs->ls", counts, self._moments(parameters, values)))
-
-    def _moments(self, parameters: Floats, values: Floats) -> Floats:
+        """(1, x, 0, x^2), from which `maximise` takes the size by the variance."""
         values = np.asarray(values, dtype=np.float64)
         counted = is_count(values)
         x = np.where(counted, values, 0.0)
-        sizes = parameters[:, 1:]
+        return np.column_stack([counted, x, np.zeros_like(x), np.minimum(x, 1e150) ** 2])
+
+    def expected_statistics(self, parameters: Floats, values: Floats, counts: Floats) -> Floats:
+        """(1, x, y, 0) with y = E[clusters | x] = size (digamma(size + x) - digamma(size))."""
+        plain = self.statistics(values)
+        x, sizes = plain[:, 1], parameters[:, 1:]
         with np.errstate(all="ignore"):
-            clusters = sizes * digamma_rise(sizes, x)
-        clusters = np.clip(clusters, np.minimum(x, 1.0), x)
-        first = np.broadcast_to(np.stack([counted, x], axis=-1), (*clusters.shape, 2))
-        return np.concatenate([first, clusters[..., None]], axis=-1)
+            clusters = np.clip(sizes * digamma_rise(sizes, x), np.minimum(x, 1.0), x)
+        found = counts @ plain
+        found[:, 2], found[:, 3] = (counts * clusters).sum(axis=1), 0.0
+        return found
 
     def _pseudo(self, prior: NegativeBinomialPrior) -> Floats:
         clusters = prior.size * math.log1p(prior.mean / prior.size)
-        return prior.pseudo_count * np.array([1.0, prior.mean, clusters])
+        return prior.pseudo_count * np.array([1.0, prior.mean, clusters, 0.0])
 
     def maximise(self, statistics: Floats, prior: Prior | None = None) -> Floats:
         """The mean of the counts, and the size r with y / w = r log(1 + mean / r)."""
         chosen = chosen_prior(prior, self.default_prior)
-        weight, total, clusters = (statistics + self._pseudo(chosen)).T
+        weight, total, clusters, squares = (statistics + self._pseudo(chosen)).T
         empty = weight < NO_WEIGHT
         means = np.maximum(total, 0.0) / np.where(empty, 1.0, weight)
         some = total > NO_WEIGHT
@@ -132,6 +131,10 @@ class NegativeBinomial(Family):
         share = np.clip(share, 1e-300, 1.0 - 1e-16)
         with np.errstate(all="ignore"):
             sizes = means / np.expm1(-truncated_rate(share))
+            excess = squares / weight - means * means - means
+            by_variance = np.where(excess > 0, means * means / excess, _NEARLY_POISSON)
+            by_variance = np.minimum(by_variance, _NEARLY_POISSON * np.maximum(means, 1.0))
+            sizes = np.where(squares > 0, by_variance, sizes)
         # All sizes are the same to a leaf that is always 0.
         sizes = np.where(some, np.clip(sizes, _SMALLEST_SIZE, _LARGEST_SIZE), chosen.size)
         found = np.column_stack([means, sizes])
@@ -144,7 +147,7 @@ class NegativeBinomial(Family):
     def _log_prior(self, parameters: Floats, prior: NegativeBinomialPrior) -> float:
         if prior.pseudo_count == 0:
             return 0.0
-        _, mean, clusters = self._pseudo(prior) / prior.pseudo_count
+        _, mean, clusters, _ = self._pseudo(prior) / prior.pseudo_count
         means, sizes = parameters.T
         with np.errstate(divide="ignore"):
             shares = np.log(means) - np.log(means + sizes)
@@ -163,7 +166,7 @@ class NegativeBinomial(Family):
 
     def free_gradient(self, parameters: Floats, statistics: Floats) -> Floats:
         """Sum of (x - mean) size / (size + mean), and the derivative in log size; 0 at mean 0."""
-        weight, total, clusters = statistics.T
+        weight, total, clusters, _ = statistics.T
         means, sizes = parameters.T
         slope = (total - weight * means) * (sizes / (sizes + means))
         own = clusters - weight * sizes * np.log1p(means / sizes) - slope

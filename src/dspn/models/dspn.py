@@ -101,6 +101,8 @@ class DSPN(SequenceEstimator):
         priors: Pseudo-observations of weights and leaves. The automatic learner chooses among
             several where none are given.
         schema: The variables, where they should not be inferred from X.
+        families: "auto" to choose the leaf family of each variable of numbers by what is held out;
+            by default that of the schema, or the usual one of its kind.
         validation_fraction: Share of the sequences that is held out to choose among models.
         refit: Whether what was held out is learned from in the end, where models are chosen by
             their likelihood.

@@ -35,6 +35,7 @@ from dspn.io.files import Path, load_mixture, save_mixture
 from dspn.io.json_values import JSON
 from dspn.learning.auto.base import Auto
 from dspn.learning.em import DeadNode, EmFit, EmOptions, dead_nodes, fit_em
+from dspn.learning.families import FamilyChoice, choose_families
 from dspn.learning.learner import DEFAULT_PLAN
 from dspn.learning.online import OnlineOptions, OnlineRecord, OnlineState, OnlineUpdate
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
@@ -420,6 +421,7 @@ class SequenceEstimator(Queries, SequenceReader):
         ending_: Why learning ended.
         dead_: Nodes of the model that the training data do not use, each by name.
         batches_: What each batch of `partial_fit` did.
+        families_: What `families="auto"` has compared and chosen for each variable.
     """
 
     _: KW_ONLY
@@ -434,6 +436,7 @@ class SequenceEstimator(Queries, SequenceReader):
     lags_of: str = "own"
     within: bool = False
     leaf_inputs: bool = False
+    families: str | None = None
 
     # Attributes of a kind of estimator that its file keeps.
     _KEPT: ClassVar[tuple[str, ...]] = ()
@@ -540,6 +543,10 @@ class SequenceEstimator(Queries, SequenceReader):
         if _is_dataset(X):
             if lengths is not None or sample_weight is not None:
                 raise DataError("`lengths` and `sample_weight` must be left out with a Dataset.")
+            if self.families is not None:
+                raise DataError(
+                    "`families` must be left out with a Dataset, whose leaves are usual."
+                )
             return self._fit_dataset(X, validation, clock)
         data, weights = self._read_for_fit(X, lengths, self.schema, sample_weight)
         held = None
@@ -595,6 +602,24 @@ class SequenceEstimator(Queries, SequenceReader):
         )
 
     @final
+    def _with_families(self, parts: TrainingData) -> TrainingData:
+        """The data with the leaf families that they choose, where `families` asks for that."""
+        self.families_: tuple[FamilyChoice, ...] = ()
+        if self.families is None:
+            return parts
+        if self.families != "auto":
+            raise StructureError(
+                f"`families` must be None or 'auto', but is {self.families!r}; name the family of "
+                "a variable in the schema, as `Variable.continuous('x', leaf='student_t')`."
+            )
+        held = parts.validation
+        schema, self.families_ = choose_families(parts.train, held, parts.rng(5))
+        train = sequences_of(parts.train, schema, "X")
+        if held is not None:
+            held = train if held is parts.train else sequences_of(held, schema, "validation")
+        return replace(parts, train=train, validation=held)
+
+    @final
     def _fit_parts(self, parts: TrainingData) -> Self:
         """Learns from data that are read, checked and divided."""
         for name, value in self.get_params(deep=False).items():
@@ -602,6 +627,7 @@ class SequenceEstimator(Queries, SequenceReader):
                 require_type(value, _PARTS[name], name, StructureError)
         parts = self._with_context(parts)
         self._check(parts)
+        parts = self._with_families(parts)
         if parts.clock.limit is None:
             parts = replace(parts, clock=Clock(getattr(self, "time_limit", None)))
         # Before learning, so that it is within a time limit and not after it.

@@ -187,6 +187,8 @@ class HMM(Chain):
         em: When expectation maximisation stops.
         priors: Pseudo-observations of weights and leaves.
         schema: The variables, where they should not be inferred from X.
+        families: "auto" to choose the leaf family of each variable of numbers by what is held out;
+            by default that of the schema, or the usual one of its kind.
         validation_fraction: Share of the sequences that is held out; 0 for none.
         refit: Whether what was held out is learned from in the end.
         random_state: Seed of everything random.
@@ -239,6 +241,8 @@ class HMMSPN(Chain):
         em: When expectation maximisation stops.
         priors: Pseudo-observations of weights and leaves.
         schema: The variables, where they should not be inferred from X.
+        families: "auto" to choose the leaf family of each variable of numbers by what is held out;
+            by default that of the schema, or the usual one of its kind.
         validation_fraction: Share of the sequences that is held out; 0 for none.
         refit: Whether what was held out is learned from in the end.
         random_state: Seed of everything random.
