@@ -131,7 +131,9 @@ class NegativeBinomial(Family):
         share = np.clip(share, 1e-300, 1.0 - 1e-16)
         with np.errstate(all="ignore"):
             sizes = means / np.expm1(-truncated_rate(share))
-            excess = squares / weight - means * means - means
+            pseudo = chosen.mean * (1.0 + chosen.mean + chosen.mean / chosen.size)
+            second = (squares + chosen.pseudo_count * pseudo) / weight
+            excess = second - means * means - means
             by_variance = np.where(excess > 0, means * means / excess, _NEARLY_POISSON)
             by_variance = np.minimum(by_variance, _NEARLY_POISSON * np.maximum(means, 1.0))
             sizes = np.where(squares > 0, by_variance, sizes)

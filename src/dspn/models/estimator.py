@@ -798,8 +798,8 @@ class SequenceEstimator(Queries, SequenceReader):
         """The estimator in a file: it answers as the one that was saved.
 
         Parameters come back as far as they are numbers, text or options of this library, and
-        `random_state` as the seed that was used. `history_` and `dead_` are empty: how the model
-        was learned is not kept. `families` are leaf families of your own; see `dspn.load`.
+        `random_state` as the seed that was used. `history_`, `dead_`, `families_` are empty: how
+        the model was learned is not kept. `families` are leaf families of your own; see `dspn.load`.
         """
         found = load_mixture(path, families=families)
         if found.provenance.get("estimator") != cls.__name__:
@@ -817,7 +817,7 @@ class SequenceEstimator(Queries, SequenceReader):
         own = cls(**cls._restored_parameters(told))
         own.schema = found.mixture.schema
         own.model_ = Model(found.mixture, provenance=told, online=found.online)
-        own.history_, own.dead_, own.batches_ = (), (), ()
+        own.history_, own.dead_, own.batches_, own.families_ = (), (), (), ()
         own.validation_score_ = told.get("validation_score")
         own.ending_ = _ENDINGS.get(str(told.get("ending")))
         if not isinstance(kept, dict):  # a file of before there was this entry
