@@ -798,8 +798,8 @@ class SequenceEstimator(Queries, SequenceReader):
         """The estimator in a file: it answers as the one that was saved.
 
         Parameters come back as far as they are numbers, text or options of this library, and
-        `random_state` as the seed that was used. `history_`, `dead_`, `families_` are empty: how
-        the model was learned is not kept. `families` are leaf families of your own; see `dspn.load`.
+        `random_state` as the seed that was used. `history_` and the like are empty: how the model
+        was learned is not kept. `families` are leaf families of your own; see `dspn.load`.
         """
         found = load_mixture(path, families=families)
         if found.provenance.get("estimator") != cls.__name__:
