@@ -58,6 +58,7 @@ def _model(loaded: LoadedMixture) -> dict[str, Any]:
         "root": str(mixture.root),
         "variables": [
             {"name": item.name, "kind": str(item.kind), "categories": list(item.categories)}
+            | ({} if item.leaf is None else {"leaf": dict(item.leaf.to_json())})
             for item in mixture.schema
         ],
         "components": list(map(_network, mixture.weights, mixture.components)),
@@ -89,7 +90,8 @@ def _describe(contents: dict[str, Any]) -> Iterator[Any]:
         categories = item["categories"]
         more = f", ... ({len(categories)})" if len(categories) > 12 else ""
         shown = printable(", ".join(map(str, categories[:12]))) + more
-        rows.append((printable(item["name"]), item["kind"], shown))
+        leaf = f" ({item['leaf']['name']})" if "leaf" in item else ""
+        rows.append((printable(item["name"]), item["kind"] + leaf, shown))
     yield console.make_table(("variable", "kind", "categories"), rows)
     if contents["type"] == "classifier":
         yield f"classes: {printable(', '.join(map(str, contents['classes'])))}"

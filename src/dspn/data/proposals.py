@@ -133,15 +133,18 @@ def _of_numbers(name: str, values: Floats) -> Proposal | None:
         return Proposal(circle, "name and range are those of a circle")
     median = float(np.median(values))
     deviation = float(np.median(np.abs(values - median))) / _NORMAL_DEVIATION
-    skew = _skewness(values)
+    distances = np.abs(values - median)
+    near = values[distances <= _FAR * deviation]
+    far = 1.0 - near.size / values.size
+    usual = near if 0 < far < _MOST_FAR else values  # a few values must not make the shape
+    skew = _skewness(usual)
     if values.min() > 0 and skew > _SKEWED:
-        of_logs = _skewness(np.log(values))
+        of_logs = _skewness(np.log(usual))
         if abs(of_logs) < skew:
             family = "log_normal" if of_logs > -0.5 else "gamma"
             return Proposal(family, f"positive with a long upper tail, skewness {skew:.1f}")
-    far = float(np.mean(np.abs(values - median) > _FAR * deviation)) if deviation > 0 else 0.0
-    if 0 < far < _MOST_FAR:
-        farthest = float(np.abs(values - median).max()) / deviation
+    if 0 < far < _MOST_FAR and deviation > 0:
+        farthest = float(distances.max()) / deviation
         return Proposal("student_t", f"values up to {farthest:,.0f} deviations from the median")
     return None
 

@@ -22,7 +22,7 @@ _STEPS: Final = EmOptions(max_steps=25)
 # Sequences are cut into pieces, whose scores vary independently enough to be compared.
 _PIECE: Final = 10
 _MOST_PIECES: Final = 1_000
-_FEWEST_PIECES: Final = 20
+_FEWEST_PIECES: Final = 10
 # Another family has to be better by so many standard errors of the difference.
 _CLEARLY: Final = 2.0
 
