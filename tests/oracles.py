@@ -74,10 +74,17 @@ def moments(family: Family, parameters: Sequence[float]) -> tuple[float, float]:
 # The static network.
 
 
-@lru_cache(maxsize=256)
-def static_network(network: DynamicNetwork, num_slices: int) -> StaticNetwork:
+def static_network(
+    network: DynamicNetwork, num_slices: int, inputs: Floats | None = None
+) -> StaticNetwork:
     """`unroll`, remembered."""
-    return unroll(network, num_slices)
+    return _unrolled(network, num_slices, None if inputs is None else inputs.tobytes())
+
+
+@lru_cache(maxsize=256)
+def _unrolled(network: DynamicNetwork, num_slices: int, inputs: bytes | None) -> StaticNetwork:
+    told = None if inputs is None else np.frombuffer(inputs).reshape(num_slices, -1)
+    return unroll(network, num_slices, told)
 
 
 def evaluate(static: StaticNetwork, leaves: Sequence[float], *, add: Add = math.fsum) -> float:
@@ -110,9 +117,9 @@ def leaf_values(static: StaticNetwork, values: Floats, *, missing: str = "sum") 
     return found
 
 
-def likelihood(network: DynamicNetwork, values: Floats) -> float:
+def likelihood(network: DynamicNetwork, values: Floats, inputs: Floats | None = None) -> float:
     """P(observed values) of one sequence (T, n)."""
-    static = static_network(network, len(values))
+    static = static_network(network, len(values), inputs)
     return evaluate(static, leaf_values(static, values))
 
 
@@ -181,13 +188,15 @@ class Mixture:
         return min(1.0, 2.0 * min(self.cdf(value), above))
 
 
-def conditional(network: DynamicNetwork, values: Floats, t: int, v: int) -> Mixture:
+def conditional(
+    network: DynamicNetwork, values: Floats, t: int, v: int, inputs: Floats | None = None
+) -> Mixture:
     """Distribution of entry (t, v) given every other observed entry of the sequence.
 
     The network polynomial is linear in the leaves of one entry: the weight of a leaf is the root's
     value when that leaf is 1 and the entry's other leaves are 0.
     """
-    static = static_network(network, len(values))
+    static = static_network(network, len(values), inputs)
     leaves = leaf_values(static, values)
     entry = t * static.num_variables + v
     own = [
@@ -207,9 +216,9 @@ def conditional(network: DynamicNetwork, values: Floats, t: int, v: int) -> Mixt
     return Mixture(tuple(weight / total for weight in found), first.family, rows)
 
 
-def best_completion(network: DynamicNetwork, values: Floats) -> float:
+def best_completion(network: DynamicNetwork, values: Floats, inputs: Floats | None = None) -> float:
     """Largest joint density of all latent choices and missing values, given the observed ones."""
-    static = static_network(network, len(values))
+    static = static_network(network, len(values), inputs)
     return evaluate(static, leaf_values(static, values, missing="max"), add=max)
 
 

@@ -26,6 +26,7 @@ from dspn.structure import (
     Template,
     Top,
 )
+from dspn.structure.edit import Entry, build_network, template_entries, top_entries
 
 Floats = NDArray[np.float64]
 KINDS = ("binary", "ternary", "single", "continuous", "count")
@@ -258,6 +259,27 @@ def random_network(recipe: Recipe | int) -> DynamicNetwork:
         None if own_numbers is None else _parameters(template, own_numbers),
     )
     return DynamicNetwork(template, Top(k, cap_nodes, cap_place[root]), parameters, recipe.root)  # type: ignore[arg-type]
+
+
+def with_tables(network: DynamicNetwork, seed: int, share: float = 0.6) -> DynamicNetwork:
+    """The network with two inputs, on which the weights of a share of its template's sums depend.
+
+    Tables are drawn afresh, some of them with zeros.
+    """
+    rng = np.random.default_rng([17, seed])
+    inputs = (Variable.categorical("u", ("p", "q", "r")), Variable.categorical("w", ("no", "yes")))
+    schema = network.schema.with_inputs(inputs)
+    entries = template_entries(network)
+    for index, (node, values) in enumerate(entries):
+        if isinstance(node, Sum) and rng.random() < share:
+            by = int(rng.integers(2))
+            rows = rng.dirichlet(np.ones(len(node.children)), (len(values), 3 - by))
+            rows[rng.random(rows.shape) < 0.1] = 0.0
+            rows[rows.sum(axis=2) == 0] = 1.0
+            rows /= rows.sum(axis=2, keepdims=True)
+            entries[index] = Entry(Sum(node.children, by), rows.reshape(len(values), -1))
+    own, top = network.template, top_entries(network)
+    return build_network(schema, entries, own.outputs, top, network.top.root, network.root)
 
 
 # Evidence.

@@ -32,16 +32,18 @@ from dspn.errors import DataError
 
 
 class Place(NamedTuple):
-    """Where slices lie: from the start and to the end of their sequences, and their times."""
+    """Where slices lie: in sequences that begin with slice `first`, and at which times."""
 
     offsets: Ints
     times: Any = None
+    first: int = 0
 
     @property
     def position(self) -> Ints:
         """Number of each slice in its sequence, from 0."""
         lengths = np.diff(self.offsets)
-        return np.arange(self.offsets[-1]) - np.repeat(self.offsets[:-1], lengths)
+        own = np.arange(self.offsets[-1]) - np.repeat(self.offsets[:-1], lengths)
+        return np.asarray(self.first + own)
 
     @property
     def left(self) -> Ints:
@@ -343,6 +345,27 @@ def input_codes(
             times = _times_of(order, item) if item.rule.needs_times else None
             out[:, column] = item.rule.codes(Place(ragged.offsets, times))
     _complete(out, schema.inputs, ragged)
+    return out
+
+
+def slice_inputs(given: Any, schema: Schema, position: int, where: str) -> Floats:
+    """Coded inputs of one slice of a stream, (1, inputs), which messages call `where`."""
+    ragged, own = Ragged(np.array([0, 1]), None, where), schema.inputs
+    matrix = None
+    if given is not None:
+        row = read_array(given, "`inputs`").reshape(-1)[None]
+        matrix, _ = read_inputs(stack([row]), schema, ragged)
+    out, filled = _spread(matrix, own, 1)
+    for column, item in enumerate(own):
+        if column in filled:
+            continue
+        if item.rule.needs_times or isinstance(item.rule, ToEnd):
+            raise DataError(
+                f"input {item.name!r} of {where} does not follow from its number; give the "
+                "`inputs` of all columns."
+            )
+        out[:, column] = item.rule.codes(Place(ragged.offsets, None, position))
+    _complete(out, own, ragged)
     return out
 
 

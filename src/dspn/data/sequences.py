@@ -22,6 +22,7 @@ from dspn.data.inputs import (
     infer_inputs,
     input_codes,
     read_inputs,
+    slice_inputs,
     stack_inputs,
 )
 from dspn.data.layout import Column, Ids, Ragged, TableKeys, check_ids, check_values, offsets_of
@@ -597,12 +598,20 @@ class SliceReader:
     """Reads the slices of a stream: categories as they are, None and NaN for what is missing."""
 
     def __init__(self, schema: Schema) -> None:
-        self._empty = Sequences.from_codes(np.full((1, len(schema)), np.nan), [0, 1], schema)
+        values, inputs = np.full((1, len(schema)), np.nan), np.zeros((1, len(schema.inputs)))
+        self._empty = Sequences.trusted(values, np.array([0, 1]), schema, inputs=inputs)
         self._bounds = layout.value_bounds(schema)
         self._values_are_codes = all(map(layout.codes_are_values, schema))
 
-    def __call__(self, values: Any, place: str) -> Sequences:
-        """One sequence of one slice, which messages call `place`."""
+    def blank(self, place: str, position: int, inputs: Any = None) -> Sequences:
+        """One sequence of one slice, the one of this number, with its inputs and no entry."""
+        schema = self._empty.schema
+        if inputs is None and not schema.inputs:
+            return self._empty
+        return self._empty._with(inputs=slice_inputs(inputs, schema, position, place))
+
+    def __call__(self, values: Any, place: str, position: int = 0, inputs: Any = None) -> Sequences:
+        """One sequence of one slice, the one of this number, which messages call `place`."""
         schema = self._empty.schema
         array = layout.read_array(values, "`values`")
         if array.shape != (len(schema),):
@@ -615,7 +624,7 @@ class SliceReader:
         if not self._values_are_codes or row.dtype != np.float64:
             row = _code_matrix(row, schema.names, schema, ragged)[0]
         check_values(row, schema, Column("", ragged=ragged), self._bounds)
-        return self._empty._with(values=row)
+        return self.blank(place, position, inputs)._with(values=row)
 
 
 def joined(batches: Sequence[Sequences]) -> Sequences:

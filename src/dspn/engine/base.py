@@ -22,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arguments import Bools, Floats, Ints
+from dspn.data.layout import offsets_of
+from dspn.data.schema import Schema
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError, EvidenceError
 from dspn.structure.mixture import Mixture
@@ -308,12 +310,13 @@ class Stream(ABC):
         """Takes in one more slice; `first` says that it is the first."""
 
     @abstractmethod
-    def predict(self, first: bool, data: Sequences | None = None) -> Posteriors:
+    def predict(self, first: bool, data: Sequences, *, given: bool = False) -> Posteriors:
         """Posteriors of the leaves of the next slice; undefined where the past is impossible.
 
-        `log_values` is log P_t(x_1..x_{t-1}). With the slice itself as `data` they are given its
-        other entries too, `surprises` are there, and `log_values` is log P_t(x_1..x_t). Where the
-        surprise of an observed entry is NaN its posterior is not known; ask without that entry.
+        `data` is that slice, of which nothing but its inputs is known, and `log_values` is log
+        P_t(x_1..x_{t-1}). Where its entries are `given`, posteriors are given its other entries
+        too, `surprises` are there, and `log_values` is log P_t(x_1..x_t). Where the surprise of an
+        observed entry is NaN its posterior is not known; ask without that entry.
         """
 
     @abstractmethod
@@ -541,7 +544,10 @@ def weigh_entries(
 
 @final
 class HistoryStream(Stream):
-    """A stream that keeps the slices themselves and evaluates every prefix afresh."""
+    """A stream that keeps the slices themselves and evaluates every prefix afresh.
+
+    A row of the history has the values of a slice and its inputs.
+    """
 
     def __init__(self, program: NetworkProgram, history: Floats) -> None:
         self.program = program
@@ -549,23 +555,20 @@ class HistoryStream(Stream):
 
     def advance(self, data: Sequences, first: bool) -> Advance:
         """Both prefixes, evaluated as two sequences."""
-        longer = np.concatenate([self.history, data.values])
-        blank = np.concatenate([self.history, np.full_like(data.values, np.nan)])
-        offsets = [0, len(blank), 2 * len(blank)]
-        both = Sequences.from_codes(np.concatenate([longer, blank]), offsets, data.schema)
+        longer = np.concatenate([self.history, _side_by_side(data)])
+        blank = longer.copy()
+        blank[-1, : data.num_variables] = np.nan
+        lengths = np.full(2, len(blank))
+        both = _apart(np.concatenate([longer, blank]), lengths, data.schema)
         return Advance(HistoryStream(self.program, longer), *self.program.log_totals(both).T)
 
-    def predict(self, first: bool, data: Sequences | None = None) -> Posteriors:
+    def predict(self, first: bool, data: Sequences, *, given: bool = False) -> Posteriors:
         """From the slices kept, and one more of which nothing is known, or only other entries."""
-        schema = self.program.network.schema
-        last = np.full((1, len(schema)), np.nan) if data is None else data.values
-        values = np.concatenate([self.history, last])
-        wanted = np.zeros(values.shape, dtype=np.bool_)
+        rows = np.concatenate([self.history, _side_by_side(data)])
+        longer = _apart(rows, np.array([len(rows)]), data.schema)
+        wanted = np.zeros(longer.values.shape, dtype=np.bool_)
         wanted[-1] = True
-        want = Want(leaves=wanted, surprises=data is not None)
-        found = self.program.posteriors(
-            Sequences.from_codes(values, [0, len(values)], schema), want
-        )
+        found = self.program.posteriors(longer, Want(leaves=wanted, surprises=given))
         return found._replace(log_values=found.log_values[:, 0], surprises=found.surprises[-1:])
 
     def arrays(self) -> StreamArrays:
@@ -573,17 +576,35 @@ class HistoryStream(Stream):
         return StreamArrays(False, _NOTHING, _NOTHING, self.history.copy())
 
 
+def without_values(data: Sequences) -> Sequences:
+    """The same slices with every entry missing; their inputs stay."""
+    values = np.full(data.values.shape, np.nan)
+    return Sequences.trusted(values, data.offsets, data.schema, inputs=data.inputs)
+
+
+def _side_by_side(data: Sequences) -> Floats:
+    """Values and inputs of every slice in one row."""
+    return np.concatenate([data.values, data.inputs], axis=1)
+
+
+def _apart(rows: Floats, lengths: Ints, schema: Schema) -> Sequences:
+    """Sequences of so many of the rows that `_side_by_side` makes, one after the other."""
+    values, inputs = np.split(rows, [len(schema)], axis=1)
+    return Sequences.from_codes(values, offsets_of(lengths), schema, inputs=inputs)
+
+
 def history_stream(
     program: NetworkProgram, saved: StreamArrays | None, num_slices: int
 ) -> HistoryStream:
     """A stream that keeps its slices, at its beginning or after those that were saved."""
     schema = program.network.schema
+    width = len(schema) + len(schema.inputs)
     if saved is None:
-        return HistoryStream(program, np.empty((0, len(schema))))
-    check_shapes(saved, {"history": (num_slices, len(schema)), "vectors": (0, 0)})
+        return HistoryStream(program, np.empty((0, width)))
+    check_shapes(saved, {"history": (num_slices, width), "vectors": (0, 0)})
     try:
         if len(saved.history):
-            Sequences.from_codes(saved.history, [0, len(saved.history)], schema)
+            _apart(saved.history, np.array([len(saved.history)]), schema)
     except DataError as error:
         raise EvidenceError(f"the history of `state` is damaged: {error}") from None
     return HistoryStream(program, saved.history.copy())
@@ -607,16 +628,14 @@ def prefixes_one_by_one(program: NetworkProgram, data: Sequences) -> Prefixes:
     """
     out = Prefixes(*(np.empty((TERMS, data.total_slices)) for _ in range(2)))
     for index in range(data.num_sequences):
-        values = data[index]
-        length = len(values)
-        offsets = np.concatenate([[0], np.cumsum(np.arange(1, length + 1))])
-        seen = values[np.concatenate([np.arange(t) for t in range(1, length + 1)])]
+        rows = _side_by_side(data[[index]])
+        lengths = np.arange(1, len(rows) + 1)
+        seen = rows[np.concatenate([np.arange(t) for t in lengths])]
         unseen = seen.copy()
-        unseen[offsets[1:] - 1] = np.nan
+        unseen[np.cumsum(lengths) - 1, : data.num_variables] = np.nan
         own = slice(data.offsets[index], data.offsets[index + 1])
         for target, known in ((out.log_seen, seen), (out.log_unseen, unseen)):
-            every = Sequences.from_codes(known, offsets, data.schema)
-            target[:, own] = program.log_totals(every)
+            target[:, own] = program.log_totals(_apart(known, lengths, data.schema))
     return out
 
 

@@ -27,14 +27,16 @@ from dspn.structure.parameters import NetworkParameters
 from dspn.structure.template import Template, Top
 
 _NEVER: Final = -np.inf
+_UNTOLD: Final = np.empty((0, 0))  # the top network belongs to no slice
 
 
 @final
 class _Network:
     """The template, the bottom network or the top network, with the logarithms of its weights.
 
-    `V[node, lane]` are log values and `D[node, lane]` log derivatives of the root. `bare` nodes
-    have inputs and no leaves below; the bottom network does not have them, where they count as 1.
+    `V[node, lane]` are log values and `D[node, lane]` log derivatives of the root; `told[lane]` are
+    the inputs of the schema at a lane's slice. `bare` nodes have inputs and no leaves below; the
+    bottom network does not have them, where they count as 1.
     """
 
     def __init__(
@@ -46,8 +48,14 @@ class _Network:
         self.parameters = parameters
         self.children = [list(children_of(node)) for node in self.nodes]
         with np.errstate(divide="ignore"):
-            logs = np.log(parameters.weights)[:, None]
-        self.log_weights = {i: logs[s : s + len(self.children[i])] for i, s in self.starts.items()}
+            logs = np.log(parameters.weights)
+        # (tables, children), of which most sums have one.
+        self.log_weights = {
+            i: logs[s : s + nodes.num_tables(nodes.nodes[i]) * len(self.children[i])].reshape(
+                -1, len(self.children[i])
+            )
+            for i, s in self.starts.items()
+        }
         self.bare = frozenset[int]()
         if at_bottom:
             assert isinstance(nodes, Template)
@@ -58,7 +66,15 @@ class _Network:
                 if reads and leaves.isdisjoint(reachable(self.nodes, [index]))
             )
 
-    def upward(self, V: Floats, inputs: Floats, maximise: bool) -> None:
+    def _logs(self, index: int, told: Floats) -> Floats:
+        """Log weights of a sum, (children, lanes), by the lanes' inputs of the schema."""
+        node = self.nodes[index]
+        by = node.by if isinstance(node, Sum) else None
+        if by is None:
+            return self.log_weights[index].T
+        return np.asarray(self.log_weights[index][told[:, by].astype(np.int64)].T)
+
+    def upward(self, V: Floats, inputs: Floats, told: Floats, maximise: bool) -> None:
         """Fills in the values of all nodes but the leaves; sums add, or take the largest term."""
         for index in self.order:
             node, children = self.nodes[index], self.children[index]
@@ -69,10 +85,10 @@ class _Network:
             elif isinstance(node, Product):
                 V[index] = V[children].sum(axis=0)
             elif isinstance(node, Sum):
-                terms = self.log_weights[index] + V[children]
+                terms = self._logs(index, told) + V[children]
                 V[index] = terms.max(axis=0) if maximise else logsumexp(terms, axis=0)
 
-    def downward(self, V: Floats, D: Floats) -> None:
+    def downward(self, V: Floats, D: Floats, told: Floats) -> None:
         """Adds every node's derivative to those of its children; D has those from above."""
         for index in reversed(self.order):
             node, children = self.nodes[index], self.children[index]
@@ -80,21 +96,28 @@ class _Network:
                 continue
             for place, child in enumerate(children):
                 if isinstance(node, Sum):
-                    factor = self.log_weights[index][place]
+                    factor = self._logs(index, told)[place]
                 else:
                     factor = V[[other for other in children if other != child]].sum(axis=0)
                 D[child] = np.logaddexp(D[child], D[index] + factor)
 
-    def add_flows(self, V: Floats, D: Floats, root: Floats, weight: Floats, flows: Floats) -> None:
+    def add_flows(
+        self, V: Floats, D: Floats, told: Floats, root: Floats, weight: Floats, flows: Floats
+    ) -> None:
         """Adds the flow of every sum edge: the sum over lanes of w D V / root."""
         for index, start in self.starts.items():
-            if index not in self.bare:
-                children = self.children[index]
-                used = np.exp(self.log_weights[index] + D[index] + V[children] - root)
-                flows[start : start + len(children)] += used @ weight
+            if index in self.bare:
+                continue
+            node, children = self.nodes[index], self.children[index]
+            used = np.exp(self._logs(index, told) + D[index] + V[children] - root) * weight
+            by = node.by if isinstance(node, Sum) else None
+            own = np.zeros(weight.size) if by is None else told[:, by]
+            for table in range(len(self.log_weights[index])):
+                first = start + table * len(children)
+                flows[first : first + len(children)] += used[:, own == table].sum(axis=1)
 
     def walk(
-        self, V: Floats, nodes: Sequence[int], choose: Callable[[Floats], int]
+        self, V: Floats, told: Floats, nodes: Sequence[int], choose: Callable[[Floats], int]
     ) -> tuple[list[int], list[int]]:
         """An induced tree of one lane: the input positions and the leaves that it ends in.
 
@@ -113,7 +136,7 @@ class _Network:
             elif isinstance(node, Product):
                 stack.extend(children)
             else:
-                chosen = choose(self.log_weights[index][:, 0] + V[children])
+                chosen = choose(self._logs(index, told[None])[:, 0] + V[children])
                 stack.append(children[chosen])
         return inputs, leaves
 
@@ -123,6 +146,7 @@ class _Copy(NamedTuple):
 
     network: _Network
     rows: Ints
+    told: Floats
     V: Floats
     scale: Floats
 
@@ -149,7 +173,8 @@ class _Slices:
             own = program.template if height else program.bottom
             rows = data.offsets[members] + position
             V = program.leaf_values(own, data, rows, maximise)
-            own.upward(V, inputs, maximise)
+            told = data.inputs[rows]
+            own.upward(V, inputs, told, maximise)
             scale, before = np.zeros(inputs.shape), divisors.copy()
             for g, group in enumerate(network.groups):
                 largest = V[outputs][list(group)].max(axis=0)
@@ -157,10 +182,10 @@ class _Slices:
                 divisors[g] = base.total_of(scale[group[0]])
                 for source in network.group_sources[g] if height else ():
                     divisors[g] = base.plus(divisors[g], *before[source])
-            self.copies.append(_Copy(own, rows, V, scale))
+            self.copies.append(_Copy(own, rows, told, V, scale))
             inputs = V[outputs] - scale
         self.top = np.zeros((len(network.top.nodes), members.size))
-        program.top.upward(self.top, inputs, maximise)
+        program.top.upward(self.top, inputs, _UNTOLD, maximise)
         self.root = self.top[network.top.root]
         self.log_values = base.total_of(self.root)
         below = reachable(network.top.nodes, [network.top.root])
@@ -176,13 +201,13 @@ class _Slices:
         template, top = self.program.network.template, self.program.network.top
         at_top = np.full(self.top.shape, _NEVER)
         at_top[top.root] = 0.0
-        self.program.top.downward(self.top, at_top)
+        self.program.top.downward(self.top, at_top, _UNTOLD)
         above, found, interfaces = at_top[list(top.inputs)], [], []
         for copy in reversed(self.copies):
             D, at_outputs = np.full(copy.V.shape, _NEVER), above - copy.scale
             for position, output in enumerate(template.outputs):
                 D[output] = np.logaddexp(D[output], at_outputs[position])
-            copy.network.downward(copy.V, D)
+            copy.network.downward(copy.V, D, copy.told)
             above = D[list(template.inputs)]
             found.append(D)
             interfaces.append(at_outputs)
@@ -193,13 +218,13 @@ class _Slices:
         network = self.program.network
         template, top = network.template, network.top
         group_of = {p: g for g, group in enumerate(network.groups) for p in group}
-        chosen, _ = self.program.top.walk(self.top[:, lane], [top.root], choose)
+        chosen, _ = self.program.top.walk(self.top[:, lane], _UNTOLD, [top.root], choose)
         for copy in reversed(self.copies):
             row = copy.rows[lane]
             for position in chosen:
                 out.interfaces[row, group_of[position]] = position
             outputs = [template.outputs[position] for position in chosen]
-            chosen, leaves = copy.network.walk(copy.V[:, lane], outputs, choose)
+            chosen, leaves = copy.network.walk(copy.V[:, lane], copy.told[lane], outputs, choose)
             for bank in template.banks:
                 for leaf in set(leaves).intersection(bank.nodes):
                     out.leaves[row, bank.variable] = bank.nodes.index(leaf)
@@ -284,11 +309,11 @@ class ReferenceProgram(base.NetworkProgram):
                 index = int(slices.members[np.argmax(root == _NEVER)])
                 raise EvidenceError(f"sequence {index} has probability zero under the model.")
             at_top, at_nodes, _ = slices.downward()
-            self.top.add_flows(slices.top, at_top, root, weight, flows.top.weights)
+            self.top.add_flows(slices.top, at_top, _UNTOLD, root, weight, flows.top.weights)
             for copy, D in zip(slices.copies, at_nodes, strict=True):
                 at_bottom = copy.network is self.bottom and flows.bottom is not None
                 target = flows.bottom if at_bottom and flows.bottom else flows.template
-                copy.network.add_flows(copy.V, D, root, weight, target.weights)
+                copy.network.add_flows(copy.V, D, copy.told, root, weight, target.weights)
                 rows, banks = copy.network.parameters.leaves, self.network.template.banks
                 for bank, own, out in zip(banks, rows, target.leaves, strict=True):
                     nodes = list(bank.nodes)

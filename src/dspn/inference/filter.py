@@ -233,7 +233,7 @@ class Filter:
             return replace(parts[0], total=self._total.copy())
         return FilterState(
             *(self._count, self._log_likelihood, False, _nothing(), _nothing()),
-            np.empty((0, len(self._program.schema))),
+            np.empty((0, len(self._program.schema) + len(self._program.schema.inputs))),
             _bytewise(self._program.mixture.fingerprint),
             total=self._total.copy(),
             components=tuple(parts),
@@ -262,15 +262,17 @@ class Filter:
                 "of all lengths agree only with `root='first'` and a tied bottom."
             )
 
-    def update(self, values: ArrayLike) -> Step:
+    def update(self, values: ArrayLike, inputs: Any = None) -> Step:
         """Takes in the next slice and returns its surprise; NaN or None is missing.
+
+        `inputs` are those of the slice that no rule computes from its number.
 
         Categories are given as they are, not by their codes. An impossible slice has infinite
         surprise; nothing can follow it, and a further update raises. A slice that is refused leaves
         the stream as it was.
         """
         self._require_possible()
-        data = self._read(values, f"slice {self._count} of this stream")
+        data = self._read(values, self._place, self._count, inputs)
         found = [stream.advance(data, self._count == 0) for stream in self._streams]
         _, log_unseen = self._weighted([part.log_unseen for part in found])
         self._require_past(log_unseen)
@@ -281,16 +283,16 @@ class Filter:
         self._total = plus(self._total, log_ratio)
         return Step(-log_ratio, self._log_likelihood)
 
-    def tails(self, values: ArrayLike) -> Floats:
+    def tails(self, values: ArrayLike, inputs: Any = None) -> Floats:
         """The tail of each entry of a slice that may come next, given the past and the others.
 
         See `Surprise.tails`; here nothing that follows is known. NaN for missing entries, and where
         the other entries are impossible. The stream stays as it was.
         """
         self._require_possible()
-        data = self._read(values, f"slice {self._count} of this stream")
+        data = self._read(values, self._place, self._count, inputs)
         observed = np.flatnonzero(~np.isnan(data.values[0]))
-        found = [stream.predict(self._count == 0, data) for stream in self._streams]
+        found = [stream.predict(self._count == 0, data, given=True) for stream in self._streams]
         logs, surprises = (
             [part.log_values[0] for part in found],
             [part.surprises[0, observed] for part in found],
@@ -315,7 +317,7 @@ class Filter:
         values = data.values.copy()
         values[0, variable] = np.nan
         rest = data.with_values(values)
-        found = [stream.predict(self._count == 0, rest) for stream in self._streams]
+        found = [stream.predict(self._count == 0, rest, given=True) for stream in self._streams]
         shares, total = self._weighted([part.log_values for part in found])
         if total[0] == -np.inf:
             return np.nan
@@ -359,11 +361,21 @@ class Filter:
         known = Sequences.trusted(values, np.array([0, len(values)]), schema)
         return told_values(known, variable, np.array([len(values) - 1]))
 
-    def predict(self, *, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Marginals:
-        """P(x_{t+1} | x_1..x_t), entry by entry: marginals of a single slice."""
+    @property
+    def _place(self) -> str:
+        return f"slice {self._count} of this stream"
+
+    def predict(
+        self, *, quantiles: Sequence[float] = (0.05, 0.5, 0.95), inputs: Any = None
+    ) -> Marginals:
+        """P(x_{t+1} | x_1..x_t), entry by entry: marginals of a single slice.
+
+        `inputs` are those of that slice, as for `update`.
+        """
         levels = checked_levels(quantiles)
         self._require_possible()
-        found = [stream.predict(self._count == 0) for stream in self._streams]
+        blank = self._read.blank(self._place, self._count, inputs)
+        found = [stream.predict(self._count == 0, blank) for stream in self._streams]
         own_shares, log_unseen = self._weighted([part.log_values for part in found])
         self._require_past(log_unseen)
         program, shares = self._program, np.exp(own_shares).tolist()

@@ -9,7 +9,9 @@ parsing. `0` in the names below is the index of the component.
   `0.template.degrees` (nodes,): how many references it has; `0.template.references`: node after
   node, the children of a sum or product, the variable of a leaf, the position of an input;
   `0.template.outputs` (interfaces,).
-- `0.template.weights` (sum edges,): the weights of all sums, node after node;
+- `0.template.tables` (nodes,), only where the weights of a sum depend on an input: the number of
+  the input for such a sum, -1 for all other nodes.
+- `0.template.weights` (sum edges,): the weights of all sums, node after node and table after table;
   `0.template.leaves.3` (leaves, parameters): the leaves of variable 3, in node order.
 - `0.bottom.weights`, `0.bottom.leaves.3`: the same for a bottom network that is not tied.
 - `0.top.kinds`, `0.top.degrees`, `0.top.references`, `0.top.weights`: the top network.
@@ -51,6 +53,7 @@ from dspn.structure.template import Template, Top
 _STRUCTURE: Final = {"kinds": "u1", "degrees": "i4", "references": "i4"}
 _VARIABLE: Final = ("categories", "kind", "name")
 _ONLINE: Final = "online."
+_TABLES: Final = "template.tables"
 _COMPONENT: Final = ("bottom", "families", "groups", "root", "top_root")
 # The position of a class is its number in a file.
 _NODES: Final = (Input, Leaf, Product, Sum)
@@ -177,6 +180,9 @@ def _tensors(network: DynamicNetwork) -> Tensors:
         arrays = [_NODES.index(type(node)) for node in nodes], [*map(len, references)]
         for name, array in zip(_STRUCTURE, (*arrays, [*chain(*references)]), strict=True):
             tensors[f"{prefix}.{name}"] = np.array(array, dtype=_STRUCTURE[name])
+    if network.template.has_tables:
+        by = (node.by if isinstance(node, Sum) else None for node in network.template.nodes)
+        tensors[_TABLES] = np.array([-1 if own is None else own for own in by], dtype=np.int32)
     own = network.parameters
     for prefix, part in (("template", own.template), ("top", own.top), ("bottom", own.bottom)):
         if part is not None:
@@ -274,6 +280,8 @@ def _mixture(
         names += [f"{part}.{array}" for part in ("template", "top") for array in _STRUCTURE]
         for part in ("template", "bottom")[: 1 + (bottom == "own")]:
             names += [f"{part}.weights", *(f"{part}.leaves.{i}" for i in range(len(schema)))]
+        if schema.inputs and f"{index}.{_TABLES}" in tensors:
+            names.append(_TABLES)
         expected |= {f"{index}.{name}" for name in names}
     missing, unknown = sorted(expected - tensors.keys()), sorted(tensors.keys() - expected)
     refuse_if(
@@ -302,7 +310,8 @@ def _network(
     )
     families = [_family(family, given) for family in described]
     outputs = _whole_numbers(tensors, f"{prefix}.template.outputs").tolist()
-    template = Template(schema, _nodes(tensors, f"{prefix}.template", families), tuple(outputs))
+    nodes = _with_tables(_nodes(tensors, f"{prefix}.template", families), tensors, prefix)
+    template = Template(schema, nodes, tuple(outputs))
     top_root = whole(component["top_root"], "the `top_root` of a component")
     top = Top(len(outputs), _nodes(tensors, f"{prefix}.top", families), top_root)
     own_bottom = component["bottom"] == "own"
@@ -316,6 +325,20 @@ def _network(
     differ = component["groups"] != _groups(network)
     refuse_if(differ, "its interface `groups` are not those of its template")
     return network
+
+
+def _with_tables(nodes: tuple[Node, ...], tensors: Tensors, prefix: str) -> tuple[Node, ...]:
+    """The nodes, with the inputs that the weights of sums depend on."""
+    if f"{prefix}.{_TABLES}" not in tensors:
+        return nodes
+    by = _whole_numbers(tensors, f"{prefix}.{_TABLES}")
+    is_sum = np.array([isinstance(node, Sum) for node in nodes])
+    fits = by.size == len(nodes) and bool(np.all(is_sum | (by == -1)) and np.all(by >= -1))
+    refuse_if(not fits, f"tensor '{prefix}.{_TABLES}' does not fit the nodes of the template")
+    return tuple(
+        Sum(node.children, None if own < 0 else own) if isinstance(node, Sum) else node
+        for node, own in zip(nodes, by.tolist(), strict=True)
+    )
 
 
 def _whole_numbers(tensors: Tensors, name: str, dtype: str = "i4") -> NDArray[Any]:

@@ -33,7 +33,7 @@ from dspn.options import choice_field, number_field, part_field, whole_field
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of, reachable
-from dspn.structure.parameters import NetworkParameters, Parameters, sum_starts
+from dspn.structure.parameters import NetworkParameters, Parameters, sum_of_edge
 from dspn.structure.template import Template, Top
 from dspn.structure.validity import bottom_nodes
 
@@ -55,9 +55,8 @@ def check_finite(network: DynamicNetwork, parameters: Parameters | None = None) 
             for row in np.flatnonzero(~np.isfinite(rows).all(axis=1))[:1]
         ]
         for edge in np.flatnonzero(~np.isfinite(values.weights))[:1]:
-            number = int(np.searchsorted(sum_starts(own.network), edge, side="right")) - 1
             findings[:0] = [
-                f"sum {list(own.network.edge_offsets)[number]} of the {own.name} network has "
+                f"sum {sum_of_edge(own.network, int(edge))} of the {own.name} network has "
                 f"weights that are not finite, such as {values.weights[edge]}"
             ]
         if findings:
@@ -108,7 +107,8 @@ def dead_nodes(
     for own in sections(network):
         used: NetworkFlows = getattr(flows, own.name)
         if used.weights.size:
-            totals = np.add.reduceat(used.weights, sum_starts(own.network))
+            starts = np.fromiter(own.network.edge_offsets.values(), dtype=np.int64)
+            totals = np.add.reduceat(used.weights, starts)
             for node, total in zip(own.network.edge_offsets, totals.tolist(), strict=True):
                 if total < least and (own.name != "bottom" or isinstance(below[node], Sum)):
                     found.append(DeadNode(own.name, node, "sum"))
@@ -124,7 +124,11 @@ def _dead_interfaces(network: DynamicNetwork, flows: ExpectedFlows, least: float
 
     def reached(part: Template | Top, weights: Floats, roots: set[int]) -> set[int]:
         """Positions of the inputs below the roots, or below sum edges with flow, by products."""
-        children = (child for sum_ in part.edge_offsets for child in children_of(part.nodes[sum_]))
+        children = (
+            child
+            for node in map(part.nodes.__getitem__, part.edge_offsets)
+            for child in children_of(node) * part.num_tables(node)
+        )
         pairs = zip(children, weights.tolist(), strict=True)
         fed = {child for child, flow in pairs if flow >= least}
         products = [node if isinstance(node, Product) else Input(0) for node in part.nodes]
@@ -171,7 +175,7 @@ def maximise(
     new = {}
     for own in sections(network, checked_learnable(network.template, learnable)):
         found: NetworkFlows = getattr(flows, own.name)
-        counts = np.maximum(found.weights, 0.0) + priors.sum_pseudo_count
+        counts = np.maximum(found.weights, 0.0) + own.pseudo_counts(priors)
         totals = own.reduce(np.add, counts)
         # A sum that nothing flowed through, with no pseudo-counts, keeps its weights. A total that
         # is NaN is not below the limit, so that `check_finite` sees it.

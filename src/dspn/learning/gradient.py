@@ -7,12 +7,11 @@ conditional likelihood is the difference of those of evidence with and without t
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, final
 
 import numpy as np
-from scipy.special import xlogy
 
 from dspn._arguments import Bools, Floats, float_array, require_type
 from dspn.data.sequences import Sequences, sequences_of
@@ -88,9 +87,10 @@ def _gradient(own: Section, flows: NetworkFlows) -> Iterator[Floats]:
 
 def _log_prior(own: Section, priors: Priors) -> Iterator[ScoreGradient]:
     """The log prior of what may be learned and is not fixed at zero, block by block."""
-    weights, count = own.parameters.weights, priors.sum_pseudo_count
-    value = float(np.sum(xlogy(count, weights[own.edges & (weights > 0)])))
-    yield ScoreGradient(value, _logit_gradient(own, np.full(weights.size, count)))
+    weights = own.parameters.weights
+    there = replace(own, edges=own.edges & (weights > 0))
+    counts = np.broadcast_to(own.pseudo_counts(priors), weights.shape)
+    yield ScoreGradient(there.log_prior_of_weights(priors), _logit_gradient(own, counts))
     for bank, rows, mask in zip(own.banks, own.parameters.leaves, own.leaves, strict=True):
         gradient = np.zeros((mask.size, bank.family.num_free))
         prior = priors.leaf(bank.family)

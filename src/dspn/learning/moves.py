@@ -8,6 +8,7 @@ each is used.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, compress
 from typing import Final, NamedTuple, final
 
@@ -24,7 +25,7 @@ from dspn.structure.chain import transition_sums
 from dspn.structure.edit import Entry, reduce_network, template_entries, top_entries
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of
-from dspn.structure.parameters import sum_starts
+from dspn.structure.parameters import pooled_weights
 from dspn.structure.template import Template, Top
 from dspn.structure.validity import group_scopes
 
@@ -56,8 +57,9 @@ def check_flows(network: DynamicNetwork, flows: ExpectedFlows) -> None:
 def sum_edges(part: Template | Top) -> tuple[Ints, Ints]:
     """Parent and child of every edge below a sum, in the order of the weights."""
     sums, count = list(part.edge_offsets), part.num_weights
-    widths = np.diff(np.append(sum_starts(part), count))
-    children = chain.from_iterable(children_of(part.nodes[index]) for index in sums)
+    widths = np.diff([*part.edge_offsets.values(), count])
+    nodes = (part.nodes[index] for index in sums)
+    children = chain.from_iterable(children_of(node) * part.num_tables(node) for node in nodes)
     parent = np.repeat(np.array(sums, dtype=np.int64), widths)
     return parent, np.fromiter(children, dtype=np.int64, count=count)
 
@@ -111,16 +113,19 @@ def _thin(entries: Sequence[Entry], kept: Bools) -> list[Entry]:
     start = 0
     for node, values in entries:
         if isinstance(node, Sum):
-            stays = kept[start : start + len(node.children)]
-            start += len(node.children)
+            size, width = values.shape[1], len(node.children)
+            stays: Bools = np.any(kept[start : start + size].reshape(-1, width), axis=0)
+            start += size
             if not stays.all():
-                node = Sum(tuple(compress(node.children, stays)))
+                node = replace(node, children=tuple(compress(node.children, stays)))
+                tables = values.reshape(-1, width)
                 # Added up as flat weights are, so that the last bits are the same.
-                total = np.add.reduceat(np.where(stays, values, 0.0), [0], axis=1)
-                values = values[:, stays]
+                total = np.add.reduceat(np.where(stays, tables, 0.0), [0], axis=1)
+                tables = tables[:, stays]
                 # Where all that is left weighs nothing, no edge is better than another.
-                equal = np.full_like(values, 1.0 / len(node.children))
-                values = np.divide(values, total, out=equal, where=total > 0)
+                equal = np.full_like(tables, 1.0 / len(node.children))
+                tables = np.divide(tables, total, out=equal, where=total > 0)
+                values = tables.reshape(len(values), -1)
         thinned.append(Entry(node, values))
     return thinned
 
@@ -207,9 +212,12 @@ def regrown(network: DynamicNetwork, data: Sequences, count: int) -> DynamicNetw
         node, values = entries[parents[row]]
         new = np.flatnonzero(rows == row)
         inputs = (template.inputs[position] for position in positions[new].tolist())
-        added = np.tile(share[new], (len(values), 1))
-        weights = np.concatenate([values * room[row], added], axis=1)
-        entries[parents[row]] = Entry(Sum((*children_of(node), *inputs)), weights)
+        assert isinstance(node, Sum)
+        tables = values.reshape(-1, len(node.children))
+        added = np.tile(share[new], (len(tables), 1))
+        weights = np.concatenate([tables * room[row], added], axis=1).reshape(len(values), -1)
+        grown = replace(node, children=(*node.children, *inputs))
+        entries[parents[row]] = Entry(grown, weights)
     return reduce_network(network, entries, top_entries(network))
 
 
@@ -278,7 +286,8 @@ class _Shapes:
                 places.append(index)
                 is_whole = isinstance(node, Leaf) or index in self.choices
                 size = self.scopes[index] if is_whole else len(children_of(node))
-                words.append((type(node).__name__, is_whole, size))
+                by = node.by if isinstance(node, Sum) else None
+                words.append((type(node).__name__, is_whole, size, -1 if by is None else by))
                 waiting.extend(() if is_whole else reversed(children_of(node)))
         return tuple(words), places
 
@@ -333,9 +342,9 @@ def _choice_counts(shapes: _Shapes, flows: NetworkFlows, nodes: Sequence[int]) -
     column = within
     if nodes[0] in shapes.choices:
         column = np.unique(np.concatenate(below), return_inverse=True)[1]
-    starts = np.repeat([template.edge_offsets[node] for node in nodes], widths)
     counts = np.zeros((len(nodes), int(column.max()) + 1))
-    counts[np.repeat(np.arange(len(nodes)), widths), column] = flows.weights[starts + within]
+    own = np.concatenate([pooled_weights(template, flows.weights, node) for node in nodes])
+    counts[np.repeat(np.arange(len(nodes)), widths), column] = own
     return counts
 
 
@@ -453,9 +462,12 @@ def _average(one: Entry, other: Entry, share: float, is_choice: bool) -> Entry:
     if isinstance(node, Leaf):
         shares = np.full((len(one.values), 1), share)
         return Entry(node, node.family.average(one.values, other.values, shares))
-    theirs = children_of(other.node if is_choice else node)
-    values = np.concatenate([share * one.values, (1.0 - share) * other.values], axis=1)
-    return Entry(Sum(children_of(node) + theirs), values)
+    assert isinstance(node, Sum) and isinstance(other.node, Sum)
+    theirs = other.node.children if is_choice else node.children
+    count = len(one.values)
+    mine, others = (own.values.reshape(-1, len(children_of(own.node))) for own in (one, other))
+    values = np.concatenate([share * mine, (1.0 - share) * others], axis=1)
+    return Entry(replace(node, children=node.children + theirs), values.reshape(count, -1))
 
 
 def _lead(entries: Sequence[Entry], replaced: Mapping[int, int]) -> list[Entry]:
@@ -469,8 +481,10 @@ def _lead(entries: Sequence[Entry], replaced: Mapping[int, int]) -> list[Entry]:
             place = {child: number for number, child in enumerate(dict.fromkeys(below))}
             if len(place) < len(below):
                 target = [place[child] for child in below]
-                values = np.stack([np.bincount(target, own) for own in values])
-            node = Sum(tuple(place))
+                tables = values.reshape(-1, len(below))
+                added: Floats = np.stack([np.bincount(target, own) for own in tables])
+                values = added.reshape(len(values), -1)
+            node = replace(node, children=tuple(place))
         changed.append(Entry(node, values))
     return changed
 

@@ -598,8 +598,10 @@ def _extended(old: DynamicNetwork, new: DynamicNetwork, statistics: ExpectedFlow
         weights = np.zeros(grown.num_weights)
         for node, start in part.edge_offsets.items():
             assert isinstance(grown.nodes[node], Sum)
-            width, place = len(children_of(part.nodes[node])), grown.edge_offsets[node]
-            weights[place : place + width] = own.weights[start : start + width]
+            width, tables = len(children_of(part.nodes[node])), part.num_tables(part.nodes[node])
+            place, size = grown.edge_offsets[node], len(children_of(grown.nodes[node]))
+            target = weights[place : place + tables * size].reshape(tables, size)
+            target[:, :width] = own.weights[start : start + tables * width].reshape(tables, width)
         return weights
 
     def extended(name: str, own: NetworkFlows, zeros: NetworkFlows) -> NetworkFlows:

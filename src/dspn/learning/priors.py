@@ -8,7 +8,7 @@ from typing import Any, Final, final
 import numpy as np
 from scipy.special import xlogy
 
-from dspn._arguments import Bools, Floats, indices, require_type
+from dspn._arguments import Bools, Floats, Ints, indices, require_type
 from dspn.errors import StructureError
 from dspn.leaves.base import Family, Prior
 from dspn.options import Options, number_field
@@ -26,11 +26,17 @@ class Priors(Options):
     without one takes its `default_prior`, which follows the scale of the data, with
     `leaf_pseudo_count` in place of its own strength where that is given. A positive count keeps an
     edge or a category from dying by accident.
+
+    Where the weights of a sum depend on an input, its tables are drawn towards each other: each has
+    `table_pseudo_count` observations more that are distributed as their geometric mean, and its
+    share of `sum_pseudo_count`. A value of the input that is never seen so has the table that the
+    others have in common.
     """
 
     sum_pseudo_count: float = number_field(0.1, least=0)
     leaves: tuple[Prior, ...] = ()
     leaf_pseudo_count: float | None = number_field(None, least=0)
+    table_pseudo_count: float = number_field(5.0, least=0)
 
     def _check(self) -> None:
         if isinstance(self.leaves, Prior):
@@ -60,7 +66,7 @@ class Priors(Options):
 
 DEFAULT_PRIORS: Final = Priors()
 
-NO_PRIORS: Final = Priors(sum_pseudo_count=0.0, leaf_pseudo_count=0.0)
+NO_PRIORS: Final = Priors(sum_pseudo_count=0.0, leaf_pseudo_count=0.0, table_pseudo_count=0.0)
 """Maximum likelihood, except for the lower bound of variances, without which it has no maximum."""
 
 
@@ -102,6 +108,47 @@ class Section:
     def banks(self) -> tuple[Bank, ...]:
         """The leaves by bank; a top network has none."""
         return self.network.banks if isinstance(self.network, Template) else ()
+
+    def _common(self, places: Ints) -> tuple[Floats, Floats]:
+        """The geometric mean of each sum's tables (sums, children), normalised, and log its sum."""
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.parameters.weights[places])
+        logs = logs.mean(axis=1)
+        sums = np.logaddexp.reduce(logs, axis=1)
+        means = self.parameters.weights[places].mean(axis=1)
+        exists = sums > -np.inf
+        with np.errstate(invalid="ignore"):
+            shares = np.exp(logs - sums[:, None])
+        return np.where(exists[:, None], shares, means), sums
+
+    def pseudo_counts(self, priors: Priors) -> Floats | float:
+        """Pseudo-observations of every edge.
+
+        With tables they depend on the weights. sum_u sum_j m_j log w_uj plus their number times the
+        entropy of m is greatest where m is the geometric mean of the tables, so that steps that
+        take m from the weights before never make `log_prior` fall.
+        """
+        if not self.network.has_tables:
+            return priors.sum_pseudo_count
+        counts = np.full(self.network.num_weights, priors.sum_pseudo_count)
+        for places in self.network.table_places:
+            common, _ = self._common(places)
+            own = priors.sum_pseudo_count / places.shape[1]
+            counts[places] = own + priors.table_pseudo_count * common[:, None]
+        return counts
+
+    def log_prior_of_weights(self, priors: Priors) -> float:
+        """Sum over edges of c log w, and what tables lose by differing from each other."""
+        counts = np.full(self.network.num_weights, priors.sum_pseudo_count)
+        tables = 0.0
+        for places in self.network.table_places:
+            counts[places] /= places.shape[1]
+            learned = self.edges[places].any(axis=(1, 2))
+            if priors.table_pseudo_count and learned.any():
+                strength = priors.table_pseudo_count * places.shape[1]
+                tables += strength * float(self._common(places)[1][learned].sum())
+        weights = self.parameters.weights[self.edges]
+        return tables + float(np.sum(xlogy(counts[self.edges], weights)))
 
     def reduce(self, operation: np.ufunc, values: Floats) -> Floats:
         """A reduction over the edges of each sum, repeated for each of its edges."""
@@ -146,8 +193,7 @@ def log_prior(
     """
     total = 0.0
     for own in sections(network, checked_learnable(network.template, learnable)):
-        weights = own.parameters.weights[own.edges]
-        total += float(np.sum(xlogy(priors.sum_pseudo_count, weights)))
+        total += own.log_prior_of_weights(priors)
         for bank, rows, mask in zip(own.banks, own.parameters.leaves, own.leaves, strict=True):
             total += bank.family.log_prior(rows[mask], priors.leaf(bank.family))
     return total

@@ -89,24 +89,33 @@ def fit_factored(
     return best_of(fits.values()), {size: fit.score for size, fit in fits.items()}
 
 
+def _tables(network: Template | Top, node: int, weights: Floats) -> Floats:
+    """The weights of a sum, (tables, children)."""
+    start, width = network.edge_offsets[node], len(children_of(network.nodes[node]))
+    count = network.num_tables(network.nodes[node])
+    return np.asarray(weights[start : start + count * width].reshape(count, width))
+
+
 def _by_state(network: Template | Top, node: int, weights: Floats) -> Floats:
     """The weights of a sum over inputs by their positions; zero where there is no edge."""
-    start, position = network.edge_offsets[node], {n: p for p, n in enumerate(network.inputs)}
+    position = {n: p for p, n in enumerate(network.inputs)}
     places = [position[child] for child in children_of(network.nodes[node])]
-    own = np.zeros(len(position))
-    own[places] = weights[start : start + len(places)]
+    own = np.zeros((network.num_tables(network.nodes[node]), len(position)))
+    own[:, places] = _tables(network, node, weights)
     return own
 
 
 def start_probabilities(network: DynamicNetwork) -> Floats:
     """P(first state) of a chain with the root at the first slice, (states,)."""
-    return _by_state(network.top, network.top.root, network.parameters.top.weights)
+    own = _by_state(network.top, network.top.root, network.parameters.top.weights)
+    return np.asarray(own[0])
 
 
 def transition_matrix(network: DynamicNetwork) -> Floats:
     """P(next state | state) of such a chain, a row for each state.
 
-    Where sums read sums this is the product of their matrices.
+    Where sums read sums this is the product of their matrices. Where weights depend on an input it
+    has a matrix for each value of that input, (values, states, states).
     """
     template, weights = network.template, network.parameters.template.weights
     inputs, rows = set(template.inputs), dict[int, Floats]()
@@ -117,10 +126,12 @@ def transition_matrix(network: DynamicNetwork) -> Floats:
         if below[0] in inputs:
             rows[node] = _by_state(template, node, weights)
         elif below[0] in rows:
-            start = template.edge_offsets[node]
-            rows[node] = weights[start : start + len(below)] @ np.stack([rows[i] for i in below])
+            own = np.stack(np.broadcast_arrays(*(rows[i] for i in below)), axis=1)
+            rows[node] = np.einsum("tc,tcs->ts", _tables(template, node, weights), own)
     factors = (children_of(template.nodes[output]) for output in template.outputs)
-    return np.stack([rows[child] for own in factors for child in own if child in rows])
+    found = [rows[child] for own in factors for child in own if child in rows]
+    every = np.stack(np.broadcast_arrays(*found), axis=1)
+    return every if template.has_tables else every[0]
 
 
 @dataclass(eq=False, repr=False)

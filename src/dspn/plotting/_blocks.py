@@ -18,6 +18,7 @@ from dspn.plotting._graph import kind_of, nodes_below, reads_input, slice_number
 from dspn.plotting._style import Box, counted, new_axes, write
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of
+from dspn.structure.parameters import pooled_weights
 from dspn.structure.validity import bottom_nodes
 
 _FINEST, _MAX_GROUPS, _MAX_LINES, _MAX_ROWS = 128, 4, 16, 5
@@ -88,8 +89,9 @@ def mix_picture(network: DynamicNetwork, mixes: Sequence[int]) -> Floats:
     down = np.arange(len(mixes)) * height // len(mixes)
     across = np.arange(len(read)) * width // len(read)
     for place, index in enumerate(sorted(mixes, key=lambda index: (reads[index].min(), index))):
-        start = template.edge_offsets[index]
-        weights = network.parameters.template.weights[start : start + len(reads[index])]
+        # Where weights depend on an input, the mean of their tables is shown.
+        weights = pooled_weights(template, network.parameters.template.weights, index)
+        weights = weights / template.num_tables(template.nodes[index])
         np.add.at(total[down[place]], across[np.searchsorted(read, reads[index])], weights)
     mean: Floats = total / np.outer(np.bincount(down), np.bincount(across))
     return mean

@@ -18,6 +18,7 @@ from scipy.optimize import isotonic_regression
 from dspn._arguments import Floats
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Input, Leaf, Node, Sum, children_of, reachable
+from dspn.structure.parameters import pooled_weights
 from dspn.structure.template import Template, Top
 from dspn.structure.validity import bottom_nodes, group_scopes
 
@@ -137,9 +138,13 @@ def _plain_graph(
         leaf = (names[node.variable],) if isinstance(node, Leaf) else ()
         position = node.position if isinstance(node, Input) else None
         vertices.append(Vertex(kind_of(node), row, leaf, position=position))
-    offsets = part.edge_offsets
+    # Where weights depend on an input, the mean of their tables is shown.
+    mean = {
+        i: pooled_weights(part, weights, i) / part.num_tables(part.nodes[i])
+        for i in part.edge_offsets
+    }
     edges = [
-        Edge(i, child, float(weights[offsets[i] + place]) if isinstance(node, Sum) else None)
+        Edge(i, child, float(mean[i][place]) if isinstance(node, Sum) else None)
         for i, node in enumerate(part.nodes)
         for place, child in enumerate(children_of(node))
     ]

@@ -23,7 +23,13 @@ from dspn._arguments import (
 from dspn.data.schema import Schema
 from dspn.errors import StructureError
 from dspn.leaves import Family, family_for
-from dspn.structure.edit import Entry, add_node, checked_partition, pack_parameters
+from dspn.structure.edit import (
+    Entry,
+    add_node,
+    checked_partition,
+    pack_parameters,
+    with_tables_by,
+)
 from dspn.structure.network import DynamicNetwork, Root, checked_root
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum
 from dspn.structure.parameters import NetworkParameters, Parameters
@@ -98,16 +104,42 @@ class NetworkBuilder:
         """A product of nodes with disjoint scopes."""
         return add_node(self._entries, Product(indices(children, "children", StructureError)))
 
-    def sum(self, children: Sequence[int], weights: Sequence[float] | Floats) -> int:
-        """A sum of nodes with the same scope; weights are non-negative and add up to 1."""
-        own = float_array(weights, "weights", StructureError).reshape(-1)
+    def sum(
+        self,
+        children: Sequence[int],
+        weights: Sequence[float] | Sequence[Sequence[float]] | Floats,
+        by: int | str | None = None,
+    ) -> int:
+        """A sum of nodes with the same scope; weights are non-negative and add up to 1.
+
+        With `by`, a categorical input by name or number, `weights` has a row for each of its
+        values, or one row for all.
+        """
+        own = float_array(weights, "weights", StructureError)
         below = indices(children, "children", StructureError)
-        if own.size != len(below):
+        column = None if by is None else self._input(by)
+        tables = 1 if column is None else self.schema.inputs[column].num_categories
+        if column is not None and own.ndim == 1:
+            own = np.tile(own, (tables, 1))
+        if own.size != tables * len(below) or (column is not None and own.shape[0] != tables):
+            each = "" if column is None else f" and each of the {tables} values of its input"
             raise StructureError(
-                f"`weights` must have one entry for each of the {len(below)} children, but has "
-                f"{own.size}."
+                f"`weights` must have one entry for each of the {len(below)} children{each}, but "
+                f"has {own.size}."
             )
-        return add_node(self._entries, Sum(below), own)
+        return add_node(self._entries, Sum(below, column), own.reshape(-1))
+
+    def _input(self, by: int | str) -> int:
+        """The number of a categorical input."""
+        inputs = self.schema.inputs
+        column = self.schema.input_index(by) if isinstance(by, str) else by
+        if not 0 <= column < len(inputs) or not inputs[column].num_categories:
+            names = [own.name for own in inputs if own.num_categories]
+            raise StructureError(
+                f"`by` must be a categorical input of the schema ({', '.join(names) or 'none'}), "
+                f"but is {by!r}."
+            )
+        return column
 
     def _nodes(self) -> tuple[Node, ...]:
         return tuple(entry.node for entry in self._entries)
@@ -219,18 +251,21 @@ def initial_network(
     num_interfaces: int,
     *,
     transitions: Transitions | str = Transitions.DENSE,
+    by: int | str | None = None,
     rng: np.random.Generator,
     root: Root | str = Root.FIRST,
 ) -> DynamicNetwork:
     """Figure 2a: each of k outputs is a factored model of the variables and the input interface.
 
     `transitions` says which inputs an output reads: all of them, or few by blocks
-    (`dspn.structure.transitions`).
+    (`dspn.structure.transitions`). With `by`, a categorical input of the schema, there is a table
+    of their weights for each of its values; all begin alike.
     """
     require_type(schema, Schema, "schema", StructureError)
     size = whole_number(num_interfaces, "num_interfaces", StructureError)
     every = tuple(range(len(schema)))
-    return grouped_network(schema, [every], size, transitions=transitions, rng=rng, root=root)
+    network = grouped_network(schema, [every], size, transitions=transitions, rng=rng, root=root)
+    return network if by is None else with_tables_by(network, by)
 
 
 def interfaces_read(

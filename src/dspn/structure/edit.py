@@ -8,15 +8,17 @@ that list; `build_network` packs the parameters again. `side_by_side`, `united`,
 import operator
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dspn._arguments import Floats, indices, require_type
+from dspn._arguments import Bools, Floats, indices, require_type
 from dspn.data.schema import Schema, Variable
 from dspn.errors import StructureError
 from dspn.leaves.categorical import Categorical
 from dspn.leaves.told import has_lags
+from dspn.structure.chain import reads_inputs
 from dspn.structure.network import DynamicNetwork, Root, check_networks
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of, reachable
 from dspn.structure.parameters import NetworkParameters, Parameters, checked_shares
@@ -27,7 +29,8 @@ from dspn.structure.validity import network_scopes
 class Entry(NamedTuple):
     """A node and its parameters, (sets, number): weights of a sum's edges, or the row of a leaf.
 
-    Products and inputs have none. The template has two sets of parameters where the bottom network
+    The tables of a sum whose weights depend on an input follow each other. Products and inputs
+    have none. The template has two sets of parameters where the bottom network
     is untied, first its own and then those of the bottom, and otherwise one.
     """
 
@@ -50,7 +53,8 @@ def _entries(part: Template | Top, sets: Sequence[NetworkParameters]) -> list[En
     weights = np.stack([own.weights for own in sets])
     values = [weights[:, :0]] * len(part.nodes)
     for index, start in part.edge_offsets.items():
-        values[index] = weights[:, start : start + len(children_of(part.nodes[index]))]
+        size = len(children_of(part.nodes[index])) * part.num_tables(part.nodes[index])
+        values[index] = weights[:, start : start + size]
     if isinstance(part, Template):
         for bank, *tables in zip(part.banks, *(own.leaves for own in sets), strict=True):
             for node, rows in zip(bank.nodes, np.stack(tables, axis=1), strict=True):
@@ -94,14 +98,20 @@ def keep_entries(
         if isinstance(node, Sum | Product):
             below = tuple(number[child] for child in node.children if number[child] >= 0)
             if isinstance(node, Sum) and len(below) < len(node.children):
-                values = values[:, [number[child] >= 0 for child in node.children]]
-            node = type(node)(below)
+                values = keep_edges(values, [number[child] >= 0 for child in node.children])
+            node = replace(node, children=below)
         elif isinstance(node, Input) and positions is not None:
             node = Input(positions[node.position])
         elif isinstance(node, Leaf) and leaves is not None:
             node = leaves[node.variable]
         found.append(Entry(node, values))
     return found, number
+
+
+def keep_edges(values: Floats, stays: Sequence[bool] | Bools) -> Floats:
+    """The weights (sets, tables and edges) of some edges of a sum, in each of its tables."""
+    kept: Floats = values[:, np.tile(np.asarray(stays), values.shape[1] // len(stays))]
+    return kept
 
 
 def keep_reached(
@@ -371,6 +381,40 @@ def marginal(network: DynamicNetwork, variables: Sequence[int]) -> DynamicNetwor
     schema = Schema(tuple(network.schema[variable] for variable in kept), network.schema.inputs)
     outputs = [number[network.template.outputs[position]] for position in stays]
     return build_network(schema, template, outputs, top, top_number[network.top.root], network.root)
+
+
+def with_tables_by(
+    network: DynamicNetwork, by: int | str, schema: Schema | None = None
+) -> DynamicNetwork:
+    """The same distribution, with a table of transition weights for each value of an input.
+
+    Every sum over inputs of the template has its weights once for each value; learning can then
+    tell them apart.
+
+    Args:
+        network: The network before.
+        by: The categorical input, by name or number.
+        schema: The schema with its inputs; by default that of the network.
+    """
+    require_type(network, DynamicNetwork, "network", StructureError)
+    known = network.schema if schema is None else schema
+    column = known.input_index(by) if isinstance(by, str) else by
+    if not 0 <= column < len(known.inputs) or not known.inputs[column].num_categories:
+        names = [own.name for own in known.inputs if own.num_categories]
+        raise StructureError(
+            f"`by` must be a categorical input of the schema ({', '.join(names) or 'none'}), but "
+            f"is {by!r}."
+        )
+    count = known.inputs[column].num_categories
+    entries, reads = template_entries(network), reads_inputs(network.template)
+    scopes = network_scopes(
+        network.template.nodes, network.template.order, [0] * network.num_interfaces
+    )
+    for index, (node, values) in enumerate(entries):
+        if isinstance(node, Sum) and node.by is None and reads[index] and not scopes[index]:
+            entries[index] = Entry(Sum(node.children, column), np.tile(values, count))
+    own = network.template.outputs, top_entries(network), network.top.root, network.root
+    return build_network(known, entries, *own)
 
 
 def speaking_groups(network: DynamicNetwork, variables: Iterable[int]) -> tuple[int, ...]:

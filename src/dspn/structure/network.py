@@ -86,6 +86,7 @@ class DynamicNetwork:
         """SHA-256 of structure, parameters and root; a network read from a file has the same."""
         structure = (
             [variable.identity() for variable in self.schema],
+            *([[own.identity() for own in self.schema.inputs]] if self.schema.inputs else []),
             (_describe(self.template.nodes), tuple(map(int, self.template.outputs))),
             (_describe(self.top.nodes), int(self.top.root)),
             str(self.root),
@@ -122,7 +123,9 @@ def _describe(nodes: Sequence[Node]) -> list[tuple[str, tuple[int, ...]]]:
             references = node.children
         else:
             references = (node.variable if isinstance(node, Leaf) else node.position,)
-        described.append((type(node).__name__, tuple(map(int, references))))
+        by = node.by if isinstance(node, Sum) else None
+        name = type(node).__name__ if by is None else f"Sum by {int(by)}"
+        described.append((name, tuple(map(int, references))))
     return described
 
 

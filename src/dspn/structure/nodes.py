@@ -39,9 +39,14 @@ class Product:
 @final
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """v = sum_j w_j v_j over the children, whose scopes are identical."""
+    """v = sum_j w_j v_j over the children, whose scopes are identical.
+
+    With `by`, the number of a categorical input of the schema, there is a table of weights for each
+    of its values u, and v = sum_j w_j(u) v_j at a slice whose input has the value u.
+    """
 
     children: tuple[int, ...]
+    by: int | None = None
 
 
 Node = Input | Leaf | Product | Sum

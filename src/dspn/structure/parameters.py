@@ -10,7 +10,7 @@ import numpy as np
 
 from dspn._arguments import Floats, Ints, float_array, read_only, require_type
 from dspn.errors import StructureError
-from dspn.structure.nodes import children_of
+from dspn.structure.nodes import Sum, children_of
 
 if TYPE_CHECKING:
     from dspn.structure.template import Template, Top
@@ -86,9 +86,30 @@ def checked_shares(weights: Any, count: int, members: str) -> Floats:
 
 
 def sum_starts(network: Template | Top) -> Ints:
-    """Where the weights of each sum begin in the flat weight vector, in the order of the sums."""
+    """Where each table of weights begins in the flat weight vector, in the order of the sums."""
     offsets = network.edge_offsets
-    return np.fromiter(offsets.values(), dtype=np.int64, count=len(offsets))
+    first = np.fromiter(offsets.values(), dtype=np.int64, count=len(offsets))
+    if not network.has_tables:
+        return first
+    widths = np.array([len(children_of(network.nodes[index])) for index in offsets])
+    counts = np.diff(np.append(first, network.num_weights)) // widths
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts: Ints = np.repeat(first, counts) + within * np.repeat(widths, counts)
+    return starts
+
+
+def sum_of_edge(network: Template | Top, edge: int) -> int:
+    """The sum that a place in the flat weight vector belongs to."""
+    first = np.fromiter(network.edge_offsets.values(), dtype=np.int64)
+    return list(network.edge_offsets)[int(np.searchsorted(first, edge, side="right")) - 1]
+
+
+def pooled_weights(network: Template | Top, flat: Floats, node: int) -> Floats:
+    """What a sum has in a flat vector of weights or flows, added up over its tables."""
+    start, width = network.edge_offsets[node], len(children_of(network.nodes[node]))
+    tables = network.num_tables(network.nodes[node])
+    pooled: Floats = flat[start : start + tables * width].reshape(tables, width).sum(axis=0)
+    return pooled
 
 
 def _check_weights(part: Template | Top, weights: Floats, network: str) -> None:
@@ -103,12 +124,17 @@ def _check_weights(part: Template | Top, weights: Floats, network: str) -> None:
         totals = np.add.reduceat(np.where(allowed, weights, -np.inf), starts)
     wrong = np.flatnonzero(~(np.abs(totals - 1.0) <= WEIGHT_TOLERANCE))
     if wrong.size:
-        index = list(part.edge_offsets)[wrong[0]]
+        index = sum_of_edge(part, int(starts[wrong[0]]))
         own = weights[starts[wrong[0]] :][: len(children_of(part.nodes[index]))].tolist()
         finding = f"that sum to {totals[wrong[0]]:.12g}; divide them by their sum to add up to 1"
         if totals[wrong[0]] == -np.inf:
             finding = f"{reprlib.repr(own)}; weights are finite and not negative"
-        raise StructureError(f"sum {index} of the {network} network has weights {finding}.")
+        node = part.nodes[index]
+        table = ""
+        if isinstance(node, Sum) and node.by is not None:
+            before = int(starts[wrong[0]]) - part.edge_offsets[index]
+            table = f" for value {before // len(node.children)} of its input"
+        raise StructureError(f"sum {index} of the {network} network has weights{table} {finding}.")
 
 
 def _check_leaves(template: Template, parameters: NetworkParameters, network: str) -> None:

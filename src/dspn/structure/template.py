@@ -1,11 +1,15 @@
 """The template network, repeated once per slice, and the top network that caps the stack."""
 
 import reprlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import ClassVar, final
 
+import numpy as np
+
+from dspn._arguments import Ints
 from dspn.data.schema import Schema
 from dspn.errors import StructureError
 from dspn.leaves import Family, family_for
@@ -23,7 +27,7 @@ class Bank:
     nodes: tuple[int, ...]
 
 
-class _Layer:
+class _Layer(ABC):
     """What the template and the top have in common: nodes in order, inputs and sum weights."""
 
     nodes: tuple[Node, ...]
@@ -34,16 +38,49 @@ class _Layer:
         """All nodes, children first."""
         return topological_order(self.nodes, self._name)
 
+    @abstractmethod
+    def num_tables(self, node: Node) -> int:
+        """How many tables of weights a sum has: one for each value of the input it depends on."""
+
+    @cached_property
+    def _sizes(self) -> dict[int, int]:
+        return {
+            i: len(node.children) * self.num_tables(node)
+            for i, node in enumerate(self.nodes)
+            if isinstance(node, Sum)
+        }
+
     @cached_property
     def edge_offsets(self) -> dict[int, int]:
-        """Where the weights of each sum begin in the flat weight vector: sums in node order."""
-        sums = {i: len(node.children) for i, node in enumerate(self.nodes) if isinstance(node, Sum)}
-        return dict(zip(sums, accumulate(sums.values(), initial=0), strict=False))
+        """Where the weights of each sum begin in the flat weight vector: sums in node order.
+
+        The tables of a sum follow each other.
+        """
+        return dict(zip(self._sizes, accumulate(self._sizes.values(), initial=0), strict=False))
 
     @cached_property
     def num_weights(self) -> int:
-        """Number of sum edges."""
-        return sum(len(node.children) for node in self.nodes if isinstance(node, Sum))
+        """Number of weights: of sum edges, in all their tables."""
+        return sum(self._sizes.values())
+
+    @cached_property
+    def has_tables(self) -> bool:
+        """Whether the weights of a sum depend on an input."""
+        return any(isinstance(node, Sum) and node.by is not None for node in self.nodes)
+
+    @cached_property
+    def table_places(self) -> tuple[Ints, ...]:
+        """Places (sums, tables, children) of weights that depend on an input, by their shape."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for index, start in self.edge_offsets.items():
+            node = self.nodes[index]
+            if isinstance(node, Sum) and node.by is not None:
+                shape = (self.num_tables(node), len(node.children))
+                found.setdefault(shape, []).append(start)
+        return tuple(
+            np.array(starts)[:, None, None] + np.arange(tables * width).reshape(1, tables, width)
+            for (tables, width), starts in found.items()
+        )
 
     def _input_nodes(self, count: int) -> tuple[int, ...]:
         """The input node of each position; raises unless there is exactly one for each."""
@@ -131,7 +168,24 @@ class Template(_Layer):
                 f"but is {reprlib.repr(self.outputs)}; f must be a bijection."
             )
         _check_leaves(self.schema, self.nodes)
+        self._check_tables()
         _ = self.order, self.inputs
+
+    def _check_tables(self) -> None:
+        own = self.schema.inputs
+        for index, node in enumerate(self.nodes):
+            by = node.by if isinstance(node, Sum) else None
+            if by is not None and not (0 <= by < len(own) and own[by].num_categories):
+                known = [i for i, item in enumerate(own) if item.num_categories]
+                raise StructureError(
+                    f"sum {index} of the template network has weights by input {by}, but the "
+                    f"schema's categorical inputs are {known or 'none'}; name one of them."
+                )
+
+    def num_tables(self, node: Node) -> int:
+        """One, or the number of values of the input that the weights depend on."""
+        by = node.by if isinstance(node, Sum) else None
+        return 1 if by is None else self.schema.inputs[by].num_categories
 
     @property
     def num_interfaces(self) -> int:
@@ -178,6 +232,11 @@ class Top(_Layer):
                 f"`root` must be a node of the top network (0 to {len(self.nodes) - 1}), not "
                 f"{self.root}."
             )
+        if self.has_tables:
+            raise StructureError(
+                "the top network belongs to no slice, so that its sums cannot have weights by an "
+                "input; leave out `by`."
+            )
         leaves = [index for index, node in enumerate(self.nodes) if isinstance(node, Leaf)]
         if leaves:
             raise StructureError(
@@ -185,6 +244,10 @@ class Top(_Layer):
                 f"{reprlib.repr(leaves)} are leaves."
             )
         _ = self.order, self.inputs
+
+    def num_tables(self, node: Node) -> int:
+        """One: the top network belongs to no slice."""
+        return 1
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
+
 from dspn._arguments import Floats, require_type, whole_number
 from dspn.errors import StructureError
 from dspn.structure.edit import Entry, template_entries, top_entries
@@ -40,10 +42,21 @@ class StaticNetwork:
         return scopes
 
 
-def unroll(network: DynamicNetwork, num_slices: int) -> StaticNetwork:
-    """Stacks num_slices - 1 templates on the bottom network and caps them with the top network."""
+def unroll(network: DynamicNetwork, num_slices: int, inputs: Floats | None = None) -> StaticNetwork:
+    """Stacks num_slices - 1 templates on the bottom network and caps them with the top network.
+
+    Where weights depend on inputs, `inputs` has their codes, (num_slices, inputs), and every sum
+    has the weights of its slice.
+    """
     require_type(network, DynamicNetwork, "network", StructureError)
     num_slices = whole_number(num_slices, "num_slices", StructureError)
+    told = np.empty((num_slices, 0)) if inputs is None else inputs
+    if network.template.has_tables and told.shape != (num_slices, len(network.schema.inputs)):
+        raise StructureError(
+            f"`inputs` must have a row for each of the {num_slices} slices and a column for each "
+            f"of the {len(network.schema.inputs)} inputs, as weights depend on them, but has shape "
+            f"{told.shape}."
+        )
     n = len(network.schema)
     nodes: list[Node] = []
     values: list[Floats] = []
@@ -69,7 +82,10 @@ def unroll(network: DynamicNetwork, num_slices: int) -> StaticNetwork:
                 there = [child in number for child in node.children]
                 if not any(there):
                     continue
-                edges = edges[there] if isinstance(node, Sum) else edges
+                if isinstance(node, Sum):
+                    width = len(node.children)
+                    table = 0 if node.by is None else int(told[shift // n, node.by])
+                    edges = edges[table * width : (table + 1) * width][there]
                 node = type(node)(tuple(number[c] for c in node.children if c in number))
             number[index] = len(nodes)
             nodes.append(node)

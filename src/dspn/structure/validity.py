@@ -9,7 +9,7 @@ construction.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, final
@@ -120,7 +120,8 @@ def bottom_nodes(template: Template) -> tuple[Node, ...]:
         if not scopes[index]:
             kept.append(Input(-1))
         elif isinstance(node, Sum | Product):
-            kept.append(type(node)(tuple(child for child in node.children if scopes[child])))
+            below = tuple(child for child in node.children if scopes[child])
+            kept.append(replace(node, children=below))
         else:
             kept.append(node)
     return tuple(kept)

@@ -121,9 +121,12 @@ class LaneBlock:
         """Length of the longest sequence."""
         return int(self.lengths[0])
 
-    def batch(self, numbers: Codes) -> Batch:
-        """The block with the numbers of its data's distinct slices (empty: numbered by place)."""
-        return Batch(numbers, self.base, self.stride, self.lengths)
+    def batch(self, numbers: Codes, inputs: Codes) -> Batch:
+        """The block with the numbers of its data's distinct slices (empty: numbered by place).
+
+        `inputs` are those of all slices that weights depend on.
+        """
+        return Batch(numbers, self.base, self.stride, self.lengths, inputs)
 
     def only(self, lanes: Bools) -> "LaneBlock":
         """The block with some of its lanes."""
@@ -181,6 +184,7 @@ class Job:
         self.program = program
         self.data = data
         self.coding = coding_of(data) if coding is None else coding
+        self.inputs: Codes = data.inputs[:, program.by_inputs].astype(np.int32)
         self._tables = Memo()
         self._coefficients = Memo()
         self.numbers: Codes = _NO_NUMBERS
@@ -209,6 +213,8 @@ class Job:
     def _repeats(self) -> bool:
         """Whether slices repeat enough, and fit into a table that is not too large."""
         total = len(self.data.values)
+        if (self.program.template.slice_part.operations.op_by >= 0).any():
+            return False
         if not (self.program.paths.distinct_slices and self.coding.is_complete) or total < 2:
             return False
         count = self.coding.distinct.rows.size
@@ -271,7 +277,7 @@ class Job:
             own = (self.program, self.coding, arithmetic, bottom, columns)
             shared, lost, divisors = with_dense(shared, *own)
             lossy = lossy or lost
-        return SliceTables(Slices(shared, self.coding.codes, rows), lossy, divisors)
+        return SliceTables(Slices(shared, self.coding.codes, rows, self.inputs), lossy, divisors)
 
     def slice_flows(
         self,
@@ -295,7 +301,7 @@ class Job:
         else:
             rows = block.rows(segment)[0].ravel()
             found, lossy = self._given(arithmetic, segment.bottom, rows, by_slice=False)
-        return Given(Span(found, block.batch(self.numbers), segment), lossy)
+        return Given(Span(found, block.batch(self.numbers, self.inputs), segment), lossy)
 
     def shifts(self, span: Span, rows: Ints, positions: Ints, lanes: Ints) -> Ints:
         """Shifts (groups, slices) of the slices `rows`, at some positions and lanes of a span."""
@@ -323,7 +329,7 @@ class Job:
         factor = self.coding.factor_of[variable]
         if factor < 0:
             return tables.divisors[variable]
-        own, codes, rows = tables.slices
+        own, codes, rows, _ = tables.slices
         known: Floats = own.divisors[own.divisor_start[factor] + codes[rows, factor]]
         return known
 

@@ -393,7 +393,7 @@ class ChainRun:
         lossy = underflows(
             chain_upward,
             self.matrix(segment.bottom, transposed=False),
-            *(given, block.batch(self.job.numbers), segment, state, store),
+            *(given, block.batch(self.job.numbers, self.job.inputs), segment, state, store),
             *(floor, self.rescale_every, best),
         )
         # What underflowed under a floor is less than the floor, and logarithms do not.

@@ -284,7 +284,7 @@ class _Shard:
                 flows = ChainFlows(posterior, dense, edge, least)
             chain_downward(
                 *(run.matrix(segment.bottom, transposed=True), given.values),
-                *(block.batch(job.numbers), segment, state, store, weight),
+                *(block.batch(job.numbers, job.inputs), segment, state, store, weight),
                 *(flows, run.rescale_every, run.least_mass, run.has_floor),
             )
             if not (dry or by_slice):

@@ -169,6 +169,7 @@ class _Assembly:
         self.network = network
         self.row: dict[int, int] = {}
         self.operations: list[tuple[int, int, list[int]]] = []
+        self.more_edges: dict[int, range] = {}
         self.op_edge: list[int] = []
         self.op_position: list[int] = []
         self.mixes: list[tuple[int, int, int, int]] = []
@@ -204,6 +205,9 @@ class _Assembly:
         if isinstance(own, Sum):
             self.op_position.extend(range(self.num_children, self.num_children + len(children)))
             self.op_edge.extend(self._edges(key))
+            own_edges = self.network.edge_offsets[key] + len(children)
+            more = len(children) * (self.network.num_tables(own) - 1)
+            self.more_edges[len(self.operations)] = range(own_edges, own_edges + more)
         rows = [self.row[child] for child in children]
         self.operations.append((key, SUM if isinstance(own, Sum) else PRODUCT, rows))
         self.num_children += len(rows)
@@ -217,6 +221,7 @@ class _Assembly:
         group_sizes: Sequence[int] = (),
         sources: Sequence[Sequence[int]] = (),
         bare: frozenset[int] = frozenset(),
+        by_inputs: Sequence[int] = (),
     ) -> Part:
         """All that was added, as arrays; outputs are nodes."""
         filled = [self.row[key] for key, _, _ in self.operations]
@@ -225,6 +230,7 @@ class _Assembly:
         for number, (first, size, _, _) in enumerate(self.mixes):
             row_op[first : first + size] = -2 - number
         mix_row, mix_size, mix_group, mix_start = _ints(self.mixes).reshape(-1, 4).T.copy()
+        op_by, op_more = self._tables(by_inputs)
         operations = Operations(
             num_inputs=num_inputs,
             num_loads=len(load_group),
@@ -238,6 +244,8 @@ class _Assembly:
             mix_group=mix_group,
             mix_start=mix_start,
             op_bare=_ints([int(key in bare) for key, _, _ in self.operations]),
+            op_by=op_by,
+            op_more=op_more,
             row_op=row_op,
             load_group=_ints(load_group),
             output_row=_ints([self.row[output] for output in outputs]),
@@ -245,9 +253,23 @@ class _Assembly:
             source_start=_starts([len(own) for own in sources]),
             source_group=_ints([group for own in sources for group in own]),
         )
-        op_places = self.num_children, _ints(self.op_position), _ints(self.op_edge)
+        more = [edge for own in self.more_edges.values() for edge in own]
+        size = self.num_children + len(more)
+        position = _ints([*self.op_position, *range(self.num_children, size)])
+        op_places = size, position, _ints([*self.op_edge, *more])
         mix_places = self.num_mix_weights, _ints(self.mix_position), _ints(self.mix_edge)
         return Part(operations, WeightMap(*op_places, *mix_places))
+
+    def _tables(self, by_inputs: Sequence[int]) -> tuple[Ints, Ints]:
+        """For each operation the number of its input among those used, and its further tables."""
+        op_by, op_more, place = [], [], self.num_children
+        for number, (key, _, _) in enumerate(self.operations):
+            node = self.network.nodes[key] if key < len(self.network.nodes) else None
+            by = node.by if isinstance(node, Sum) else None
+            op_by.append(-1 if by is None else by_inputs.index(by))
+            op_more.append(place)
+            place += len(self.more_edges.get(number, ()))
+        return _ints(op_by), _ints(op_more)
 
 
 @final
@@ -320,7 +342,8 @@ class _Split:
                 assembly.add(index, children_of(template.nodes[index]))
         for children, key in self.joint.items():
             assembly.add(key, children)
-        part = assembly.part(0, [0] * len(leaves), list(self.coefficients))
+        outputs = list(self.coefficients)
+        part = assembly.part(0, [0] * len(leaves), outputs, by_inputs=inputs_of_tables(template))
         return part, [number for number, _, _ in leaves], [member for _, member, _ in leaves]
 
     def _dense_sums(self) -> dict[int, list[int]]:
@@ -334,10 +357,11 @@ class _Split:
         used = [child for own in self.outputs for child in self.factors.get(own, (own,))]
         found: dict[int, list[int]] = {}
         for index in dict.fromkeys([*used, *self.mix_nodes]):
-            node = template.nodes[index] if index < len(template.nodes) else None
-            if isinstance(node, Sum) and all(child in group_of for child in node.children):
-                group = group_of[node.children[0]]
-                if len(node.children) >= _DENSE_SHARE * len(self.groups[group]):
+            node = template.nodes[index] if index < len(template.nodes) else Input(-1)
+            is_plain = isinstance(node, Sum) and node.by is None
+            if is_plain and all(child in group_of for child in children_of(node)):
+                group = group_of[children_of(node)[0]]
+                if len(children_of(node)) >= _DENSE_SHARE * len(self.groups[group]):
                     found.setdefault(group, []).append(index)
         return dict(sorted(found.items()))
 
@@ -357,7 +381,14 @@ class _Split:
         scopes = network_scopes(template.nodes, template.order, [0] * template.num_interfaces)
         bare = frozenset(index for index in self.mix_nodes if not scopes[index])
         sources = group_sources(template)
-        return assembly.part(len(inputs), load_group, self.outputs, sizes, sources, bare)
+        by_inputs = inputs_of_tables(template)
+        own = (len(inputs), load_group, self.outputs, sizes, sources, bare, by_inputs)
+        return assembly.part(*own)
+
+
+def inputs_of_tables(template: Template) -> list[int]:
+    """The inputs of the schema that weights depend on."""
+    return sorted({n.by for n in template.nodes if isinstance(n, Sum) and n.by is not None})
 
 
 def _leaf_factors(part: Part, banks: Sequence[int], num_variables: int) -> Ints | None:
@@ -417,7 +448,7 @@ def lay_out(network: DynamicNetwork, paths: Paths) -> tuple[TemplateLayout, TopL
     load_group, scalable = split.groups_of_coefficients()
     slice_part, banks, members = split.slice_part()
     mix_part, transitions = split.mix_part(load_group), None
-    if paths.chains and is_chain(template):
+    if paths.chains and is_chain(template) and not template.has_tables:
         transitions = _transitions(split, mix_part, paths)
     factors = _leaf_factors(slice_part, banks, len(template.schema))
     own = (_ints(split.order), groups, _ints(banks), _ints(members), scalable, factors, transitions)

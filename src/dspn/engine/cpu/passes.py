@@ -346,7 +346,7 @@ class _Posteriors:
             posterior = np.zeros((len(store) - 1, block.width, chain.shape.width))
             chain_posteriors(
                 *(run.matrix(segment.bottom, transposed=True), given.values),
-                *(block.batch(self.job.numbers), segment, state, store),
+                *(block.batch(self.job.numbers, self.job.inputs), segment, state, store),
                 *(posterior, least, run.rescale_every),
             )
             rows, active = block.rows(segment)
@@ -456,7 +456,7 @@ def _chain_best(run: ChainRun, block: LaneBlock, columns: Ints) -> tuple[Floats,
         chain_best_descend(
             run.matrix(segment.bottom, transposed=False),
             run.matrix(segment.bottom, transposed=True).dense,
-            *(block.batch(job.numbers), segment, store, chosen, columns),
+            *(block.batch(job.numbers, job.inputs), segment, store, chosen, columns),
         )
     least = ascent.state.exponents[job.program.num_groups :].min(axis=0)
     return ascent.log_values, least < _LEAST_IN_ONE_FLOAT

@@ -13,7 +13,14 @@ from dspn._arguments import Bools, Floats, Ints
 from dspn.data.sequences import Sequences
 from dspn.engine import base
 from dspn.engine.base import Choices, ExpectedFlows, Posteriors, Prefixes, StreamArrays, Want
-from dspn.engine.cpu.layout import Part, Paths, TemplateLayout, TopLayout, lay_out
+from dspn.engine.cpu.layout import (
+    Part,
+    Paths,
+    TemplateLayout,
+    TopLayout,
+    inputs_of_tables,
+    lay_out,
+)
 from dspn.engine.cpu.records import Weighted
 from dspn.leaves.told import has_lags
 from dspn.structure.edit import marginal, speaking_groups
@@ -61,7 +68,8 @@ def _bind(part: Part, parameters: NetworkParameters, linear: bool) -> Weighted:
     if not linear:
         with np.errstate(divide="ignore"):
             op, mix = np.log(op), np.log(mix)
-    return Weighted(part.operations, op, mix)
+    tables = np.empty((part.operations.op_by.max(initial=-1) + 1, 0), dtype=np.int64)
+    return Weighted(part.operations, op, mix, tables)
 
 
 @final
@@ -148,6 +156,11 @@ class CpuProgram(base.NetworkProgram):
         """Weights of the top network, or their logarithms."""
         own = self.network.parameters.top
         return self.bound(linear, lambda: _bind(self.top.part, own, linear))
+
+    @cached_property
+    def by_inputs(self) -> list[int]:
+        """The inputs of the schema that weights depend on."""
+        return inputs_of_tables(self.network.template)
 
     @cached_property
     def leaves(self) -> list[tuple[Ints, Ints]]:

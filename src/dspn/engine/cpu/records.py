@@ -30,7 +30,9 @@ class Operations(NamedTuple):
     for inputs and loads, -2 - m for rows of mix m. `load_group` is the group whose outputs a loaded
     row lies under. Outputs of group g read the inputs of the groups `source_group[source_start[g] :
     source_start[g + 1]]`. `op_bare[o]` is 1 when there is no leaf below, so that the bottom network
-    does not have the operation.
+    does not have the operation. `op_by[o]` is -1, or the input that the weights of a sum depend on
+    (a row of `Weighted.tables`); its first table stands in the places of its children, and the
+    others one after the other from `op_more[o]` on.
     """
 
     num_inputs: int
@@ -45,6 +47,8 @@ class Operations(NamedTuple):
     mix_group: Ints
     mix_start: Ints
     op_bare: Ints
+    op_by: Ints
+    op_more: Ints
     row_op: Ints
     load_group: Ints
     output_row: Ints
@@ -56,12 +60,14 @@ class Operations(NamedTuple):
 class Weighted(NamedTuple):
     """A part with the weights of its operations, in the order of `op_child`, and of its matrices.
 
-    In log space weights are logarithms.
+    In log space weights are logarithms. `tables[b, lane]` is the value of input b at the slice that
+    a lane is at; kernels have a copy of their own (`with_tables`).
     """
 
     ops: Operations
     op: Floats
     mix: Floats
+    tables: Ints
 
 
 class LeafTables(NamedTuple):
@@ -86,13 +92,14 @@ class LeafTables(NamedTuple):
 class Slices(NamedTuple):
     """Some slices, rows `rows` of the data, with their leaf densities.
 
-    `codes[row, factor]` are those of all slices; a slice's place in the dense tables is its place
-    in `rows`.
+    `codes[row, factor]` are those of all slices, and `inputs[row, b]` their inputs that weights
+    depend on; a slice's place in the dense tables is its place in `rows`.
     """
 
     tables: LeafTables
     codes: Codes
     rows: Ints
+    inputs: Codes
 
 
 class Chunks(NamedTuple):
@@ -144,13 +151,15 @@ class Batch(NamedTuple):
 
     Lane l's slice at a position is row `base[l] + stride * position` of the data. `numbers` gives
     the number of the distinct slice at a row; when it is empty, slices are numbered by their place
-    in the segment, (position - p0) * lanes + lane.
+    in the segment, (position - p0) * lanes + lane. `inputs` (rows, inputs) are those that weights
+    depend on.
     """
 
     numbers: NDArray[np.int32]
     base: Ints
     stride: int
     lengths: Ints
+    inputs: Codes
 
 
 class Span(NamedTuple):

@@ -247,7 +247,8 @@ def summed_terms(terms: TopTerms, log_products: Floats) -> tuple[Floats, Floats]
 def missing_slice(program: CpuProgram) -> Sequences:
     """One sequence of one slice with every entry missing."""
     schema = program.network.schema
-    return Sequences.from_codes(np.full((1, len(schema)), np.nan), [0, 1], schema)
+    values, inputs = np.full((1, len(schema)), np.nan), np.zeros((1, len(schema.inputs)))
+    return Sequences.trusted(values, np.array([0, 1]), schema, inputs=inputs)
 
 
 def _states(arithmetic: Arithmetic, v: Floats, exponents: Floats, scale: Floats) -> State:
@@ -283,7 +284,9 @@ def _from_below(
         found, rows = store[at, :, lanes], every[active]
         below = _states(arithmetic, found[:, :inputs], found[:, inputs:after], found[:, after:])
         seen = step_up(job, arithmetic, rows, below, bottom=segment.bottom)
-        unseen = step_up(missing, arithmetic, np.zeros_like(rows), below, bottom=segment.bottom)
+        # Without tables by inputs one missing slice is like another.
+        blank = rows if program.by_inputs else np.zeros_like(rows)
+        unseen = step_up(missing, arithmetic, blank, below, bottom=segment.bottom)
         now, before = (arithmetic.top(program, step.state) for step in (seen, unseen))
         lossy = any((lost, given.lossy, seen.lossy, unseen.lossy, now.lossy, before.lossy))
         yield _Part(rows, lanes, now.total, before.total, lossy)
@@ -334,7 +337,8 @@ def prefixes(program: CpuProgram, data: Sequences) -> base.Prefixes:
     if program.network.root == Root.FIRST:
         run = partial(_from_above, job, top_terms(program))
     else:
-        run = partial(_from_below, job, Job(program, missing_slice(program)))
+        blank = base.without_values(data) if program.by_inputs else missing_slice(program)
+        run = partial(_from_below, job, Job(program, blank))
 
     def put(block: LaneBlock, arithmetic: Arithmetic) -> tuple[bool, Bools]:
         """Whether a value may have been lost, and the lanes in which something is impossible."""
@@ -407,12 +411,14 @@ class _Steps:
             return arithmetic.start(self.program, 1)
         return starting_forms(self.program, arithmetic, self.terms, 1)
 
-    def advance(self, job: Job, arithmetic: Arithmetic, state: State, first: bool) -> _Advanced:
-        """The state after one more slice."""
+    def advance(
+        self, job: Job, blank: Job, arithmetic: Arithmetic, state: State, first: bool
+    ) -> _Advanced:
+        """The state after one more slice; `blank` has the same slice with its entries missing."""
         program, terms = self.program, self.terms
         if terms is None:
             seen = step_up(job, arithmetic, _ROW, state, bottom=first)
-            unseen = step_up(self.missing, arithmetic, _ROW, state, bottom=first)
+            unseen = step_up(blank, arithmetic, _ROW, state, bottom=first)
             now, before = (arithmetic.top(program, step.state) for step in (seen, unseen))
             lossy = any(found.lossy for found in (seen, unseen, now, before))
             return _Advanced(seen.state, now.total[:, 0], before.total[:, 0], lossy)
@@ -427,11 +433,11 @@ class _Steps:
         return _Advanced(moved, log_seen, log_unseen, lossy or values.lossy)
 
     def predict(
-        self, arithmetic: Arithmetic, state: State, first: bool, given: Job | None = None
+        self, arithmetic: Arithmetic, state: State, first: bool, job: Job, *, given: bool
     ) -> _Predicted:
-        """The posterior over the leaves of the next slice."""
-        program, terms, job = self.program, self.terms, given or self.missing
-        left_out = given is not None
+        """The posterior over the leaves of the next slice, that of the job."""
+        program, terms = self.program, self.terms
+        left_out = given
         if terms is None:
             above = step_up(job, arithmetic, _ROW, state, bottom=first)
             top = arithmetic.top(program, above.state)
@@ -442,7 +448,7 @@ class _Steps:
             return _Predicted(found.posterior[:, 0], found.surprises.T, top.total[:, 0], lossy)
         ones, lossy = arithmetic.start(program, self.rows.size), False
         values = None
-        if given is not None:
+        if given:
             seen = step_up(job, arithmetic, self.rows, ones, bottom=True)
             values, lossy = seen.state, seen.lossy
         logs = paired(program, arithmetic, state, values)
@@ -453,7 +459,7 @@ class _Steps:
         possible = np.exp(shares[:, 0]) > 0
         log_share, posterior = shares[possible, 0], found.posterior[:, possible]
         lossy, surprises = lossy or found.lossy, found.surprises[:, possible]
-        if given is None:
+        if not given:
             mixed = posterior @ np.exp(log_share)
             return _Predicted(mixed, surprises.T[:1], log_value[:, 0], lossy)
         ratios = log_share + surprises
@@ -490,8 +496,9 @@ class VectorStream(base.Stream):
     def advance(self, data: Sequences, first: bool) -> base.Advance:
         """Takes in one more slice."""
         steps, job = self.steps, self.steps.missing.on(data)
+        blank = self._blank(data)
         found, arithmetic = self._exactly(
-            lambda arithmetic, state: steps.advance(job, arithmetic, state, first)
+            lambda arithmetic, state: steps.advance(job, blank, arithmetic, state, first)
         )
         state = found.state
         if not arithmetic.is_linear and _is_linear_enough(state):
@@ -500,12 +507,17 @@ class VectorStream(base.Stream):
             VectorStream(steps, state, arithmetic), found.log_seen, found.log_unseen
         )
 
-    def predict(self, first: bool, data: Sequences | None = None) -> Posteriors:
+    def _blank(self, data: Sequences) -> Job:
+        """A slice with its entries missing, which differ where weights depend on inputs."""
+        missing = self.steps.missing
+        return missing.on(base.without_values(data)) if missing.program.by_inputs else missing
+
+    def predict(self, first: bool, data: Sequences, *, given: bool = False) -> Posteriors:
         """Posteriors of the leaves of the next slice."""
         steps = self.steps
-        given = None if data is None else steps.missing.on(data)
+        job = steps.missing.on(data) if given else self._blank(data)
         found, _ = self._exactly(
-            lambda arithmetic, state: steps.predict(arithmetic, state, first, given)
+            lambda arithmetic, state: steps.predict(arithmetic, state, first, job, given=given)
         )
         leaves = []
         for bank, (loads, members) in zip(
@@ -546,7 +558,8 @@ class VectorStream(base.Stream):
             state.scale[...] = saved.scale
         elif program.network.root == Root.FIRST and not program.untied:
             # States of earlier releases keep the sum of the surprises instead of the divisors.
-            lacking = log_likelihood - rounded(found.predict(False).log_values)
+            blank = missing_slice(program)
+            lacking = log_likelihood - rounded(found.predict(False, blank).log_values)
             state.scale[0] = lacking if np.isfinite(lacking) else 0.0
         return found
 

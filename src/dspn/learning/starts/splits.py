@@ -6,6 +6,7 @@ is kept, and the new node begins where the data are instead of at random.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -20,7 +21,7 @@ from dspn.leaves.base import Family
 from dspn.leaves.told import Told
 from dspn.structure.edit import Entry, build_network, template_entries, top_entries
 from dspn.structure.network import DynamicNetwork
-from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, reachable
+from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of, reachable
 from dspn.structure.template import Template, Top
 
 _MOST_DRAWS: Final = 10_000
@@ -88,7 +89,8 @@ def _split_nodes(part: Template | Top, positions: Sequence[int]) -> _Split:
         for index in below:
             node = old[index]
             if isinstance(node, Sum | Product):
-                node = type(node)(tuple(number.get(child, child) for child in node.children))
+                below_it = tuple(number.get(child, child) for child in node.children)
+                node = replace(node, children=below_it)
             add(node, index)
         return number[root]
 
@@ -103,7 +105,7 @@ def _split_nodes(part: Template | Top, positions: Sequence[int]) -> _Split:
             nodes[number] = Product(tuple(map(either, node.children)))
         elif isinstance(node, Sum):
             beside = tuple(twins[child] for child in node.children if child in twins)
-            nodes[number] = Sum(node.children + beside)
+            nodes[number] = replace(node, children=node.children + beside)
     if isinstance(part, Top):
         ends = [either(part.root)]
     return _Split(nodes, origin, twins, ends)
@@ -123,6 +125,16 @@ def _refit(family: Family, rows: Floats, rng: np.random.Generator, noise: float)
     values = family.sample(np.repeat(rows, count, axis=0), rng)
     statistics = family.statistics(values).reshape(len(rows), count, -1).sum(axis=1)
     return family.maximise(statistics)
+
+
+def _num_tables(split: _Split, index: int, old: Sequence[Floats]) -> int:
+    """How many tables a sum has, from the number of its old weights."""
+    origin = split.origin[index]
+    if origin < 0:
+        return 1
+    twins = set(split.twins.values())
+    children = children_of(split.nodes[index])
+    return old[origin].size // sum(child not in twins for child in children)
 
 
 def _split_values(
@@ -149,20 +161,25 @@ def _split_values(
     ends = np.cumsum([len(places) for places in beside])
     pairs = rng.standard_normal(ends[-1] if sums else 0)
     shares = iter(np.split(1.0 / (1.0 + np.exp(noise * pairs)), ends))
-    widths = [len(node.children) for (_, node), own in zip(sums, is_copy, strict=True) if own]
+    widths = [
+        len(node.children) * _num_tables(split, index, old)
+        for (index, node), own in zip(sums, is_copy, strict=True)
+        if own
+    ]
     draws = np.exp(noise * rng.standard_normal(sum(widths)))
     factors = iter(np.split(draws, np.cumsum(widths, dtype=np.int64)))
     for (index, _), places, copy in zip(sums, beside, is_copy, strict=True):
         own = values[index] if split.origin[index] >= 0 else np.ones(1)
+        own = own.reshape(_num_tables(split, index, old), -1)
         share = next(shares)
-        weights = np.concatenate([own, own[places] * (1.0 - share)])
-        weights[places] *= share
+        weights = np.concatenate([own, own[:, places] * (1.0 - share)], axis=1)
+        weights[:, places] *= share
         if copy:
             # Other sums add up to 1 as they did; dividing them would change their last bits. Added
             # up as flat weights are, so that the last bits are the same.
-            weights *= next(factors)
-            weights /= np.add.reduceat(weights, [0])
-        values[index] = weights
+            weights *= next(factors).reshape(weights.shape)
+            weights /= np.add.reduceat(weights, [0], axis=1)
+        values[index] = weights.reshape(-1)
     return values
 
 

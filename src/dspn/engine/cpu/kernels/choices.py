@@ -7,8 +7,16 @@ from dspn._arguments import Floats, Ints
 from dspn.engine.cpu.kernels import kernel
 from dspn.engine.cpu.kernels.general import fill
 from dspn.engine.cpu.kernels.logarithmic import load_log_coefficients, load_log_inputs, log_compute
-from dspn.engine.cpu.kernels.rows import active_lanes, compute, number_slices, rounded_off
-from dspn.engine.cpu.kernels.slices import LANES, load_leaves
+from dspn.engine.cpu.kernels.rows import (
+    active_lanes,
+    compute,
+    number_slices,
+    read_tables,
+    rounded_off,
+    table_start,
+    with_tables,
+)
+from dspn.engine.cpu.kernels.slices import LANES, load_leaves, read_slice_tables
 from dspn.engine.cpu.records import Chosen, Slices, Span, Weighted
 
 LINEAR_DRAW = 0
@@ -134,7 +142,8 @@ def _walk(
                     stack[depth] = child
                     depth += 1
             else:
-                place = _choose(part.op, low, children, 0, children.size, V, lane, mode, seeds)
+                own, size = table_start(part, op, lane), children.size
+                place = _choose(part.op, own, children, 0, size, V, lane, mode, seeds)
                 stack[depth] = children[place]
                 depth += 1
     return count
@@ -184,6 +193,7 @@ def descend(
     ops = part.ops
     given, batch, segment = span
     width = batch.lengths.size
+    part = with_tables(part, width)
     num_groups = ops.group_start.size - 1
     V = np.zeros((2, ops.num_rows, width))
     work = np.empty((3, width))
@@ -194,6 +204,7 @@ def descend(
     for position in range(segment.p1 - 1, segment.p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
         number_slices(batch, position, segment.p0, numbers, n)
+        read_tables(part, batch, position, n)
         if mode == LINEAR_DRAW:
             for i in range(ops.num_inputs):
                 for lane in range(n):
@@ -227,6 +238,7 @@ def slice_descend(
 ) -> None:
     """For every slice of `rows`, the chosen leaf of each variable under its marked coefficients."""
     ops = part.ops
+    part = with_tables(part, LANES)
     V = np.zeros((2, ops.num_rows, LANES))
     work = np.empty((3, LANES))
     stack = np.empty(ops.num_rows + ops.op_child.size + 1, dtype=np.int64)
@@ -235,6 +247,7 @@ def slice_descend(
     for first in range(0, slices.rows.size, LANES):
         n = min(LANES, slices.rows.size - first)
         load_leaves(ops, slices, first, V[0], n, 0.0)
+        read_slice_tables(part, slices, first, n)
         if mode == LINEAR_DRAW:
             compute(part, V[0], n, 0.0)
         else:

@@ -10,15 +10,18 @@ from dspn._arguments import Floats, Ints
 from dspn.engine.cpu.kernels import kernel, reducing
 from dspn.engine.cpu.kernels.rows import (
     active_lanes,
+    add_op_flows,
     add_scale,
     compute,
     dot,
     mix,
     needs_care,
     number_slices,
+    read_tables,
     to_powers,
     uncompute,
     unmix,
+    with_tables,
 )
 from dspn.engine.cpu.records import (
     Coefficients,
@@ -131,6 +134,7 @@ def upward(part: Weighted, span: Span, state: State, store: Floats, floor: float
     ops = part.ops
     given, batch, segment = span
     width = batch.lengths.size
+    part = with_tables(part, width)
     V = np.empty((ops.num_rows, width))
     numbers = np.empty(width, dtype=np.int64)
     peak = np.empty(width)
@@ -146,6 +150,7 @@ def upward(part: Weighted, span: Span, state: State, store: Floats, floor: float
         if store.size:
             store_state(state, store, position - segment.p0, n)
         number_slices(batch, position, segment.p0, numbers, n)
+        read_tables(part, batch, position, n)
         fill(part, given, numbers, V, n, floor)
         add_scale(state.scale, given.scale, careful, numbers, n)
         _hand_up(ops, V, given, numbers, state, peak, shift, n)
@@ -276,18 +281,8 @@ def _add_mix_flows(ops: Operations, V: Floats, D: Floats, flows: EdgeFlows, n: i
                 _outer_four(V, first + j, D, row, n, flows.mix, place + j)
                 j += 4
             while j < width:
-                flows.mix[place + j] += dot(V, first + j, D, row, n)
+                flows.mix[place + j] += dot(V, first + j, D, row, 0, n)
                 j += 1
-
-
-@kernel
-def _add_op_flows(
-    ops: Operations, V: Floats, D: Floats, flows: EdgeFlows, n: int, at_bottom: bool
-) -> None:
-    for op in range(ops.op_row.size):
-        if ops.op_kind[op] == 1 and not (at_bottom and ops.op_bare[op]):
-            for place in range(ops.op_start[op], ops.op_start[op + 1]):
-                flows.op[place] += dot(V, ops.op_child[place], D, ops.op_row[op], n)
 
 
 @kernel
@@ -334,6 +329,7 @@ def downward(
     ops = part.ops
     given, batch, segment = span
     width = batch.lengths.size
+    part = with_tables(part, width)
     num_groups = ops.group_start.size - 1
     V = np.empty((ops.num_rows, width))
     D = np.empty((ops.num_rows, width))
@@ -354,6 +350,7 @@ def downward(
             for lane in range(n):
                 V[i, lane] = store[at, i, lane]
         number_slices(batch, position, segment.p0, numbers, n)
+        read_tables(part, batch, position, n)
         fill(part, given, numbers, V, n, floor)
         _weigh(ops, V, state.v, mass, n)
         _write(ops, V, state.v, mass, out, at, n)
@@ -371,7 +368,7 @@ def downward(
         if flows.coefficient.size:
             _add_coefficient_flows(ops, D, numbers, flows, n)
         if flows.op.size:
-            _add_op_flows(ops, V, D, flows, n, position == 0)
+            add_op_flows(part, V, D, flows.op, n, position == 0)
         if flows.mix.size and position > 0:
             _add_mix_flows(ops, V, D, flows, n)
         unmix(part, D, n)

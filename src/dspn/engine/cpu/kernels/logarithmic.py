@@ -18,9 +18,13 @@ from dspn.engine.cpu.kernels.rows import (
     add_scale,
     needs_care,
     number_slices,
+    read_tables,
     rounded_off,
+    run_end,
+    table_start,
+    with_tables,
 )
-from dspn.engine.cpu.kernels.slices import LANES, add_divisors, load_leaves
+from dspn.engine.cpu.kernels.slices import LANES, add_divisors, load_leaves, read_slice_tables
 from dspn.engine.cpu.records import (
     Coefficients,
     EdgeFlows,
@@ -44,43 +48,46 @@ def _log_sum(
     V: Floats,
     row: int,
     work: Floats,
-    n: int,
+    begin: int,
+    end: int,
     maximise: bool,
 ) -> None:
-    """V[row] = log sum_j exp(log w_j + V[c_j]), or with `maximise` the largest term.
+    """V[row] = log sum_j exp(log w_j + V[c_j]) in lanes begin .. end - 1.
+
+    With `maximise` it is the largest term.
 
     Child c_j is rows[j], or first + j where `rows` is empty.
     """
     high, low, total = work[0], work[1], work[2]
-    for lane in range(n):
+    for lane in range(begin, end):
         high[lane] = -np.inf
         low[lane] = 0.0
     for j in range(count):
         child = rows[j] if rows.size else first + j
         weight = log_weight[start + j]
         if weight > -np.inf:
-            for lane in range(n):
+            for lane in range(begin, end):
                 term = V[0, child, lane] + weight
                 rest = V[1, child, lane] + rounded_off(V[0, child, lane], weight)
                 if (term - high[lane]) + (rest - low[lane]) > 0.0:
                     high[lane] = term
                     low[lane] = rest
     if not maximise:
-        for lane in range(n):
+        for lane in range(begin, end):
             total[lane] = 0.0
         for j in range(count):
             child = rows[j] if rows.size else first + j
             weight = log_weight[start + j]
             if weight > -np.inf:
-                for lane in range(n):
+                for lane in range(begin, end):
                     if V[0, child, lane] > -np.inf:
                         term = V[0, child, lane] + weight
                         rest = V[1, child, lane] + rounded_off(V[0, child, lane], weight)
                         total[lane] += np.exp((term - high[lane]) + (rest - low[lane]))
-        for lane in range(n):
+        for lane in range(begin, end):
             if high[lane] > -np.inf:
                 low[lane] += np.log(total[lane])
-    for lane in range(n):
+    for lane in range(begin, end):
         V[0, row, lane] = high[lane]
         V[1, row, lane] = low[lane]
 
@@ -103,7 +110,7 @@ def log_compute(
         for i in range(ops.mix_size[number]):
             start, row = ops.mix_start[number] + i * width, ops.mix_row[number] + i
             best = maximise and not at_bottom
-            _log_sum(part.mix, start, none, first, width, V, row, work, n, best)
+            _log_sum(part.mix, start, none, first, width, V, row, work, 0, n, best)
     for op in range(ops.op_row.size):
         low, high = ops.op_start[op], ops.op_start[op + 1]
         children, row = ops.op_child[low:high], ops.op_row[op]
@@ -118,18 +125,24 @@ def log_compute(
                     V[1, row, lane] += V[1, child, lane] + rounded_off(own, factor)
         else:
             best = maximise and not (at_bottom and ops.op_bare[op])
-            _log_sum(part.op, low, children, 0, children.size, V, row, work, n, best)
+            size, begin = children.size, 0
+            while begin < n:
+                end, start = run_end(part, op, begin, n), table_start(part, op, begin)
+                _log_sum(part.op, start, children, 0, size, V, row, work, begin, end, best)
+                begin = end
 
 
 @kernel
 def log_slice_values(part: Weighted, slices: Slices, out: Coefficients, maximise: bool) -> None:
     """Log coefficients of the slices `rows` of the data, written to `out` in their order."""
     ops = part.ops
+    part = with_tables(part, LANES)
     V = np.zeros((2, ops.num_rows, LANES))
     work = np.empty((3, LANES))
     for first in range(0, slices.rows.size, LANES):
         n = min(LANES, slices.rows.size - first)
         load_leaves(ops, slices, first, V[0], n, 0.0)
+        read_slice_tables(part, slices, first, n)
         log_compute(part, V, work, n, maximise, False)
         for c in range(ops.output_row.size):
             row, start = ops.output_row[c], c * out.row_step + first * out.slice_step
@@ -206,6 +219,7 @@ def log_upward(part: Weighted, span: Span, state: State, store: Floats, maximise
     ops = part.ops
     given, batch, segment = span
     width = batch.lengths.size
+    part = with_tables(part, width)
     num_groups = ops.group_start.size - 1
     V = np.empty((2, ops.num_rows, width))
     work = np.empty((3, width))
@@ -220,6 +234,7 @@ def log_upward(part: Weighted, span: Span, state: State, store: Floats, maximise
             store_state(state, store, position - segment.p0, n)
         load_log_inputs(ops, state.v, V, n)
         number_slices(batch, position, segment.p0, numbers, n)
+        read_tables(part, batch, position, n)
         load_log_coefficients(ops, given, numbers, V, n)
         log_compute(part, V, work, n, maximise, position == 0)
         add_scale(state.scale, given.scale, careful, numbers, n)
@@ -282,10 +297,10 @@ def _log_unmultiply(children: Ints, row: int, V: Floats, D: Floats, before: Floa
 
 
 @kernel
-def _log_share(weight: float, row: int, child: int, D: Floats, n: int) -> None:
+def _log_share(weight: float, row: int, child: int, D: Floats, begin: int, end: int) -> None:
     """Adds a sum's weighted derivative to that of a child."""
     if weight > -np.inf:
-        for lane in range(n):
+        for lane in range(begin, end):
             own = D[0, row, lane]
             _log_add(D, child, lane, own + weight, D[1, row, lane] + rounded_off(own, weight))
 
@@ -300,8 +315,14 @@ def log_uncompute(part: Weighted, V: Floats, D: Floats, before: Floats, n: int) 
         if ops.op_kind[op] == 0:
             _log_unmultiply(ops.op_child[low:high], row, V, D, before, n)
         else:
-            for place in range(low, high):
-                _log_share(part.op[place], row, ops.op_child[place], D, n)
+            begin = 0
+            while begin < n:
+                end, start = run_end(part, op, begin, n), table_start(part, op, begin)
+                for place in range(high - low):
+                    _log_share(
+                        part.op[start + place], row, ops.op_child[low + place], D, begin, end
+                    )
+                begin = end
     for number in range(ops.mix_row.size):
         group = ops.mix_group[number]
         first = ops.group_start[group]
@@ -309,19 +330,27 @@ def log_uncompute(part: Weighted, V: Floats, D: Floats, before: Floats, n: int) 
         for i in range(ops.mix_size[number]):
             for j in range(width):
                 weight = part.mix[ops.mix_start[number] + i * width + j]
-                _log_share(weight, ops.mix_row[number] + i, first + j, D, n)
+                _log_share(weight, ops.mix_row[number] + i, first + j, D, 0, n)
 
 
 @kernel
 def _add_flow(
-    flows: Floats, place: int, D: Floats, row: int, V: Floats, child: int, weight: Floats, n: int
+    flows: Floats,
+    place: int,
+    D: Floats,
+    row: int,
+    V: Floats,
+    child: int,
+    weight: Floats,
+    begin: int,
+    end: int,
 ) -> None:
     """flows[place] += sum_l weight[l] exp(D_parent + v_child) over the lanes l.
 
     That is the expected use of an edge, still to be multiplied by its weight; D is relative to the
     root.
     """
-    for lane in range(n):
+    for lane in range(begin, end):
         if D[0, row, lane] > -np.inf and V[0, child, lane] > -np.inf:
             term = (D[0, row, lane] + V[0, child, lane]) + (
                 (D[1, row, lane] + V[1, child, lane])
@@ -332,8 +361,9 @@ def _add_flow(
 
 @kernel
 def _add_edge_flows(
-    ops: Operations, V: Floats, D: Floats, weight: Floats, flows: EdgeFlows, n: int, at_bottom: bool
+    part: Weighted, V: Floats, D: Floats, weight: Floats, flows: EdgeFlows, n: int, at_bottom: bool
 ) -> None:
+    ops = part.ops
     if flows.mix.size and not at_bottom:
         for number in range(ops.mix_row.size):
             group = ops.mix_group[number]
@@ -343,13 +373,18 @@ def _add_edge_flows(
                 row = ops.mix_row[number] + i
                 for j in range(width):
                     place = ops.mix_start[number] + i * width + j
-                    _add_flow(flows.mix, place, D, row, V, first + j, weight, n)
+                    _add_flow(flows.mix, place, D, row, V, first + j, weight, 0, n)
     if flows.op.size:
         for op in range(ops.op_row.size):
             if ops.op_kind[op] == 1 and not (at_bottom and ops.op_bare[op]):
-                for place in range(ops.op_start[op], ops.op_start[op + 1]):
-                    row, child = ops.op_row[op], ops.op_child[place]
-                    _add_flow(flows.op, place, D, row, V, child, weight, n)
+                low, high = ops.op_start[op], ops.op_start[op + 1]
+                row, begin = ops.op_row[op], 0
+                while begin < n:
+                    end, start = run_end(part, op, begin, n), table_start(part, op, begin)
+                    for place in range(high - low):
+                        child = ops.op_child[low + place]
+                        _add_flow(flows.op, start + place, D, row, V, child, weight, begin, end)
+                    begin = end
 
 
 @kernel
@@ -463,6 +498,7 @@ def log_downward(
     ops = part.ops
     given, batch, segment = span
     width = batch.lengths.size
+    part = with_tables(part, width)
     V = np.empty((2, ops.num_rows, width))
     D = np.empty((2, ops.num_rows, width))
     before = np.empty((2, widest + 1, width))
@@ -478,6 +514,7 @@ def log_downward(
         at = position - segment.p0
         load_log_inputs(ops, store[at], V, n)
         number_slices(batch, position, segment.p0, numbers, n)
+        read_tables(part, batch, position, n)
         load_log_coefficients(ops, given, numbers, V, n)
         log_compute(part, V, work, n, False, False)
         if out.exponents.size:
@@ -491,7 +528,7 @@ def log_downward(
         if out.seed.size:
             _write_seeds(ops, V, D, out, at, n)
         if flows.op.size or flows.mix.size:
-            _add_edge_flows(ops, V, D, weight, flows, n, position == 0)
+            _add_edge_flows(part, V, D, weight, flows, n, position == 0)
         add_scale(state.scale, given.scale, careful, numbers, n)
         _hand_down(ops, D, state, work, n)
 
@@ -511,6 +548,7 @@ def log_slice_flows(
     With room for `leave_out` posteriors are those given all other entries.
     """
     ops = part.ops
+    part = with_tables(part, LANES)
     V = np.zeros((2, ops.num_rows, LANES))
     D = np.empty((2, ops.num_rows, LANES))
     before = np.empty((2, widest + 1, LANES))
@@ -519,6 +557,7 @@ def log_slice_flows(
     for first in range(0, slices.rows.size, LANES):
         n = min(LANES, slices.rows.size - first)
         load_leaves(ops, slices, first, V[0], n, 0.0)
+        read_slice_tables(part, slices, first, n)
         log_compute(part, V, work, n, False, False)
         D[0, :, :n] = -np.inf
         D[1, :, :n] = 0.0
@@ -534,7 +573,7 @@ def log_slice_flows(
                     _log_add(D, row, lane, seed, 0.0)
         log_uncompute(part, V, D, before, n)
         if flows.op.size:
-            _add_edge_flows(ops, V, D, weight[first:], flows, n, False)
+            _add_edge_flows(part, V, D, weight[first:], flows, n, False)
         left[0] = -np.inf
         left[1] = 0.0
         for load in range(ops.num_loads):

@@ -38,6 +38,46 @@ def number_slices(batch: Batch, position: int, p0: int, numbers: Ints, n: int) -
 
 
 @kernel
+def with_tables(part: Weighted, width: int) -> Weighted:
+    """The part with room for the tables that so many lanes read."""
+    tables = np.zeros((part.tables.shape[0], width), dtype=np.int64)
+    return Weighted(part.ops, part.op, part.mix, tables)
+
+
+@kernel
+def read_tables(part: Weighted, batch: Batch, position: int, n: int) -> None:
+    """The tables that the lanes of a block read at a position."""
+    for by in range(part.tables.shape[0]):
+        for lane in range(n):
+            row = batch.base[lane] + batch.stride * position
+            part.tables[by, lane] = batch.inputs[row, by]
+
+
+@kernel
+def table_start(part: Weighted, op: int, lane: int) -> int:
+    """Where the weights of a sum begin that a lane reads."""
+    by, first = part.ops.op_by[op], part.ops.op_start[op]
+    if by < 0:
+        return int(first)
+    table = part.tables[by, lane]
+    if table == 0:
+        return int(first)
+    return int(part.ops.op_more[op] + (table - 1) * (part.ops.op_start[op + 1] - first))
+
+
+@kernel
+def run_end(part: Weighted, op: int, begin: int, n: int) -> int:
+    """The end of the lanes from `begin` on that read the same weights of a sum."""
+    by = part.ops.op_by[op]
+    if by < 0:
+        return n
+    end = begin + 1
+    while end < n and part.tables[by, end] == part.tables[by, begin]:
+        end += 1
+    return end
+
+
+@kernel
 def rounded_off(a: float, b: float) -> float:
     """What the float a + b lacks; 0 where it is infinite."""
     total = a + b
@@ -245,20 +285,22 @@ def _multiply(children: Ints, row: int, V: Floats, n: int, floor: float) -> None
 
 
 @kernel
-def _add(children: Ints, weight: Floats, row: int, V: Floats, n: int, floor: float) -> None:
+def _add(
+    children: Ints, weight: Floats, row: int, V: Floats, begin: int, end: int, floor: float
+) -> None:
     a, u = children[0], weight[0]
-    for lane in range(n):
+    for lane in range(begin, end):
         V[row, lane] = floor + u * V[a, lane]
     place = 1
     while place + 2 <= children.size:
         a, b = children[place], children[place + 1]
         u, w = weight[place], weight[place + 1]
-        for lane in range(n):
+        for lane in range(begin, end):
             V[row, lane] += u * V[a, lane] + w * V[b, lane]
         place += 2
     if place < children.size:
         a, u = children[place], weight[place]
-        for lane in range(n):
+        for lane in range(begin, end):
             V[row, lane] += u * V[a, lane]
 
 
@@ -271,7 +313,12 @@ def compute(part: Weighted, V: Floats, n: int, floor: float) -> None:
         if ops.op_kind[op] == 0:
             _multiply(ops.op_child[low:high], ops.op_row[op], V, n, floor)
         else:
-            _add(ops.op_child[low:high], part.op[low:high], ops.op_row[op], V, n, floor)
+            begin = 0
+            while begin < n:
+                end, start = run_end(part, op, begin, n), table_start(part, op, begin)
+                weight = part.op[start : start + high - low]
+                _add(ops.op_child[low:high], weight, ops.op_row[op], V, begin, end, floor)
+                begin = end
 
 
 @kernel
@@ -309,10 +356,14 @@ def uncompute(part: Weighted, V: Floats, D: Floats, before: Floats, n: int) -> N
         if ops.op_kind[op] == 0:
             _unmultiply(ops.op_child[low:high], row, V, D, before, n)
         else:
-            for place in range(low, high):
-                child, weight = ops.op_child[place], part.op[place]
-                for lane in range(n):
-                    D[child, lane] += weight * D[row, lane]
+            begin = 0
+            while begin < n:
+                end, start = run_end(part, op, begin, n), table_start(part, op, begin)
+                for place in range(high - low):
+                    child, weight = ops.op_child[low + place], part.op[start + place]
+                    for lane in range(begin, end):
+                        D[child, lane] += weight * D[row, lane]
+                begin = end
 
 
 @kernel
@@ -370,9 +421,28 @@ def unmix(part: Weighted, D: Floats, n: int) -> None:
 
 
 @reducing
-def dot(V: Floats, a: int, D: Floats, b: int, n: int) -> float:
+def dot(V: Floats, a: int, D: Floats, b: int, begin: int, end: int) -> float:
     """Sum over lanes of V[a] D[b]."""
     total = 0.0
-    for lane in range(n):
+    for lane in range(begin, end):
         total += V[a, lane] * D[b, lane]
     return total
+
+
+@kernel
+def add_op_flows(
+    part: Weighted, V: Floats, D: Floats, flows: Floats, n: int, at_bottom: bool
+) -> None:
+    """Adds D_parent v_child of the edges of all sums; D is relative to the root."""
+    ops = part.ops
+    for op in range(ops.op_row.size):
+        if ops.op_kind[op] == 0 or (at_bottom and ops.op_bare[op]):
+            continue
+        low, high = ops.op_start[op], ops.op_start[op + 1]
+        begin = 0
+        while begin < n:
+            end, start = run_end(part, op, begin, n), table_start(part, op, begin)
+            for place in range(high - low):
+                child = ops.op_child[low + place]
+                flows[start + place] += dot(V, child, D, ops.op_row[op], begin, end)
+            begin = end

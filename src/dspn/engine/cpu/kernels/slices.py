@@ -6,12 +6,13 @@ from numpy.typing import NDArray
 from dspn._arguments import Floats, Ints
 from dspn.engine.cpu.kernels import kernel, reducing
 from dspn.engine.cpu.kernels.rows import (
+    add_op_flows,
     compute,
-    dot,
     rounded_off,
     split_scale,
     to_powers,
     uncompute,
+    with_tables,
 )
 from dspn.engine.cpu.records import Coefficients, EdgeFlows, LeafFlows, Operations, Slices, Weighted
 
@@ -102,6 +103,14 @@ def _shift_groups(
 
 
 @kernel
+def read_slice_tables(part: Weighted, slices: Slices, first: int, n: int) -> None:
+    """The tables that some slices read."""
+    for by in range(part.tables.shape[0]):
+        for lane in range(n):
+            part.tables[by, lane] = slices.inputs[slices.rows[first + lane], by]
+
+
+@kernel
 def slice_values(
     part: Weighted,
     slices: Slices,
@@ -112,10 +121,12 @@ def slice_values(
 ) -> None:
     """Coefficients of the slices `rows` of the data, written to `out` in their order."""
     ops = part.ops
+    part = with_tables(part, LANES)
     V = np.empty((ops.num_rows, LANES))
     for first in range(0, slices.rows.size, LANES):
         n = min(LANES, slices.rows.size - first)
         load_leaves(ops, slices, first, V, n, floor)
+        read_slice_tables(part, slices, first, n)
         compute(part, V, n, floor)
         for c in range(ops.output_row.size):
             row, start = ops.output_row[c], c * out.row_step + first * out.slice_step
@@ -176,6 +187,7 @@ def slice_flows(
     `leave_out` they are those given all other entries.
     """
     ops = part.ops
+    part = with_tables(part, LANES)
     V = np.empty((ops.num_rows, LANES))
     D = np.empty((ops.num_rows, LANES))
     before = np.empty((widest + 1, LANES))
@@ -184,6 +196,7 @@ def slice_flows(
     for first in range(0, slices.rows.size, LANES):
         n = min(LANES, slices.rows.size - first)
         load_leaves(ops, slices, first, V, n, 0.0)
+        read_slice_tables(part, slices, first, n)
         compute(part, V, n, 0.0)
         for group in range(shift.shape[0]):
             for lane in range(n):
@@ -197,10 +210,7 @@ def slice_flows(
                 D[row, lane] += seeds[c, first + lane] * power[group, lane]
         uncompute(part, V, D, before, n)
         if flows.op.size:
-            for op in range(ops.op_row.size):
-                if ops.op_kind[op] == 1:
-                    for place in range(ops.op_start[op], ops.op_start[op + 1]):
-                        flows.op[place] += dot(V, ops.op_child[place], D, ops.op_row[op], n)
+            add_op_flows(part, V, D, flows.op, n, False)
         for variable in range(leaf.leave_out.shape[0]):
             for lane in range(n):
                 leaf.leave_out[variable, first + lane] = 0.0
