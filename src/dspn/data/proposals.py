@@ -20,7 +20,7 @@ MOST_COUNTED: Final = 1_000
 # Counts vary at least about as much as their mean; below this share of it, numbers are readings.
 _LEAST_DISPERSION: Final = 0.5
 _FEWEST: Final = 50
-_MOST_LOOKED_AT: Final = 20_000
+_MOST_LOOKED_AT: Final = 4_000
 # A Poisson count whose variance is this many times its mean is a poor description.
 _DISPERSED: Final = 2.0
 _SKEWED: Final = 1.0
@@ -106,8 +106,9 @@ def propose(variable: Variable, values: Floats) -> Proposal | None:
     """The family that numbers or counts suggest by their moments; None where the usual one does."""
     if variable.kind is Kind.CATEGORICAL or variable.leaf is not None:
         return None
-    step = max(1, values.size // _MOST_LOOKED_AT)
-    seen = values[::step]
+    seen = values[:: max(1, values.size // _MOST_LOOKED_AT)]
+    if seen.size < values.size:  # the extremes are looked at in any case
+        seen = np.append(seen, [np.fmin.reduce(values), np.fmax.reduce(values)])
     seen = seen[np.isfinite(seen)]
     if seen.size < _FEWEST or seen.min() == seen.max():
         return None

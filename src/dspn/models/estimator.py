@@ -45,7 +45,7 @@ from dspn.learning.shards import fit_shards, hold_out
 from dspn.learning.slice_spn import SliceSpnOptions
 from dspn.learning.unlagged import learn_unlagged
 from dspn.leaves import Families
-from dspn.leaves.told import has_lags, longest_lag, with_context
+from dspn.leaves.told import has_lags, longest_lag, sources_of, with_context
 from dspn.models.model import FITTED, Model, Queries
 from dspn.models.online import TRAINED_ON, with_batch, with_state
 from dspn.options import Checked, Options, require_number
@@ -335,7 +335,7 @@ def _refuse_impossible_values(data: Sequences) -> None:
     """Raises where a value is outside the support of the leaf family that its variable names."""
     for column, variable in enumerate(data.schema):
         values = data.values[:, column]
-        if variable.leaf is None:
+        if variable.leaf is None or sources_of(variable):  # regressions have all values
             continue
         wrong = ~np.isnan(values) & (variable.leaf.statistics(values)[:, 0] == 0)
         if wrong.any():
