@@ -25,6 +25,7 @@ from dspn.engine.gpu.device import Device
 from dspn.engine.gpu.general import General, Structure
 from dspn.errors import NumericalError, StructureError
 from dspn.learning.em import EmOptions, fit_em
+from dspn.leaves.told import with_context
 from dspn.structure import Mixture, initial_network
 from networks import bits, has_gpu
 from oracles import best_completion, interface_posteriors, log_likelihood, surprise_of_slice
@@ -276,6 +277,13 @@ def test_paths_of_chains_agree_with_array_operations(engine: str, seed: int, nod
     _close(engine, found.interfaces, expected.interfaces, **least)
     for mine, theirs in zip(found.leaves, expected.leaves, strict=True):
         _close(engine, mine, theirs, **least)
+    want = Want(leaves=np.ones(data.values.shape, dtype=np.bool_), surprises=True)
+    with device.running():
+        expected = general.posteriors(other, batch, want)
+    found = own.posteriors(data, want)
+    np.testing.assert_allclose(found.surprises, expected.surprises, rtol=1e-9, atol=1e-10)
+    for mine, theirs in zip(found.leaves, expected.leaves, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-8, atol=1e-10)
     for mine, theirs in ((own.best(data), best), (own.draw(data, seeds), drawn)):
         np.testing.assert_array_equal(mine.interfaces, theirs.interfaces)
         np.testing.assert_array_equal(mine.leaves, theirs.leaves)
@@ -295,6 +303,32 @@ def test_many_sequences_agree_with_few(engine: str, nodes: int) -> None:
     least = 1e-4 if "single" in engine else 1e-9
     for own, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(own, times * other, rtol=least, atol=least)
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_told_leaves_of_chains_agree_with_the_reference(engine: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    inputs = (Variable.categorical("u", ("p", "q", "r")), Variable.continuous("w"))
+    plain = Schema((Variable.binary("a"), Variable.continuous("b"), Variable.count("c")))
+    schema = with_context(
+        plain.with_inputs(inputs), lags=1, lags_of="all", within=seed > 2, leaf_inputs=True
+    )
+    network = initial_network(schema, 4, rng=rng, root=("first", "last")[seed % 2])
+    columns = (rng.integers(2, size=15), rng.normal(size=15), rng.poisson(2, size=15))
+    values = np.column_stack(columns).astype(np.float64)
+    values[rng.random(values.shape) < 0.25] = np.nan
+    known = np.column_stack([rng.integers(3, size=15), rng.normal(size=15)])
+    data = Sequences.from_codes(values, [0, 5, 8, 15], schema, inputs=known)
+    own, other = _compile(network, engine), compile_program(network, engine="reference")
+    _close(engine, own.log_likelihood(data), other.log_likelihood(data))
+    best = inference.complete(other, data).log_prob
+    _close(engine, inference.complete(own, data).log_prob, best)
+    expected = inference.interface_posteriors(other, data)
+    _close(engine, inference.interface_posteriors(own, data), expected, atol=1e-6)
+    weights = np.ones(len(data))
+    pairs = zip(_all_flows(own, data, weights), _all_flows(other, data, weights), strict=True)
+    for mine, theirs in pairs:
+        _close(engine, mine, theirs, atol=10 * _tolerance(engine))
 
 
 def test_joined_tables_lose_no_range(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dspn._arguments import Floats, Ints
+from dspn._arguments import Bools, Floats, Ints
 from dspn.engine import base
 from dspn.engine.base import TERMS, Choices, Posteriors, Want
 from dspn.engine.gpu import general
@@ -20,6 +20,9 @@ from dspn.structure.network import Root
 from dspn.structure.parameters import NetworkParameters
 
 _SHARED_BYTES: Final = 48 << 10
+# Log densities of one entry outside these are left to `general`.
+_FARTHEST: Final = 69.0
+_HIGHEST: Final = 27.0
 
 
 def _slices_of(batch: Batch, lanes: Ints) -> Ints:
@@ -29,62 +32,119 @@ def _slices_of(batch: Batch, lanes: Ints) -> Ints:
 
 
 def posteriors(chain: ChainProgram, batch: Batch, want: Want) -> Posteriors:
-    """What is wanted, but for surprises."""
-    parts = chain.parts(batch, 4)
+    """What is wanted; surprises and what comes with them in double precision."""
+    parts = chain.parts(batch, 8 if want.surprises else 4)
     if len(parts) == 1:
         return _posteriors(chain, batch, want)
     k, banks = chain.layout.num_nodes, chain.general.network.template.banks
-    out = Posteriors(np.empty((TERMS, len(batch))), (), np.empty((batch.total_slices, k)))
-    leaves: list[Floats] = []
-    if want.leaves is not None:
-        counts = want.leaves.sum(axis=0).tolist()
-        leaves = [np.empty((n, len(bank.nodes))) for n, bank in zip(counts, banks, strict=True)]
+    slices = batch.total_slices
+    out = Posteriors(
+        np.empty((TERMS, len(batch))),
+        () if want.leaves is None else tuple(
+            np.empty((int(n), len(bank.nodes)))
+            for n, bank in zip(want.leaves.sum(axis=0), banks, strict=True)
+        ),
+        np.empty((slices, k) if want.interfaces else (0, 0)),
+        np.empty((slices, len(banks)) if want.surprises else (0, 0)),
+    )  # fmt: skip
     for part, members in parts:
         wanted = None if want.leaves is None else want.leaves[part.rows]
-        found = _posteriors(chain, part, Want(wanted, want.interfaces))
-        out.log_values[:, members] = found.log_values
-        if want.interfaces:
-            out.interfaces[part.rows] = found.interfaces
-        if want.leaves is not None:
-            assert part.rows is not None and wanted is not None
-            for v, own in enumerate(found.leaves):
-                entry = np.cumsum(want.leaves[:, v]) - 1
-                leaves[v][entry[part.rows[wanted[:, v]]]] = own
-    return out._replace(
-        leaves=tuple(leaves), interfaces=out.interfaces if want.interfaces else np.empty((0, 0))
-    )
+        found = _posteriors(chain, part, Want(wanted, want.interfaces, want.surprises))
+        assert part.rows is not None
+        _put(out, found, want, part.rows, members)
+    return out
 
 
 def _posteriors(chain: ChainProgram, batch: Batch, want: Want) -> Posteriors:
-    run, k = chain.run(batch), chain.layout.num_nodes
-    device, xp = run.device, run.device.xp
+    run = chain.run_in_double(batch) if want.surprises else chain.run(batch)
+    device, xp, k = run.device, run.device.xp, chain.layout.num_nodes
     up = run.upward(run.range.under, keep=True)
     found, _, highest = run.downward(up, xp.ones(len(batch), dtype=run.dtype))
     results = device.here(up.results)
     doubtful = doubts(run, results, device.here(highest))
     totals = np.zeros((TERMS, len(batch)))
     totals[0, batch.order] = log_values(results)
+    found = found[:, :k]
+    interfaces = device.here(found).astype(np.float64) if want.interfaces else np.empty((0, 0))
+    surprises = np.empty((batch.total_slices, 0 if not want.surprises else len(run.layout.member)))
     leaves = []
-    if want.leaves is not None:
-        for v, bank in enumerate(chain.general.network.template.banks):
+    for v, bank in enumerate(chain.general.network.template.banks):
+        by_node = found
+        if want.surprises:
+            by_node, whole, lost = _without_entry(run, found, v)
+            surprises[:, v] = device.here(whole)
+            doubtful |= lost
+        if want.leaves is not None:
             rows = device.there(np.flatnonzero(want.leaves[:, v]))
-            own = device.here(found[rows, :k]).astype(np.float64)
+            own = device.here(by_node[rows]).astype(np.float64)
             leaves.append(chain.layout.by_leaf(v, own.T, len(bank.nodes)).T)
-    interfaces = np.empty((0, 0))
-    if want.interfaces:
-        interfaces = device.here(found[:, :k]).astype(np.float64)
+    out = Posteriors(totals, tuple(leaves), interfaces, surprises)
     if doubtful.any():
         lanes = np.flatnonzero(doubtful)
         rest = general.posteriors(chain.general, batch, want, lanes)
-        rows = _slices_of(batch, lanes)
-        totals[:, batch.order[lanes]] = rest.log_values[:, batch.order[lanes]]
-        if want.interfaces:
-            interfaces[rows] = rest.interfaces[rows]
-        for v, by_leaf in enumerate(leaves):
-            assert want.leaves is not None
-            entry = (np.cumsum(want.leaves[:, v]) - 1)[rows[want.leaves[rows, v]]]
-            by_leaf[entry] = rest.leaves[v][entry]
-    return Posteriors(totals, tuple(leaves), interfaces)
+        rows, members = _slices_of(batch, lanes), batch.order[lanes]
+        taken = () if want.leaves is None else tuple(
+            own[_entries(want.leaves[:, v], rows)] for v, own in enumerate(rest.leaves)
+        )  # fmt: skip
+        some = Posteriors(
+            rest.log_values[:, members],
+            taken,
+            rest.interfaces[rows] if want.interfaces else rest.interfaces,
+            rest.surprises[rows] if want.surprises else rest.surprises,
+        )
+        _put(out, some, want, rows, members)
+    return out
+
+
+def _entries(wanted: Bools, rows: Ints) -> Ints:
+    """The places of some slices among the entries that are wanted of a variable."""
+    return np.asarray((np.cumsum(wanted) - 1)[rows[wanted[rows]]])
+
+
+def _put(out: Posteriors, some: Posteriors, want: Want, rows: Ints, members: Ints) -> None:
+    """Writes the posteriors of some slices and sequences to their places."""
+    out.log_values[:, members] = some.log_values
+    if want.interfaces:
+        out.interfaces[rows] = some.interfaces
+    if want.surprises:
+        out.surprises[rows] = some.surprises
+    if want.leaves is not None:
+        for v, (to, own) in enumerate(zip(out.leaves, some.leaves, strict=True)):
+            to[_entries(want.leaves[:, v], rows)] = own
+
+
+def _without_entry(run: ChainRun, found: Array, v: int) -> tuple[Array, Array, Bools]:
+    """P(output | all other entries), log P(all others) / P(all), and lanes that lose digits.
+
+    The posterior of an output divided by the density of its leaf is in proportion to that without
+    the entry. What the range of numbers has lost of a posterior is below 2^-150: divided by a
+    density of 2^-100 and compared with a sum of at least 2^-40 it does not count.
+    """
+    device, batch = run.device, run.batch
+    xp, parameters = device.xp, run.general.network.parameters
+    bank, member = run.general.network.template.banks[v], run.layout.member[v]
+    lost = np.zeros(len(batch), dtype=np.bool_)
+    by_node = xp.empty(found.shape)
+    networks = [(parameters.template, None)]
+    if parameters.bottom is not None:
+        networks.append((parameters.bottom, run.first))
+    for own, rows in networks:
+        logs = bank.family.log_prob(own.leaves[v], batch.distinct[v])[:, member]
+        far = np.asarray(((logs < -_FARTHEST) | (logs > _HIGHEST)).any(axis=1))
+        codes = batch.codes[v] if rows is None else batch.codes[v][rows]
+        inverse = xp.exp(-device.there(logs))
+        if rows is None:
+            xp.multiply(found, inverse[codes], out=by_node)
+        else:
+            by_node[rows] = found[rows] * inverse[codes]
+        if far.any():
+            at = np.arange(batch.total_slices) if rows is None else device.here(rows)
+            slices = at[far[device.here(codes)]]
+            by_offset = np.argsort(batch.offsets)
+            place = np.searchsorted(batch.offsets[by_offset], slices, side="right") - 1
+            lost[by_offset[place]] = True
+    whole = by_node.sum(axis=1)
+    return by_node / whole[:, None], xp.log(whole), lost
 
 
 def applies(chain: ChainProgram) -> bool:

@@ -73,7 +73,7 @@ class GpuProgram(base.NetworkProgram):
         """What is wanted, from one pass up and one down."""
         with self.device.running():
             batch = self.device.batch(data)
-            if self.chain is not None and not want.surprises:
+            if self.chain is not None:
                 return paths.posteriors(self.chain, batch, want)
             return general.posteriors(self.general, batch, want)
 
