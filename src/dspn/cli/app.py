@@ -172,14 +172,17 @@ def score(request: Request) -> None:
     """
 
 
-@_command("query.ask", "impute")
-def impute(request: Request) -> None:
+@_command("query.impute")
+def impute(levels: str = "", mark: bool = False, *, request: Request) -> None:
     """Fill each gap by itself: the most probable category, the median of a count, or the mean.
 
     The answer is the table with all its columns and rows; observed values are left as they are.
+    With --levels there is a column for each quantile of a filled number (celsius@0.1) and for the
+    probability of a filled category (sky@p); with --mark a column `filled` names what was filled.
 
     Examples:
         dspn impute weather.dspn days.csv -o whole.csv
+        dspn impute weather.dspn days.csv --levels 0.1,0.9 --mark -o whole.csv
         dspn impute weather.dspn days.parquet -s day -t hour -o whole.parquet
     """
 
@@ -194,15 +197,23 @@ def complete(request: Request) -> None:
 
 
 @_command("query.forecast")
-def forecast(steps: int = 1, levels: str = "0.05,0.5,0.95", *, request: Request) -> None:
+def forecast(
+    steps: int = 1,
+    levels: str = "0.05,0.5,0.95",
+    known: str | None = None,
+    *,
+    request: Request,
+) -> None:
     """Predict the next slices: a row for each sequence and step, with exact distributions.
 
     Each variable has a column for its point (most probable category, median of a count, mean), then
     columns for the probability of each category (sky=rain) or the quantiles (celsius@0.05). An
-    order column of whole numbers or of times is continued where its steps are all equal.
+    order column of whole numbers or of times goes on with the step that makes up more than half of
+    the steps of its sequence, and is empty where none does.
 
     Examples:
         dspn forecast weather.dspn days.csv --steps 24 -o ahead.csv
+        dspn forecast weather.dspn days.csv --steps 24 --known tomorrow.csv
         dspn forecast weather.dspn days.csv --steps 3 --levels 0.1,0.9
     """
 
@@ -234,6 +245,53 @@ def surprise(
         dspn surprise weather.dspn days.csv --top 20
         dspn surprise weather.dspn days.csv -o surprise.csv
         dspn surprise weather.dspn days.csv --by sequence | head -n 5
+    """
+
+
+@_command("evaluate.evaluate")
+def evaluate(
+    hide: Literal["random", "gaps", "last"] = "random",
+    share: float = 0.2,
+    gap: int = 6,
+    steps: int = 1,
+    season: int | None = None,
+    seed: int = 0,
+    *,
+    request: Request,
+) -> None:
+    """Hide entries of a table, and compare what the model and simple rules say of them.
+
+    A row for each variable and method: the model, the mean, the last value, a straight line between
+    neighbours, and with --season the value a season before. Columns: mean absolute error (of the
+    median), root mean square error (of the mean), accuracy of categories, CRPS, pinball loss (of
+    the quantiles 0.1, 0.5, 0.9), log score in nats, and the coverage of bands of 80 %. Use a table
+    that the model was not fitted to.
+
+    Examples:
+        dspn evaluate weather.dspn new.csv
+        dspn evaluate weather.dspn new.csv --hide gaps --gap 6 --season 24
+        dspn evaluate weather.dspn new.csv --hide last --steps 24 --season 24
+    """
+
+
+@_command("evaluate.backtest")
+def backtest(
+    steps: int = 1,
+    origins: int = 10,
+    stride: int | None = None,
+    window: int | None = None,
+    season: int | None = None,
+    *,
+    request: Request,
+) -> None:
+    """Forecast from rolling origins, and compare with what came, by the number of steps ahead.
+
+    The last --origins origins of each sequence are taken, --stride slices apart. Nothing is learned
+    anew. Methods and columns are those of `dspn evaluate`, and there is a row for each step.
+
+    Examples:
+        dspn backtest weather.dspn new.csv --steps 24 --season 24
+        dspn backtest weather.dspn year.csv --steps 24 --origins 60 --window 500 -o scores.csv
     """
 
 

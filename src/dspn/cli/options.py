@@ -72,6 +72,17 @@ _DESCRIPTIONS: Final = {
     "plot: --steps 1..": "Number of slices to unroll or to forecast, 3 by default; how far ahead "
     "calibration looks, 1 by default.",
     "--levels": "Levels of the quantiles of numbers, separated by commas.",
+    "--mark": "Add a column with the names of the variables that were filled.",
+    "--known FILE": "Table of what is known of the slices to come, in order, with the same key "
+    "columns; variables that it does not have are not known.",
+    "--hide": "What is hidden: entries at random, gaps of one variable, or the last slices.",
+    "--share": "Share of the entries that is hidden, at random or in gaps.",
+    "--gap 1..": "Number of slices of a gap.",
+    "evaluate: --steps 1..": "Number of last slices that are hidden.",
+    "--season 1..": "Number of slices of a season, for the rule that repeats the season before.",
+    "--origins 1..": "Largest number of origins of a sequence.",
+    "--stride 1..": "Slices from one origin to the next; by default as many as --steps.",
+    "--window 1..": "Only so many slices before an origin are given; by default all.",
     "--by": "Whether a row is a slice, or a sequence, the one with the oddest entry first.",
     "--top 1..": "Only so many entries, those of the smallest tail probabilities.",
     "--alarm P": "Tail probability below which an entry is an alarm, such as 1e-6.",

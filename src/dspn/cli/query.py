@@ -19,7 +19,8 @@ from dspn.data.dataset import is_dataset
 from dspn.data.order import next_values, order_goes_on
 from dspn.data.schema import Kind, Schema, Variable
 from dspn.data.sequences import Sequences
-from dspn.inference.marginals import Marginals
+from dspn.errors import DataError
+from dspn.inference.marginals import Imputation, Marginals
 from dspn.inference.surprise import Surprise
 from dspn.inference.tails import oddest_places
 from dspn.models.model import Model
@@ -281,10 +282,22 @@ def _keep_oddest(tables: Iterator[Any], top: int) -> Iterator[Any]:
 
 
 def _fill(
-    model: Model, chunk: Chunk, data: Sequences, digits: int | None, *, jointly: bool = False
+    model: Model,
+    chunk: Chunk,
+    data: Sequences,
+    digits: int | None,
+    *,
+    jointly: bool = False,
+    levels: Sequence[float] = (),
+    mark: bool = False,
 ) -> Any:
-    """The table with each gap filled by itself, or all jointly; observed cells stay as they are."""
-    completed = model.complete(data).sequences if jointly else model.impute(data)
+    """The table with each gap filled by itself, or all jointly; observed cells stay as they are.
+
+    With levels there are quantiles of the filled numbers and probabilities of filled categories,
+    and with `mark` the names of the variables that were filled in each row.
+    """
+    found = None if jointly else model.impute_with_bands(data, quantiles=levels)
+    completed = model.complete(data).sequences if found is None else found.sequences
     gaps, values = chunk.as_rows(np.isnan(data.values)), chunk.as_rows(completed.values)
     columns = {}
     for variable, gap, codes in zip(data.schema, gaps.T, values.T, strict=True):
@@ -303,7 +316,36 @@ def _fill(
                 filled = pc.replace_substring(filled, ".", ",")
             cells = pc.if_else(pa.array(gap), filled, cells)
         columns[variable.name] = cells
-    return with_columns(chunk.table, columns)
+    table = with_columns(chunk.table, columns)
+    more: dict[str, Any] = {}
+    if levels and found is not None:
+        more = _bands(found, chunk, digits)
+    if mark:
+        names = np.array(data.schema.names, dtype=object)
+        more["filled"] = pa.array([" ".join(names[row]) for row in gaps], pa.string())
+    for name, cells in more.items():
+        table = table.append_column(free_name(name, table.column_names), cells)
+    return table
+
+
+def _bands(found: Imputation, chunk: Chunk, digits: int | None) -> dict[str, Any]:
+    """Quantiles, or the probability of the category, of filled cells; null beside observed ones."""
+    columns = {}
+    for own in found.marginals.variables:
+        name, is_count = own.variable.name, own.variable.kind is Kind.COUNT
+        parts = {
+            f"{name}@{level:g}": cells
+            for level, cells in zip(own.levels, own.quantiles.T, strict=True)
+        }
+        if own.probabilities is not None:
+            parts = {f"{name}@p": own.probabilities.max(axis=1, initial=0.0)}
+        for title, cells in parts.items():
+            whole = np.full(len(found.filled), np.nan)
+            whole[own.slices] = sink.rounded(np.asarray(cells), None if is_count else digits)
+            whole = chunk.as_rows(whole)
+            column = pa.array(whole, mask=np.isnan(whole))
+            columns[title] = column.cast(pa.int64()) if is_count else column
+    return columns
 
 
 def _has_words(variable: Variable) -> bool:
@@ -336,14 +378,34 @@ def predictions(predict: Callable[..., Marginals], levels: Sequence[float]) -> d
 
 
 def _forecast(
-    model: Model, chunk: Chunk, data: Sequences, steps: int, levels: Sequence[float]
+    model: Model,
+    chunk: Chunk,
+    data: Sequences,
+    steps: int,
+    levels: Sequence[float],
+    known: Mapping[Any, Any] | None = None,
 ) -> Any:
-    """The distributions of the slices that follow, a row for each step of each sequence."""
+    """The distributions of the slices that follow, a row for each step of each sequence.
+
+    `known` has the coded slices to come of sequences by id.
+    """
+    ahead, longer = None, data
+    if known is not None:
+        nothing = np.full((1, data.num_variables), np.nan)
+        ids = chunk.grouping.ids if chunk.keys.sequence is not None else [None]
+        parts = [known.get(name, nothing) for name in ids]
+        offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+        ahead = Sequences.from_codes(np.vstack(parts), offsets, Schema(data.schema.variables))
 
     def predict(quantiles: tuple[float, ...]) -> Marginals:
-        return model.forecast(data, steps, quantiles=quantiles).marginals
+        nonlocal longer
+        found = model.forecast(data, steps, quantiles=quantiles, known=ahead)
+        longer = found.sequences
+        return found.marginals
 
     columns = predictions(predict, levels)
+    if known is not None:
+        columns = _with_known(columns, longer, steps)
     sequence, order = chunk.keys.sequence or "sequence", chunk.keys.order
     step = free_name("step", [*chunk.keys.names, sequence, *columns])
     table = {
@@ -354,6 +416,26 @@ def _forecast(
         table[order] = next_values(chunk.table[order], chunk.keys, chunk.grouping, steps)
     named = {free_name(name, [sequence]): cells for name, cells in columns.items()}
     return pa.table({**table, **named})
+
+
+def _with_known(columns: dict[str, Any], longer: Sequences, steps: int) -> dict[str, Any]:
+    """Columns of all new slices: a known entry is its own point and has no distribution."""
+    rows = (longer.offsets[1:, None] - steps + np.arange(steps)).ravel()
+    out: dict[str, Any] = {}
+    for v, variable in enumerate(longer.schema):
+        codes = longer.values[rows, v]
+        unknown = np.isnan(codes)
+        own = f"{variable.name}@", f"{variable.name}="
+        for name, cells in columns.items():
+            if name == variable.name or name.startswith(own):
+                array = cells if isinstance(cells, pa.Array) else pa.array(cells)
+                place = np.where(unknown, np.cumsum(unknown) - 1, 0)
+                spread = array.take(pa.array(place, mask=~unknown))
+                if name == variable.name:
+                    given = decode_cells(codes, variable).cast(array.type, safe=False)
+                    spread = pc.if_else(pa.array(unknown), spread, given)
+                out[name] = spread
+    return out
 
 
 QUERIES: Final = {
@@ -367,9 +449,50 @@ QUERIES: Final = {
 }
 
 
-def forecast(steps: int, levels: str, request: Request) -> None:
+def impute(levels: str, mark: bool, request: Request) -> None:
+    """Writes the table with its gaps filled, with quantiles of the `levels` and a mark if asked."""
+    more: dict[str, Any] = {"levels": parse_levels(levels)} if levels else {}
+    ask("impute", request, **more, **({"mark": True} if mark else {}))
+
+
+def forecast(steps: int, levels: str, known: str | None, request: Request) -> None:
     """Writes the distributions of the next `steps` slices, with quantiles of the `levels`."""
-    ask("forecast", request, steps=steps, levels=parse_levels(levels))
+    options: dict[str, Any] = {"steps": steps, "levels": parse_levels(levels)}
+    if known is not None:
+        if is_dataset(request.data):
+            raise DataError("--known works on tables; leave it out for a data set in shards.")
+        options["known"] = _read_known(known, request, steps)
+    ask("forecast", request, **options)
+
+
+def _read_known(path: str, request: Request, steps: int) -> dict[Any, Any]:
+    """The coded slices of a table of what is known ahead, by the id of the sequence.
+
+    Variables that the table does not have are not known.
+    """
+    model = source.load_model(request.model)
+    with source.open_table(path, request.read) as table:
+        present = [name for name in model.schema.names if name in table.columns]
+        if not present:
+            raise DataError(
+                f"--known must have columns of the model's variables, but {source.quoted(path)} "
+                f"has {', '.join(table.columns)}."
+            )
+        schema = Schema(tuple(own for own in model.schema if own.name in present))
+        ((chunk, data),) = source.read_chunks(
+            *(table, schema, model.provenance, request.read, request.unknown),
+            quiet=True, whole=True,
+        )  # fmt: skip
+    if int(data.lengths.max()) > steps:
+        raise DataError(
+            f"--known must have at most {steps} rows for a sequence, as --steps says, but has "
+            f"{int(data.lengths.max())}; raise --steps."
+        )
+    places = [model.schema.index(name) for name in schema.names]
+    values = np.full((data.total_slices, len(model.schema)), np.nan)
+    values[:, places] = data.values
+    ids = chunk.grouping.ids if chunk.keys.sequence is not None else [None]
+    return {name: values[data.offsets[i] : data.offsets[i + 1]] for i, name in enumerate(ids)}
 
 
 def surprise(by: str, top: int | None, request: Request) -> None:

@@ -476,22 +476,33 @@ def order_goes_on(order: Any, keys: Keys) -> bool:
 def next_values(order: Any, keys: Keys, grouping: Grouping, steps: int) -> Any:
     """Order values of the `steps` slices that follow each sequence, all in one column.
 
-    A sequence goes on with the step that it has; null where its steps are not all equal.
+    A sequence goes on with the step that makes up more than half of its steps; null where none
+    does.
     """
     cells = plain(order)
     ticks, _ = ticks_of(cells, keys)
     if ticks is None:
         return pa.nulls(len(grouping.ids) * steps, cells.type)
-    starts, lengths = grouping.offsets[:-1], grouping.lengths
-    ordered = ticks[grouping.rows]
-    second = np.minimum(starts + 1, ordered.size - 1)
-    step: Any = np.where(lengths > 1, ordered[second] - ordered[starts], 0)
     found, owner = _steps(ticks, grouping)
-    odd = np.bincount(owner[found != step[owner]], minlength=lengths.size) > 0
-    last = ordered[grouping.offsets[1:] - 1]
+    step, is_usual = _usual_steps(found, owner, len(grouping.ids))
+    last = ticks[grouping.rows][grouping.offsets[1:] - 1]
     ahead = last[:, None] + step[:, None] * np.arange(1, steps + 1)
-    unknown = np.repeat(odd | (lengths < 2), steps)
+    unknown = np.repeat(~is_usual, steps)
     return pc.if_else(pa.array(unknown), None, _from_ticks(ahead.ravel(), cells, keys))
+
+
+def _usual_steps(steps: Ints, owner: Ints, count: int) -> tuple[Ints, Bools]:
+    """The step of each owner that makes up more than half of its steps, and whether there is one.
+
+    If there is one it is the middle one of the sorted steps.
+    """
+    number = np.bincount(owner, minlength=count)
+    middle = np.zeros(count, dtype=np.int64)
+    some = number > 0
+    places = (np.cumsum(number) - number + (number - 1) // 2)[some]
+    middle[some] = steps[np.lexsort((steps, owner))][places]
+    same = np.bincount(owner[steps == middle[owner]], minlength=count)
+    return middle, 2 * same > number
 
 
 def _from_ticks(ticks: Ints, like: Any, keys: Keys) -> Any:

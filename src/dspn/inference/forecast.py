@@ -23,7 +23,7 @@ _MOST_DRAWN: Final = 1 << 20
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Forecast:
-    """The data with `steps` missing slices appended, and the marginals of the new slices.
+    """The data with `steps` slices appended, and the marginals of what is not known of them.
 
     `num_paths` is None where they are exact. Otherwise they are those of as many drawn paths, and
     `marginals[variable].error` is the standard error of the means that comes from drawing.
@@ -56,12 +56,16 @@ def forecast(
     quantiles: Sequence[float] = (0.05, 0.5, 0.95),
     num_paths: int = 1000,
     seed: int = 0,
+    known: Sequences | None = None,
 ) -> Forecast:
     """P(x_{T+1}..x_{T+steps} | x_1..x_T), entry by entry.
 
     With the root at the first slice and a tied bottom the answer does not depend on the horizon;
     otherwise the model of T + steps slices is asked. Where leaves are told entries (lags), what
     follows depends on what comes before it, and paths are drawn.
+
+    `known` holds what is known of the slices that follow, at most `steps` for each sequence: it is
+    evidence, and known entries have no marginals.
 
     Args:
         program: The compiled model.
@@ -70,16 +74,17 @@ def forecast(
         quantiles: Levels of the quantiles.
         num_paths: Paths of each sequence, where paths are drawn.
         seed: Of the paths.
+        known: Slices that follow, with NaN for what is not known.
     """
     levels = checked_levels(quantiles)
     ahead = whole_number(steps, "steps", DataError)
-    longer = data.extended(ahead)
+    longer = _with_known(data.extended(ahead), ahead, known)
     if has_lags(data.schema):
         count = whole_number(num_paths, "num_paths", DataError, least=2)
         found = _path_marginals(program, longer, ahead, levels, count, seed)
         return Forecast(ahead, longer, found, count)
     blank = Forecast(ahead, longer, Marginals(data.schema, np.empty(0), ()))
-    wanted = np.repeat(blank.future[:, None], len(data.schema), axis=1)
+    wanted = blank.future[:, None] & np.isnan(longer.values)
     return Forecast(ahead, longer, marginals_at(program, longer, wanted, levels))
 
 
@@ -108,8 +113,10 @@ def _path_marginals(
     found = []
     for v, variable in enumerate(schema):
         own = np.moveaxis(paths[..., v], 1, 2).reshape(count * steps, num_paths)
-        categorical = variable.kind == Kind.CATEGORICAL
-        found.append(_path_marginal(variable, rows.ravel(), own, () if categorical else levels))
+        unknown = np.isnan(longer.values[rows.ravel(), v])
+        entries, categorical = rows.ravel()[unknown], variable.kind == Kind.CATEGORICAL
+        asked = () if categorical else levels
+        found.append(_path_marginal(variable, entries, own[unknown], asked))
     known = program.log_likelihood(longer)
     return Marginals(schema, known, tuple(found), False)
 
@@ -133,9 +140,34 @@ def _path_marginal(
     return VariableMarginals(variable, rows, None, mean, variance, levels, quantiles, error)
 
 
+def _with_known(longer: Sequences, steps: int, known: Sequences | None) -> Sequences:
+    """The sequences with what is known of their last `steps` slices."""
+    if known is None:
+        return longer
+    if len(known) != len(longer):
+        raise DataError(
+            f"`known` must have what is known of each of the {len(longer)} sequences, but has "
+            f"{len(known)}; give a matrix for each, with NaN for what is not known."
+        )
+    if int(known.lengths.max()) > steps:
+        raise DataError(
+            f"`known` must have at most {steps} slices for each sequence, as many as are forecast, "
+            f"but has {int(known.lengths.max())}; raise `steps`, or leave the last ones out."
+        )
+    values = longer.values.copy()
+    starts = np.repeat(longer.offsets[1:] - steps - known.offsets[:-1], known.lengths)
+    values[starts + np.arange(known.total_slices)] = known.values
+    return longer.with_values(values)
+
+
 def sample_futures(
-    program: Program, data: Sequences, steps: int, *, rng: np.random.Generator
+    program: Program,
+    data: Sequences,
+    steps: int,
+    *,
+    rng: np.random.Generator,
+    known: Sequences | None = None,
 ) -> Sequences:
     """One drawn continuation of each sequence (its missing entries are drawn along with it)."""
     ahead = whole_number(steps, "steps", DataError)
-    return sample_given(program, data.extended(ahead), rng=rng)
+    return sample_given(program, _with_known(data.extended(ahead), ahead, known), rng=rng)

@@ -2,7 +2,7 @@
 
 import reprlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, final
 
 import numpy as np
@@ -273,11 +273,51 @@ def interface_posteriors(program: Program, data: Sequences) -> Floats:
     return found.interfaces
 
 
-def impute(program: Program, data: Sequences) -> Sequences:
-    """Missing entries replaced by the mode of a category, the median of a count, or the mean."""
-    levels = [(0.5,) if variable.kind == Kind.COUNT else () for variable in data.schema]
-    found = _mix(program, data, np.isnan(data.values), levels)
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Imputation:
+    """Filled sequences, a mark of what was filled, and the distributions of the filled entries.
+
+    `filled` is (slices, variables). The bands of variable v are `marginals[v].quantiles`, of the
+    entries `marginals[v].slices`; a category has `probabilities` instead.
+    """
+
+    sequences: Sequences
+    filled: Bools
+    marginals: Marginals
+
+    def __repr__(self) -> str:
+        return f"Imputation(num_sequences={len(self.sequences)}, filled={int(self.filled.sum())})"
+
+    def bands(self, variable: int | str) -> Floats:
+        """Quantiles of a variable at every slice, (slices, levels); NaN where it was observed."""
+        own = self.marginals[variable]
+        out = np.full((len(self.filled), len(own.levels)), np.nan)
+        out[own.slices] = own.quantiles
+        return out
+
+
+def impute_with_bands(
+    program: Program, data: Sequences, *, quantiles: Sequence[float] = (0.1, 0.9)
+) -> Imputation:
+    """What `impute` fills in, with quantiles of every filled number."""
+    asked = checked_levels(quantiles)
+    filled = np.isnan(data.values)
+    with_median = asked if 0.5 in asked else (*asked, 0.5)
+    kinds = [variable.kind for variable in data.schema]
+    found = _mix(
+        program, data, filled, [with_median if kind == Kind.COUNT else asked for kind in kinds]
+    )
     values = data.values.copy()
+    parts = []
     for variable, own in enumerate(found.variables):
         values[own.slices, variable] = own.point()
-    return data.with_values(values)
+        levels = () if own.probabilities is not None else asked
+        parts.append(replace(own, levels=levels, quantiles=own.quantiles[:, : len(levels)]))
+    marginals = replace(found, variables=tuple(parts))
+    return Imputation(data.with_values(values), filled, marginals)
+
+
+def impute(program: Program, data: Sequences) -> Sequences:
+    """Missing entries replaced by the mode of a category, the median of a count, or the mean."""
+    return impute_with_bands(program, data, quantiles=()).sequences

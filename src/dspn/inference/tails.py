@@ -22,8 +22,9 @@ def tail_probabilities(
     """P(something as far out as the value) under the mixture of each entry, (entries,).
 
     For numbers and counts it is twice the smaller of P(X <= value) and P(X >= value), at most 1;
-    for categories it is the probability of all categories that are at most as probable as the
-    value. NaN where the weights are no mixture.
+    for points of a circle (a family with a `period`) the probability of all points at least as far
+    from the mean direction of the leaves; for categories the probability of all categories that
+    are at most as probable as the value. NaN where the weights are no mixture.
 
     Args:
         variable: The variable of the entries.
@@ -33,7 +34,7 @@ def tail_probabilities(
         values: The value of each entry, coded.
     """
     out = np.empty(len(values))
-    height = max(1, _MOST_CELLS // max(1, len(parameters)))
+    height = max(1, _MOST_CELLS // max(1, weights.shape[1]))
     for start in range(0, len(values), height):
         part = slice(start, start + height)
         shares = np.ascontiguousarray(weights[part])
@@ -44,6 +45,8 @@ def tail_probabilities(
                 out[part] = _as_rare(shares, own, values[part].astype(np.int64))
             elif isinstance(family, Told):
                 out[part] = _two_sided_in_context(family.plain, shares, own, values[part])
+            elif hasattr(family, "period"):
+                out[part] = _around(family, shares, own, values[part])
             else:
                 out[part] = _two_sided(family, shares, own, values[part])
     return out
@@ -78,6 +81,22 @@ def _two_sided_in_context(
     above = row_tails(family, parameters, points, -1.0)
     tails = np.minimum((shares * below).sum(axis=1), (shares * above).sum(axis=1))
     return np.asarray(np.minimum(2.0 * tails, 1.0))
+
+
+def _around(family: Any, shares: Floats, parameters: Floats, values: Floats) -> Floats:
+    """P(at least as far from the mean direction of the leaves the shorter way round)."""
+    period, low = float(family.period), float(family.low)
+    turn = 2.0 * np.pi / period
+    angles = (family.mean(parameters) - low) * turn
+    cosine, sine = (shares * np.cos(angles)).sum(axis=1), (shares * np.sin(angles)).sum(axis=1)
+    centre = low + np.arctan2(sine, cosine) / turn
+    away = np.abs(np.mod(values - centre + period / 2, period) - period / 2)
+    begin, end = (low + np.mod(centre + side * away - low, period) for side in (1.0, -1.0))
+    below_end = (shares * family.cdf(parameters, end)).sum(axis=1)
+    below_begin = (shares * family.cdf(parameters, begin)).sum(axis=1)
+    above_begin = (shares * family.sf(parameters, begin)).sum(axis=1)
+    outside = np.where(begin <= end, below_end - below_begin, below_end + above_begin)
+    return np.asarray(np.clip(np.where(away == 0, 1.0, outside), 0.0, 1.0))
 
 
 class Cell(NamedTuple):

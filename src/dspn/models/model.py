@@ -15,10 +15,18 @@ from dspn.data.sequences import Sequences, sequences_of
 from dspn.engine import Engine, Program, compile_program
 from dspn.errors import StructureError
 from dspn.inference.completion import Completion, complete
+from dspn.inference.evaluation import Evaluation, Hiding, backtest, evaluate
 from dspn.inference.filter import Filter, FilterState
 from dspn.inference.forecast import Forecast, forecast, sample_futures
 from dspn.inference.likelihood import component_posteriors, log_likelihood, log_prob
-from dspn.inference.marginals import Marginals, impute, interface_posteriors, marginals
+from dspn.inference.marginals import (
+    Imputation,
+    Marginals,
+    impute,
+    impute_with_bands,
+    interface_posteriors,
+    marginals,
+)
 from dspn.inference.sampling import sample, sample_given
 from dspn.inference.surprise import Surprise, surprise
 from dspn.io.codec import LoadedClassifier
@@ -93,6 +101,13 @@ class Queries(ABC):
         """Missing entries replaced by the mode, median or mean of their marginals."""
         return impute(self._compiled(), self._read(X, lengths))
 
+    def impute_with_bands(
+        self, X: Any, *, lengths: Any = None, quantiles: Sequence[float] = (0.1, 0.9)
+    ) -> Imputation:
+        """What `impute` fills in, a mark of it, and the quantiles of every filled number."""
+        data = self._read(X, lengths)
+        return impute_with_bands(self._compiled(), data, quantiles=quantiles)
+
     def complete(self, X: Any, *, lengths: Any = None) -> Completion:
         """The most probable missing entries and latent choices, jointly."""
         return complete(self._compiled(), self._read(X, lengths))
@@ -110,6 +125,7 @@ class Queries(ABC):
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         num_paths: int = 1000,
         seed: int = 0,
+        known: Any = None,
     ) -> Forecast:
         """Distributions of the next slices.
 
@@ -120,10 +136,65 @@ class Queries(ABC):
             quantiles: Levels at which quantiles of the numbers are given.
             num_paths: Paths that are drawn where leaves are told lags; others are exact.
             seed: Of the paths.
+            known: What is known of the next slices of each sequence, NaN for what is not.
         """
         program, data = self._compiled(), self._read(X, lengths)
         more: dict[str, Any] = {"quantiles": quantiles, "num_paths": num_paths, "seed": seed}
-        return forecast(program, data, steps, **more)
+        given = None if known is None else _known(known, program.schema)
+        return forecast(program, data, steps, known=given, **more)
+
+    def evaluate(
+        self,
+        X: Any,
+        *,
+        lengths: Any = None,
+        hide: Hiding = "random",
+        share: float = 0.2,
+        length: int = 6,
+        steps: int = 1,
+        season: int | None = None,
+        seed: int = 0,
+    ) -> Evaluation:
+        """Hides observed entries and scores what the model and simple rules say of them.
+
+        Args:
+            X: Sequences that were not used for learning.
+            lengths: Slices of each sequence where X is one array of rows.
+            hide: "random" entries; "gaps", runs of one variable; "last", the last slices whole.
+            share: The share of entries to hide, for "random" and "gaps".
+            length: The number of slices of a gap.
+            steps: The number of last slices.
+            season: Slices of a season, for the rule "seasonal naive".
+            seed: Seed of what is hidden.
+        """
+        own: Any = {"hide": hide, "share": share, "length": length, "steps": steps}
+        program, data = self._compiled(), self._read(X, lengths)
+        return evaluate(program, data, season=season, seed=seed, **own)
+
+    def backtest(
+        self,
+        X: Any,
+        steps: int,
+        *,
+        lengths: Any = None,
+        origins: int = 10,
+        stride: int | None = None,
+        window: int | None = None,
+        season: int | None = None,
+    ) -> Evaluation:
+        """Forecasts from rolling origins, scored by step against what came.
+
+        Args:
+            X: Sequences that were not used for learning.
+            steps: Number of slices ahead.
+            lengths: Slices of each sequence where X is one array of rows.
+            origins: The largest number of origins of a sequence, counted from its end.
+            stride: Slices from one origin to the next; by default `steps`.
+            window: Only so many slices before an origin are given; by default all.
+            season: Slices of a season, for the rule "seasonal naive".
+        """
+        own: Any = {"origins": origins, "stride": stride, "window": window, "season": season}
+        return backtest(self._compiled(), self._read(X, lengths), steps, **own)
 
     def filter(self, state: FilterState | None = None) -> Filter:
         """A stream of slices, from its beginning or from a saved state."""
@@ -284,6 +355,11 @@ class Model(Queries):
         found = load_mixture(path, families=families)
         told = {name: item for name, item in found.provenance.items() if name != FITTED}
         return cls(found.mixture, provenance=told, online=found.online)
+
+
+def _known(known: Any, schema: Schema) -> Sequences:
+    """What is known of slices to come: entries of variables, no inputs."""
+    return sequences_of(known, Schema(schema.variables), "known")
 
 
 def _sizes(network: DynamicNetwork) -> str:

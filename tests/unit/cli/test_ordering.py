@@ -74,6 +74,13 @@ def test_every_sequence_has_a_step_of_its_own() -> None:
     assert found.to_pylist() == [3, 4, 40, 50, None, None, None, None]
 
 
+def test_unequal_steps_go_on_with_the_step_of_the_majority() -> None:
+    order = pa.array([1, 2, 3, 9, 10, 0, 5, 10, 11, 12, 7, 8, 20, 21, 33])
+    keys, grouping = prepared(list("aaaaabbbbbccccc"), order)
+    found = next_values(order, keys, grouping, 2)
+    assert found.to_pylist() == [11, 12, None, None, None, None]
+
+
 @pytest.mark.parametrize("order", [pa.array(["a", "b"]), pa.array([0.5, 1.0])])
 def test_other_orders_do_not_go_on(order: Any) -> None:
     keys, grouping = prepared(["a", "a"], order)

@@ -152,6 +152,62 @@ def test_samples_have_as_many_digits_as_asked_for(command: Run, model: Path) -> 
     assert all(len(row[3].replace(".", "").lstrip("0")) <= 2 for row in found[1:])
 
 
+def test_imputation_has_bands_and_marks(command: Run, model: Path, days: Path) -> None:
+    plain = command("impute", model, days).rows()
+    header, *rows = command("impute", model, days, "--levels", "0.1,0.9", "--mark").rows()
+    bands = ["sky@p", "celsius@0.1", "celsius@0.9", "visitors@0.1", "visitors@0.9"]
+    assert header == [*plain[0], *bands, "filled"]
+    assert rows[0][-6:] == [""] * 6
+    low, value, high = (
+        float(rows[1][header.index(n)]) for n in ("celsius@0.1", "celsius", "celsius@0.9")
+    )
+    assert low < value < high
+    assert [row[-1] for row in rows] == ["", "celsius", "visitors", "sky", "visitors"]
+    assert 0.5 <= float(rows[3][header.index("sky@p")]) <= 1
+
+
+def test_what_is_known_ahead_is_evidence(
+    command: Run, model: Path, days: Path, tmp_path: Path, known: dspn.Model
+) -> None:
+    (tmp_path / "ahead.csv").write_text("day,hour,sky,visitors\nmon,4,rain,\nmon,5,,3\n")
+    words = ("forecast", model, days, "--steps", 3, "--levels", "0.1,0.9")
+    header, *rows = command(*words, "--known", "ahead.csv").rows()
+    plain = command(*words).rows()
+    assert header == plain[0]
+    assert rows[3:] == plain[4:]  # nothing is known of the other day
+    values = read(days, known)[:1]
+    future = [[["rain", None, None], [None, None, 3]]]
+    expected = known.forecast(values, 3, quantiles=(0.1, 0.9), known=future).marginals["celsius"]
+    found = [float(row[header.index("celsius")]) for row in rows[:3]]
+    np.testing.assert_allclose(found, expected.mean, rtol=1e-12)
+    assert rows[0][header.index("sky")] == "rain" and rows[0][header.index("sky=rain")] == ""
+    assert rows[1][header.index("visitors")] == "3"
+    (tmp_path / "ahead.csv").write_text("day,hour,wind\nmon,4,1\n")
+    assert "--known must have columns" in command(*words, "--known", "ahead.csv").err
+
+
+def test_evaluations_are_tables_of_scores(command: Run, model: Path, tmp_path: Path) -> None:
+    drawn = command("sample", model, "-n", 30, "--length", 20, "--seed", 1, "-o", "new.csv", "-q")
+    assert drawn.status == 0
+    found = command("evaluate", model, "new.csv", "--seed", 3, "--season", 5)
+    header, *rows = found.rows()
+    assert "hidden: 20 % of the entries at random, seed 3" in found.err
+    methods = ["model", "mean", "last value", "interpolation", "seasonal naive"]
+    assert [row[:2] for row in rows] == [
+        [name, method] for name in ("sky", "celsius", "visitors") for method in methods
+    ]
+    rmse = [float(row[header.index("rmse")]) for row in rows[5:10]]
+    assert rmse[0] == min(rmse)
+    assert 0.6 < float(rows[5][header.index("coverage")]) < 0.95
+    tested = command("backtest", model, "new.csv", "--steps", 2, "--origins", 3, "-q").rows()
+    assert [row[:3] for row in tested[1:4]] == [
+        ["sky", "1", "model"],
+        ["sky", "1", "mean"],
+        ["sky", "1", "last value"],
+    ]
+    assert command("evaluate", model, "new.csv", "--hide", "last", "--steps", 20).status == 1
+
+
 def test_forecasts_say_where_the_order_goes_on(command: Run, model: Path, days: Path) -> None:
     header, *rows = command("forecast", model, days, "--steps", 2).rows()
     assert header[:3] == ["day", "step", "hour"]
