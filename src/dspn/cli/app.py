@@ -250,6 +250,8 @@ def surprise(
 
 @_command("evaluate.evaluate")
 def evaluate(
+    model: Path,
+    data: str,
     hide: Literal["random", "gaps", "last"] = "random",
     share: float = 0.2,
     gap: int = 6,
@@ -257,7 +259,9 @@ def evaluate(
     season: int | None = None,
     seed: int = 0,
     *,
-    request: Request,
+    read: Reading,
+    unknown: Unknown = "error",
+    target: Target,
 ) -> None:
     """Hide entries of a table, and compare what the model and simple rules say of them.
 
@@ -276,13 +280,17 @@ def evaluate(
 
 @_command("evaluate.backtest")
 def backtest(
+    model: Path,
+    data: str,
     steps: int = 1,
     origins: int = 10,
     stride: int | None = None,
     window: int | None = None,
     season: int | None = None,
     *,
-    request: Request,
+    read: Reading,
+    unknown: Unknown = "error",
+    target: Target,
 ) -> None:
     """Forecast from rolling origins, and compare with what came, by the number of steps ahead.
 
