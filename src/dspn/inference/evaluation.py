@@ -16,14 +16,18 @@ from dspn.data.schema import Kind, Variable
 from dspn.data.sequences import Sequences
 from dspn.engine.base import Program
 from dspn.errors import DataError
+from dspn.inference.forecast import path_marginals
 from dspn.inference.likelihood import require_possible
-from dspn.inference.marginals import leaf_mixtures
+from dspn.inference.marginals import Mixer, VariableMarginals, leaf_mixtures
 from dspn.leaves.base import Family
+from dspn.leaves.told import Told, has_lags, paired_log_prob
 
 Hiding = Literal["random", "gaps", "last"]
 BAND: Final = (0.1, 0.9)
 # Levels of the quantiles from which the CRPS is computed where there is no closed form.
 _GRID: Final = (np.arange(99) + 0.5) / 99
+_LEVELS: Final = (BAND[0], 0.5, BAND[1])
+_NUM_PATHS: Final = 300
 _MODEL: Final = "model"
 
 
@@ -122,8 +126,8 @@ def evaluate(
     if hide not in get_args(Hiding):
         known = ", ".join(map(repr, get_args(Hiding)))
         raise DataError(f"`hide` must be one of {known}, but is {hide!r}.")
+    ahead = whole_number(steps, "steps", DataError)
     if hide == "last":
-        ahead = whole_number(steps, "steps", DataError)
         _require_longer(data, ahead, "steps")
         hidden = data.offsets[1:].repeat(data.lengths) - np.arange(data.total_slices) <= ahead
         wanted, words = np.repeat(hidden[:, None], data.num_variables, 1), f"the last {ahead}"
@@ -142,7 +146,8 @@ def evaluate(
     evidence = data.with_values(np.where(wanted, np.nan, data.values))
     none = np.zeros(data.total_slices, dtype=np.int64)
     methods = _rules(evidence, checked_season, ahead=hide == "last")
-    scores = _compare(program, evidence, data.values, wanted, none, methods)
+    last = ahead if hide == "last" else 0
+    scores = _compare(program, evidence, data.values, wanted, none, methods, last)
     return Evaluation(tuple(scores), words)
 
 
@@ -191,7 +196,7 @@ def backtest(
     evidence = own.with_values(np.where(future, np.nan, own.values))
     wanted = future & ~np.isnan(own.values)
     methods = _rules(evidence, checked_season, ahead=True)
-    scores = _compare(program, evidence, own.values, wanted, step, methods)
+    scores = _compare(program, evidence, own.values, wanted, step, methods, ahead)
     return Evaluation(tuple(scores), f"{ahead} slices after each of {len(own):,} origins")
 
 
@@ -310,16 +315,17 @@ def _compare(
     wanted: Bools,
     step: Ints,
     methods: dict[str, Floats],
+    ahead: int = 0,
 ) -> Iterator[Score]:
     """Scores of the model and of each rule, by variable and step."""
-    answers = _Answers(program, evidence, truth, wanted, step)
+    answers = _Answers(program, evidence, truth, wanted, step, ahead)
     for v, variable in enumerate(evidence.schema):
         rows = np.flatnonzero(wanted[:, v])
-        for ahead in np.unique(step[rows]).tolist():
-            own = rows[step[rows] == ahead]
-            yield answers.score(v, variable, ahead)
+        for number in np.unique(step[rows]).tolist():
+            own = rows[step[rows] == number]
+            yield answers.score(v, variable, number)
             for method, values in methods.items():
-                yield _score_points(variable, ahead, method, truth[own, v], values[own, v])
+                yield _score_points(variable, number, method, truth[own, v], values[own, v])
 
 
 def _score_points(
@@ -335,25 +341,78 @@ def _score_points(
 
 @final
 class _Answers:
-    """What the model says of the wanted entries, each compared with the truth."""
+    """What the model says of the wanted entries, each compared with the truth.
+
+    With `ahead`, the number of last slices that are hidden, models with lags draw paths, as
+    `forecast` does; their log scores of numbers are not known.
+    """
 
     def __init__(
-        self, program: Program, evidence: Sequences, truth: Floats, wanted: Bools, step: Ints
+        self,
+        program: Program,
+        evidence: Sequences,
+        truth: Floats,
+        wanted: Bools,
+        step: Ints,
+        ahead: int = 0,
     ) -> None:
+        self.rows = [np.flatnonzero(column) for column in wanted.T]
+        self.steps = [step[own] for own in self.rows]
+        self.truth = [truth[own, v] for v, own in enumerate(self.rows)]
+        self.numbers = [np.full((len(_ENTRY), own.size), np.nan) for own in self.rows]
+        if ahead and has_lags(evidence.schema):
+            levels = (*_LEVELS, *_GRID.tolist())
+            drawn = path_marginals(program, evidence, ahead, levels, _NUM_PATHS, 0)
+            for v, found in enumerate(drawn.variables):
+                self._put(v, found, np.searchsorted(found.slices, self.rows[v]))
+            return
+        self._ask(program, evidence, wanted)
+
+    def _ask(self, program: Program, evidence: Sequences, wanted: Bools) -> None:
+        """Scores by the exact mixtures of leaves."""
         banks = program.mixture.components[0].template.banks
-        rows = [np.flatnonzero(column) for column in wanted.T]
-        self.steps = [step[own] for own in rows]
-        self.numbers = [np.full((len(_ENTRY), own.size), np.nan) for own in rows]
+        mixers = []
+        for variable, bank, rows in zip(evidence.schema, banks, self.rows, strict=True):
+            plain = bank.family.plain if isinstance(bank.family, Told) else bank.family
+            levels = _LEVELS if plain.name == "gaussian" else (*_LEVELS, *_GRID.tolist())
+            mixers.append(Mixer(variable, bank.family, levels, rows.size))
         log_likelihood = np.empty(len(evidence))
         for v, entries, weights, parameters in leaf_mixtures(
             program, evidence, wanted, log_likelihood
         ):
-            own = truth[rows[v][entries], v]
-            compare = (
-                _compare_category if banks[v].family.name == "categorical" else _compare_number
-            )
-            self.numbers[v][:, entries] = compare(banks[v].family, weights, parameters, own)
+            mixers[v].put(entries, weights, parameters)
+            family, own = mixers[v].family, self.numbers[v]
+            with np.errstate(invalid="ignore", divide="ignore"):
+                shares = weights / weights.sum(axis=1, keepdims=True)
+            truth = self.truth[v][entries]
+            if evidence.schema[v].kind != Kind.CATEGORICAL:
+                log_density = _log_densities(family, shares, parameters, truth)
+                own[_ENTRY.index("log_score"), entries] = -log_density
+            if family.name == "gaussian":
+                own[_ENTRY.index("crps"), entries] = _gaussian_crps(shares, parameters, truth)
         require_possible(program, evidence, log_likelihood)
+        for v, mixer in enumerate(mixers):
+            self._put(v, mixer.result(self.rows[v]), np.arange(self.rows[v].size))
+
+    def _put(self, v: int, found: VariableMarginals, entries: Ints) -> None:
+        """Compares the distributions of some entries with the truth."""
+        truth, own = self.truth[v], self.numbers[v]
+        if found.probabilities is not None:
+            chances, codes = found.probabilities[entries], truth.astype(np.int64)
+            own[_ENTRY.index("accuracy")] = chances.argmax(axis=1) == codes
+            with np.errstate(divide="ignore"):
+                log_score = -np.log(chances[np.arange(codes.size), codes])
+            own[_ENTRY.index("log_score")] = log_score
+            return
+        quantiles = found.quantiles[entries]
+        low, median, high = quantiles[:, :3].T
+        losses = _pinball(quantiles, np.array(found.levels), truth)
+        own[_ENTRY.index("mae")] = np.abs(median - truth)
+        own[_ENTRY.index("rmse")] = (found.mean[entries] - truth) ** 2
+        own[_ENTRY.index("pinball")] = losses[:, :3].mean(axis=1)
+        own[_ENTRY.index("coverage")] = (low <= truth) & (truth <= high)
+        if losses.shape[1] > 3:
+            own[_ENTRY.index("crps")] = 2.0 * losses[:, 3:].mean(axis=1)
 
     @property
     def log_scores(self) -> list[Floats]:
@@ -370,54 +429,19 @@ class _Answers:
 
 
 # Rows of what is known of an entry; `rmse` holds the squared error.
-_ENTRY: Final = ("mae", "rmse", "accuracy", "crps", "pinball", "log_score", "coverage")
+_ENTRY: Final = _NUMBERS
 
 
-def _normalised(weights: Floats) -> Floats:
-    weights = np.ascontiguousarray(weights)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-
-
-def _compare_category(family: Family, weights: Floats, parameters: Floats, truth: Floats) -> Floats:
-    chances = _normalised(weights) @ parameters
-    codes = truth.astype(np.int64)
-    out = np.full((len(_ENTRY), truth.size), np.nan)
-    out[_ENTRY.index("accuracy")] = chances.argmax(axis=1) == codes
-    with np.errstate(divide="ignore"):
-        out[_ENTRY.index("log_score")] = -np.log(chances[np.arange(codes.size), codes])
-    return out
-
-
-def _compare_number(family: Family, weights: Floats, parameters: Floats, truth: Floats) -> Floats:
-    shares = _normalised(weights)
-    out = np.full((len(_ENTRY), truth.size), np.nan)
-    usable = np.isfinite(shares).all(axis=1)
-    if not usable.any():
-        return out
-    shares, own = shares[usable], truth[usable]
-    is_gaussian = family.name == "gaussian"
-    levels = np.array([BAND[0], 0.5, BAND[1]])
-    grid = levels if is_gaussian else np.concatenate([levels, _GRID])
-    quantiles = family.mixture_quantiles(parameters, shares, grid)
-    low, median, high = quantiles[:, :3].T
-    losses = _pinball(quantiles, grid, own)
-    with np.errstate(under="ignore", divide="ignore"):
-        log_density = family.log_prob(parameters, own) + np.log(shares)
-        log_score = -np.logaddexp.reduce(log_density, axis=1)
-    found = {
-        "mae": np.abs(median - own),
-        "rmse": ((shares * family.mean(parameters)).sum(axis=1) - own) ** 2,
-        "crps": _gaussian_crps(shares, parameters, own)
-        if is_gaussian
-        else 2.0 * losses[:, 3:].mean(axis=1),
-        "pinball": losses[:, :3].mean(axis=1),
-        "log_score": log_score,
-        "coverage": (low <= own) & (own <= high),
-    }
-    for name, values in found.items():
-        out[_ENTRY.index(name), usable] = values
-    return out
+def _log_densities(family: Family, shares: Floats, parameters: Floats, truth: Floats) -> Floats:
+    """The log density of each mixture at its value."""
+    if parameters.ndim == 3:
+        count, leaves = shares.shape
+        rows = parameters.reshape(count * leaves, -1)
+        logs = paired_log_prob(family, rows, np.repeat(truth, leaves)).reshape(count, leaves)
+    else:
+        logs = family.log_prob(parameters, truth)
+    with np.errstate(divide="ignore", under="ignore"):
+        return np.asarray(np.logaddexp.reduce(logs + np.log(shares), axis=1))
 
 
 def _pinball(quantiles: Floats, levels: Floats, truth: Floats) -> Floats:
@@ -427,12 +451,20 @@ def _pinball(quantiles: Floats, levels: Floats, truth: Floats) -> Floats:
 
 
 def _gaussian_crps(shares: Floats, parameters: Floats, truth: Floats) -> Floats:
-    """E|X - y| - E|X - X'| / 2 of mixtures of Gaussians, in closed form."""
-    mean, variance = parameters.T
-    near = _expected_distance(truth[:, None] - mean, variance)
-    between = _expected_distance(mean[:, None] - mean, variance[:, None] + variance)
-    spread = np.einsum("el,lm,em->e", shares, between, shares, optimize=True)
-    return np.asarray((shares * near).sum(axis=1) - 0.5 * spread)
+    """E|X - y| - E|X - X'| / 2 of mixtures of Gaussians, in closed form.
+
+    Parameters (E, L, 2) are those of each entry in its context.
+    """
+    mean, variance = parameters[..., 0], parameters[..., 1]
+    near = (shares * _expected_distance(truth[:, None] - mean, variance)).sum(axis=1)
+    if parameters.ndim == 2:
+        between = _expected_distance(mean[:, None] - mean, variance[:, None] + variance)
+        return np.asarray(near - 0.5 * ((shares @ between) * shares).sum(axis=1))
+    spread = np.zeros(len(truth))
+    for leaf in range(shares.shape[1]):
+        gap = _expected_distance(mean - mean[:, [leaf]], variance + variance[:, [leaf]])
+        spread += shares[:, leaf] * (shares * gap).sum(axis=1)
+    return np.asarray(near - 0.5 * spread)
 
 
 def _expected_distance(mean: Floats, variance: Floats) -> Floats:

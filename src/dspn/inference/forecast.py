@@ -81,14 +81,14 @@ def forecast(
     longer = _with_known(data.extended(ahead), ahead, known)
     if has_lags(data.schema):
         count = whole_number(num_paths, "num_paths", DataError, least=2)
-        found = _path_marginals(program, longer, ahead, levels, count, seed)
+        found = path_marginals(program, longer, ahead, levels, count, seed)
         return Forecast(ahead, longer, found, count)
     blank = Forecast(ahead, longer, Marginals(data.schema, np.empty(0), ()))
     wanted = blank.future[:, None] & np.isnan(longer.values)
     return Forecast(ahead, longer, marginals_at(program, longer, wanted, levels))
 
 
-def _path_marginals(
+def path_marginals(
     program: Program,
     longer: Sequences,
     steps: int,

@@ -8,7 +8,6 @@ from scipy.integrate import quad
 from dspn import Model, Schema, Sequences, Variable
 from dspn.errors import DataError
 from dspn.inference import evaluation
-from dspn.leaves import Gaussian, Poisson
 
 SCHEMA = Schema(
     (
@@ -48,26 +47,23 @@ def test_crps_of_gaussian_mixtures_is_the_integral(seed: int) -> None:
             for low, high in ((-60, truth[number]), (truth[number], 60))
         )
         np.testing.assert_allclose(found[number], whole, rtol=1e-6)
-    exact = np.array([0.0, 1e-12])[None].repeat(1, axis=0)
-    np.testing.assert_allclose(
-        evaluation._gaussian_crps(np.ones((1, 1)), exact, np.array([3.0])), 3.0, rtol=1e-5
-    )
+    told = np.broadcast_to(leaves, (4, 3, 2))
+    again = evaluation._gaussian_crps(weights, told, truth)
+    np.testing.assert_allclose(again, found, rtol=1e-12)
 
 
-def test_scores_of_numbers_are_those_of_their_distribution() -> None:
+def test_scores_of_counts_are_those_of_their_distribution() -> None:
     """The CRPS of counts comes from 99 quantiles: within a hundredth of the sum over integers."""
-    weights, rates, truth = np.array([[0.3, 0.7]]), np.array([[2.0], [9.0]]), np.array([5.0])
-    found = evaluation._compare_number(Poisson(), weights, rates, truth)[:, 0]
-    scores = dict(zip(evaluation._ENTRY, found.tolist(), strict=True))
+    schema = Schema((Variable.count("n"),))
+    weights, rates = [0.3, 0.7], [[2.0], [9.0]]
+    model = Model.from_hmm(weights, [weights, weights], {"n": rates}, schema=schema)
+    data = Sequences.from_codes(np.full((2, 1), 5.0), [0, 2], schema)
+    own = model.evaluate(data, hide="last")["n", "model"]
     below = weights @ stats.poisson(rates).cdf(np.arange(60))
     exact = ((below - (np.arange(60) >= 5)) ** 2).sum()
-    assert scores["crps"] == pytest.approx(exact, rel=0.01)
-    density = float((weights @ stats.poisson(rates).pmf(5))[0, 0])
-    assert scores["log_score"] == pytest.approx(-np.log(density), rel=1e-12)
-    far = evaluation._compare_number(
-        Gaussian(), np.ones((1, 1)), np.array([[0.0, 1.0]]), np.array([100.0])
-    )
-    assert far[evaluation._ENTRY.index("log_score"), 0] == pytest.approx(-stats.norm.logpdf(100))
+    assert own.crps == pytest.approx(exact, rel=0.01)
+    density = float((weights @ stats.poisson(rates).pmf(5))[0])
+    assert own.log_score == pytest.approx(-np.log(density), rel=1e-12)
 
 
 @pytest.mark.parametrize("hide", ["random", "gaps", "last"])
