@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from dspn.data import Schema as Schema
     from dspn.data import Sequences as Sequences
     from dspn.data import Variable as Variable
-    from dspn.data import inputs as inputs
     from dspn.data.dataset import Dataset as Dataset
     from dspn.data.prepare import prepare as prepare
     from dspn.errors import ConvergenceWarning as ConvergenceWarning
@@ -74,6 +73,7 @@ _PACKAGES: Final = {
     *(home for home in _HOMES if "." not in home),
     "engine",
     "executors",
+    "inputs",
     "io",
     "leaves",
 }
@@ -84,12 +84,10 @@ def __getattr__(name: str) -> Any:
     """A public name, or a package of the library, imported when it is first used."""
     if name in _HOME_OF:
         return getattr(import_module(f"dspn.{_HOME_OF[name]}"), name)
-    if name == "inputs":
-        return import_module("dspn.data.inputs")
     if name in _PACKAGES:
         return import_module(f"dspn.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_PACKAGES, "inputs"})
+    return sorted({*globals(), *__all__, *_PACKAGES})

@@ -539,6 +539,11 @@ def codes_ahead(
     if given is not None:
         if not isinstance(given, list | tuple):
             shared = read_array(given, "`inputs`")
+            if shared.ndim in (1, 2) and len(shared) not in (steps, count * steps):
+                raise DataError(
+                    f"`inputs` must have a row for each of the {steps} slices ahead, for all "
+                    f"{count} sequences together or for one after the other, but has {len(shared)}."
+                )
             if shared.ndim in (1, 2) and len(shared) == steps:
                 given = np.tile(_two_dimensions(shared), (count, 1))
         raw = stack_inputs(given, np.full(count, steps), "slices ahead")

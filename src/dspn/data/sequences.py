@@ -462,6 +462,14 @@ class Sequences:
         codes = input_codes(given, known, ragged, _order_of(self.table_keys))
         return self._with(schema=known, inputs=codes)
 
+    def with_rule(self, item: Rule | Variable) -> Sequences:
+        """The same sequences with one more input, which a rule computes."""
+        (added,) = declared_inputs([item])
+        schema = self.schema.with_inputs((*self.schema.inputs, added))
+        own = self.schema.with_inputs((added,))
+        codes = input_codes(None, own, Ragged(self.offsets, self.ids), _order_of(self.table_keys))
+        return self._with(schema=schema, inputs=np.concatenate([self.inputs, codes], axis=1))
+
     def extended(self, steps: int, inputs: Any = None) -> Sequences:
         """Each sequence with `steps` slices, every entry missing, put behind its last one.
 
@@ -551,20 +559,25 @@ def _list_inputs(schema: Schema) -> str:
     return "; ".join(f"{own.name!r}, {describe_variable(own)}" for own in schema.inputs)
 
 
-def sequences_of(data: Sequences | Iterable[Any], schema: Schema, argument: str) -> Sequences:
+def sequences_of(
+    data: Sequences | Iterable[Any], schema: Schema, argument: str, inputs: Any = None
+) -> Sequences:
     """A batch of the schema: `data` itself, or the list of arrays that it is.
 
     Args:
         data: The batch, or arrays that hold values of the schema's variables.
         schema: The schema of a model.
         argument: What messages call `data`.
+        inputs: The inputs that no rule computes, where the data do not have them.
 
     Leaf families are those of the schema, whatever the data name. Inputs that follow from the
     place of a slice are computed where the data have none; those of data for a model without
     inputs are left out.
     """
     if not isinstance(data, Sequences):
-        return Sequences.from_arrays(data, schema=schema, argument=argument)
+        return Sequences.from_arrays(data, schema=schema, inputs=inputs, argument=argument)
+    if inputs is not None:
+        data = data.with_inputs(inputs, schema=schema)
     if data.schema == schema:
         return data
     plain = schema.without_leaves()

@@ -57,6 +57,7 @@ def forecast(
     num_paths: int = 1000,
     seed: int = 0,
     known: Sequences | None = None,
+    inputs: Any = None,
 ) -> Forecast:
     """P(x_{T+1}..x_{T+steps} | x_1..x_T), entry by entry.
 
@@ -75,10 +76,11 @@ def forecast(
         num_paths: Paths of each sequence, where paths are drawn.
         seed: Of the paths.
         known: Slices that follow, with NaN for what is not known.
+        inputs: Inputs of the slices ahead that no rule computes; see `Sequences.extended`.
     """
     levels = checked_levels(quantiles)
     ahead = whole_number(steps, "steps", DataError)
-    longer = _with_known(data.extended(ahead), ahead, known)
+    longer = _with_known(data.extended(ahead, inputs), ahead, known)
     if has_lags(data.schema):
         count = whole_number(num_paths, "num_paths", DataError, least=2)
         found = path_marginals(program, longer, ahead, levels, count, seed)
@@ -165,9 +167,10 @@ def sample_futures(
     data: Sequences,
     steps: int,
     *,
+    inputs: Any = None,
     rng: np.random.Generator,
     known: Sequences | None = None,
 ) -> Sequences:
     """One drawn continuation of each sequence (its missing entries are drawn along with it)."""
     ahead = whole_number(steps, "steps", DataError)
-    return sample_given(program, _with_known(data.extended(ahead), ahead, known), rng=rng)
+    return sample_given(program, _with_known(data.extended(ahead, inputs), ahead, known), rng=rng)

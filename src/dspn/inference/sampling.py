@@ -1,6 +1,7 @@
 """Exact draws: of whole sequences, and of missing entries given the observed ones."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -62,11 +63,18 @@ def sample(
     num_sequences: int,
     length: int | Sequence[int] | Ints,
     *,
+    inputs: Any = None,
     rng: np.random.Generator,
 ) -> Sequences:
-    """Draws from P(x_1..x_T); `length` is one number, or one for each sequence."""
+    """Draws from P(x_1..x_T); `length` is one number, or one for each sequence.
+
+    `inputs` has a row for each slice, of the inputs that no rule computes.
+    """
     offsets = np.concatenate([[0], np.cumsum(sequence_lengths(num_sequences, length))])
     schema = program.schema
-    blank = Sequences.from_codes(np.full((int(offsets[-1]), len(schema)), np.nan), offsets, schema)
+    values = np.full((int(offsets[-1]), len(schema)), np.nan)
+    blank = Sequences.trusted(values, offsets, schema.with_inputs(()))
+    if schema.inputs or inputs is not None:
+        blank = blank.with_inputs(inputs, schema=schema)
     checked_rng(rng, EvidenceError)
     return _draw(program, blank, np.tile(program.mixture.weights, (len(blank), 1)), rng)

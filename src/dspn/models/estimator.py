@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dspn._arguments import Bools, Floats, Ints, require_type, sequence_weights, whole_number
 from dspn._version import __version__
+from dspn.data.inputs import Rule
 from dspn.data.schema import Schema
 from dspn.data.sequences import Sequences, data_fingerprint, drawn_places, joined, sequences_of
 from dspn.engine.base import Program, TimeUpError
@@ -239,7 +240,12 @@ class SequenceReader(BaseEstimator):
     _ROWS_ARE_SEQUENCES: ClassVar[bool] = False
 
     def _read_for_fit(
-        self, X: Any, lengths: Any, schema: Schema | None, sample_weight: Any
+        self,
+        X: Any,
+        lengths: Any,
+        schema: Schema | None,
+        sample_weight: Any,
+        inputs: Any = None,
     ) -> tuple[Sequences, Floats | None]:
         """The sequences of X, whose columns are remembered, and how often each counts."""
         if schema is not None:
@@ -255,12 +261,17 @@ class SequenceReader(BaseEstimator):
                     f"but has {names.tolist()}; select them by name, or give an array without "
                     "names."
                 )
-            data = self._cut(matrix, lengths, schema, names)
+            data = self._cut(matrix, lengths, schema, names, inputs)
         else:
             if not isinstance(X, Sequences):
-                data = Sequences.from_arrays(X, schema=schema, argument="X")
+                data = Sequences.from_arrays(X, schema=schema, inputs=inputs, argument="X")
+            elif schema is None and inputs is not None:
+                raise DataError(
+                    "`inputs` must be left out where X is a Sequences, which has its own; give "
+                    "them when the data are read."
+                )
             else:
-                data = X if schema is None else sequences_of(X, schema, "X")
+                data = X if schema is None else sequences_of(X, schema, "X", inputs)
             self._remember_columns(data.schema)
         _refuse_impossible_values(data)
         _warn_of_idle_variables(data)
@@ -268,11 +279,13 @@ class SequenceReader(BaseEstimator):
             return data, None
         return data, sequence_weights(sample_weight, "sample_weight", DataError, len(data))
 
-    def _read_for_query(self, X: Any, lengths: Any, schema: Schema, argument: str) -> Sequences:
+    def _read_for_query(
+        self, X: Any, lengths: Any, schema: Schema, argument: str, inputs: Any = None
+    ) -> Sequences:
         """The sequences of X, of the variables that were fitted."""
         if lengths is not None or _is_matrix(X):
-            return self._cut(self._matrix(X, lengths, reset=False), lengths, schema, None)
-        return sequences_of(X, schema, argument)
+            return self._cut(self._matrix(X, lengths, reset=False), lengths, schema, None, inputs)
+        return sequences_of(X, schema, argument, inputs)
 
     def _remember_columns(self, schema: Schema) -> None:
         """Sets what scikit-learn knows of columns: how many, and their names unless x0, x1, ..."""
@@ -302,11 +315,13 @@ class SequenceReader(BaseEstimator):
             self, X, reset=reset, dtype=None, ensure_all_finite=False, accept_sparse=False
         )
 
-    def _cut(self, rows: Any, lengths: Any, schema: Schema | None, names: Any) -> Sequences:
+    def _cut(
+        self, rows: Any, lengths: Any, schema: Schema | None, names: Any, inputs: Any = None
+    ) -> Sequences:
         if lengths is None:
             num_rows = len(rows)
             lengths = np.ones(num_rows, np.int64) if self._ROWS_ARE_SEQUENCES else [num_rows]
-        return Sequences.from_concatenated(rows, lengths, schema=schema, names=names)
+        return Sequences.from_concatenated(rows, lengths, schema=schema, names=names, inputs=inputs)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -481,27 +496,46 @@ class SequenceEstimator(Queries, SequenceReader):
         check_is_fitted(self, "model_")
         return self.model_.compiled
 
-    def _read(self, X: Any, lengths: Any = None, argument: str = "X") -> Sequences:
+    def _read(
+        self, X: Any, lengths: Any = None, argument: str = "X", inputs: Any = None
+    ) -> Sequences:
         check_is_fitted(self, "model_")
-        return self._read_for_query(X, lengths, self.model_.schema, argument)
+        return self._read_for_query(X, lengths, self.model_.schema, argument, inputs)
 
     def sample(
-        self, n_samples: int, length: int | Sequence[int] | Ints, *, random_state: Any = None
+        self,
+        n_samples: int,
+        length: int | Sequence[int] | Ints,
+        *,
+        inputs: Any = None,
+        random_state: Any = None,
     ) -> Sequences:
-        """Draws of whole sequences; `length` is one number, or one for each sequence."""
-        check_is_fitted(self, "model_")
-        return self.model_.sample(n_samples, length, rng=rng_of(random_state))
+        """Draws of whole sequences; `length` is one number, or one for each sequence.
 
-    def sample_given(self, X: Any, *, lengths: Any = None, random_state: Any = None) -> Sequences:
+        `inputs` has a row for each slice, of the inputs that no rule computes.
+        """
+        check_is_fitted(self, "model_")
+        return self.model_.sample(n_samples, length, inputs=inputs, rng=rng_of(random_state))
+
+    def sample_given(
+        self, X: Any, *, lengths: Any = None, inputs: Any = None, random_state: Any = None
+    ) -> Sequences:
         """Missing entries drawn jointly, given the observed ones."""
-        return self.model_.sample_given(self._read(X, lengths), rng=rng_of(random_state))
+        data = self._read(X, lengths, inputs=inputs)
+        return self.model_.sample_given(data, rng=rng_of(random_state))
 
     def sample_futures(
-        self, X: Any, steps: int, *, lengths: Any = None, random_state: Any = None
+        self,
+        X: Any,
+        steps: int,
+        *,
+        lengths: Any = None,
+        inputs: Any = None,
+        random_state: Any = None,
     ) -> Sequences:
-        """One drawn continuation of each sequence."""
-        data = self._read(X, lengths)
-        return self.model_.sample_futures(data, steps, rng=rng_of(random_state))
+        """One drawn continuation of each sequence; `inputs` as for `forecast`."""
+        data, rng = self._read(X, lengths), rng_of(random_state)
+        return self.model_.sample_futures(data, steps, inputs=inputs, rng=rng)
 
     def set_params(self, **params: Any) -> Self:
         """Sets parameters; those of options within as `name__field`, as scikit-learn has it."""
@@ -520,6 +554,7 @@ class SequenceEstimator(Queries, SequenceReader):
         y: Any = None,
         *,
         lengths: Any = None,
+        inputs: Any = None,
         sample_weight: Any = None,
         validation: Any = None,
     ) -> Self:
@@ -533,6 +568,8 @@ class SequenceEstimator(Queries, SequenceReader):
             X: The sequences, or a `Dataset`.
             y: Not used; there for scikit-learn.
             lengths: Slices of each sequence where X is one array of rows.
+            inputs: What is given for every slice and not modelled, laid out as X is; where X is a
+                `Sequences` it has them.
             sample_weight: How often each sequence counts; zero leaves it out.
             validation: Sequences that choose among models. Without them a share
                 `validation_fraction` of X is held out, a single sequence being its own validation
@@ -548,12 +585,20 @@ class SequenceEstimator(Queries, SequenceReader):
                     "`families` must be left out with a Dataset, whose leaves are usual."
                 )
             return self._fit_dataset(X, validation, clock)
-        data, weights = self._read_for_fit(X, lengths, self.schema, sample_weight)
+        data, weights = self._read_for_fit(X, lengths, self.schema, sample_weight, inputs)
+        data = self._with_rule(data)
         held = None
         if validation is not None:
             held = self._read_for_query(validation, None, data.schema, "validation")
             _warn_of_unseen_categories(data, held)
         return self._fit_read(data, weights, held, clock)
+
+    def _with_rule(self, data: Sequences) -> Sequences:
+        """The data, with the input of `by` where that is a rule that they do not have."""
+        by = getattr(self, "by", None)
+        if not isinstance(by, Rule) or by in [own.rule for own in data.schema.inputs]:
+            return data
+        return data.with_rule(by)
 
     def _fit_read(
         self, data: Sequences, weights: Floats | None, held: Sequences | None, clock: Clock

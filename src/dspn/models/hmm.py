@@ -7,6 +7,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from dspn._arguments import Floats, whole_number
+from dspn.data.inputs import Rule
 from dspn.data.sequences import drawn_places
 from dspn.engine import compile_program
 from dspn.errors import DataError, StructureError
@@ -18,6 +19,7 @@ from dspn.learning.slice_spn import DEFAULT_SLICE_SPN, SliceSpnOptions, spn_emis
 from dspn.learning.starts.clusters import clustered_network, randomised
 from dspn.models.estimator import Outcome, SequenceEstimator, TrainingData, outcome_of_em
 from dspn.structure.build import initial_network
+from dspn.structure.edit import with_tables_by
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Sum, children_of
 from dspn.structure.template import Template, Top
@@ -40,6 +42,7 @@ def fit_factored(
     root: Root = Root.FIRST,
     tied: bool = True,
     transitions: Transitions | str = Transitions.DENSE,
+    by: str | None = None,
     is_due: Callable[[], bool] | None = None,
 ) -> tuple[EmFit, dict[int, float]]:
     """The best of the paper's initial templates, trained by EM, and the score of each size.
@@ -54,6 +57,7 @@ def fit_factored(
         root: The slice that carries the root.
         tied: Whether the bottom network shares the template's parameters.
         transitions: Which inputs the outputs read.
+        by: The input of the schema that their weights depend on.
         is_due: Once it says yes, the fit at hand ends and no other start is made.
     """
 
@@ -70,6 +74,7 @@ def fit_factored(
                 data.train.schema, size, transitions=transitions, rng=rng, root=root
             )
             network = randomised(plain, data.train, rng)
+        network = network if by is None else with_tables_by(network, by)
         return network if tied else network.untied()
 
     fits = {
@@ -154,11 +159,12 @@ class Chain(SequenceEstimator):
         return transition_matrix(self.network_)
 
     def _fit_plain(
-        self, data: TrainingData, transitions: str = "dense"
+        self, data: TrainingData, transitions: str = "dense", by: str | None = None
     ) -> tuple[EmFit, dict[int, float]]:
         """The model with independent emissions, and the score of each number of states."""
         em, priors = self.em or DEFAULT_EM, self.priors or DEFAULT_PRIORS
         settings: dict[str, Any] = {"em": em, "priors": priors, "transitions": transitions}
+        settings["by"] = by
         return fit_factored(data, self._sizes(), num_starts=self.n_starts, **settings)
 
     def _sizes(self) -> tuple[int, ...]:
@@ -195,6 +201,9 @@ class HMM(Chain):
         transitions: "dense" for a transition matrix of which every entry is a parameter; "monarch"
             for a product of two block-diagonal matrices and "block" for a sparse one, which are
             for hundreds of states; see `dspn.structure.transitions`.
+        by: Where transitions depend on an input: the name of a categorical input of the data, or a
+            rule such as `dspn.inputs.Position(24)`. There is a transition matrix for each of its
+            values, and they are drawn towards each other (see `Priors`).
         em: When expectation maximisation stops.
         priors: Pseudo-observations of weights and leaves.
         schema: The variables, where they should not be inferred from X.
@@ -207,6 +216,7 @@ class HMM(Chain):
 
     _: KW_ONLY
     transitions: str = "dense"
+    by: Any = None
 
     _KEPT = ("validation_scores_",)
 
@@ -232,7 +242,11 @@ class HMM(Chain):
         return found
 
     def _learned(self, data: TrainingData) -> Outcome:
-        fit, self.validation_scores_ = self._fit_plain(data, checked_transitions(self.transitions))
+        by, inputs = self.by, data.train.schema.inputs
+        if isinstance(by, Rule):
+            by = next(own.name for own in inputs if own.rule == by)
+        transitions = checked_transitions(self.transitions)
+        fit, self.validation_scores_ = self._fit_plain(data, transitions, by)
         return outcome_of_em(fit, data, self.priors or DEFAULT_PRIORS, refit=self.refit)
 
 

@@ -52,7 +52,8 @@ class Queries(ABC):
 
     `X` is everywhere a `Sequences` of the schema, a list of (T_i, n) arrays, or an (N, T, n) array,
     with NaN or None for what is missing. With `lengths` it is one array of rows, so many for each
-    sequence.
+    sequence. `inputs` are those of its slices, laid out as X is, where the model has inputs that no
+    rule computes and X is not a `Sequences` that has them.
     """
 
     @abstractmethod
@@ -60,61 +61,72 @@ class Queries(ABC):
         """The components, compiled for the engine."""
 
     @abstractmethod
-    def _read(self, X: Any, lengths: Any = None, argument: str = "X") -> Sequences:
+    def _read(
+        self, X: Any, lengths: Any = None, argument: str = "X", inputs: Any = None
+    ) -> Sequences:
         """The sequences of X, which messages call `argument`."""
 
-    def log_likelihood(self, X: Any, *, lengths: Any = None) -> Floats:
+    def log_likelihood(self, X: Any, *, lengths: Any = None, inputs: Any = None) -> Floats:
         """Log P(observed entries) of each sequence; -inf, with a warning, where impossible."""
-        return log_likelihood(self._compiled(), self._read(X, lengths))
+        return log_likelihood(self._compiled(), self._read(X, lengths, inputs=inputs))
 
-    def score_samples(self, X: Any, *, lengths: Any = None) -> Floats:
+    def score_samples(self, X: Any, *, lengths: Any = None, inputs: Any = None) -> Floats:
         """`log_likelihood`, by scikit-learn's name."""
-        return self.log_likelihood(X, lengths=lengths)
+        return self.log_likelihood(X, lengths=lengths, inputs=inputs)
 
-    def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, *, lengths: Any = None, inputs: Any = None) -> float:
         """Mean log-likelihood of a sequence; `y` is not used."""
-        return float(self.log_likelihood(X, lengths=lengths).mean())
+        return float(self.log_likelihood(X, lengths=lengths, inputs=inputs).mean())
 
-    def log_prob(self, query: Any, evidence: Any, *, lengths: Any = None) -> Floats:
+    def log_prob(
+        self, query: Any, evidence: Any, *, lengths: Any = None, inputs: Any = None
+    ) -> Floats:
         """Log Pr(query | evidence) of each sequence; NaN marks what a side does not mention."""
-        program, asked = self._compiled(), self._read(query, lengths, "query")
-        return log_prob(program, asked, self._read(evidence, lengths, "evidence"))
+        program, asked = self._compiled(), self._read(query, lengths, "query", inputs)
+        return log_prob(program, asked, self._read(evidence, lengths, "evidence", inputs))
 
     def marginals(
-        self, X: Any, *, lengths: Any = None, quantiles: Sequence[float] = ()
+        self, X: Any, *, lengths: Any = None, inputs: Any = None, quantiles: Sequence[float] = ()
     ) -> Marginals:
         """P(entry | evidence) of every missing entry."""
-        return marginals(self._compiled(), self._read(X, lengths), quantiles=quantiles)
+        return marginals(
+            self._compiled(), self._read(X, lengths, inputs=inputs), quantiles=quantiles
+        )
 
-    def interface_posteriors(self, X: Any, *, lengths: Any = None) -> Floats:
+    def interface_posteriors(self, X: Any, *, lengths: Any = None, inputs: Any = None) -> Floats:
         """P(component, interface node | evidence) for every slice, (slices, interfaces).
 
         Components come one after the other.
         """
-        return interface_posteriors(self._compiled(), self._read(X, lengths))
+        return interface_posteriors(self._compiled(), self._read(X, lengths, inputs=inputs))
 
-    def component_posteriors(self, X: Any, *, lengths: Any = None) -> Floats:
+    def component_posteriors(self, X: Any, *, lengths: Any = None, inputs: Any = None) -> Floats:
         """P(component | evidence) of each sequence, (sequences, components)."""
-        return component_posteriors(self._compiled(), self._read(X, lengths))
+        return component_posteriors(self._compiled(), self._read(X, lengths, inputs=inputs))
 
-    def impute(self, X: Any, *, lengths: Any = None) -> Sequences:
+    def impute(self, X: Any, *, lengths: Any = None, inputs: Any = None) -> Sequences:
         """Missing entries replaced by the mode, median or mean of their marginals."""
-        return impute(self._compiled(), self._read(X, lengths))
+        return impute(self._compiled(), self._read(X, lengths, inputs=inputs))
 
     def impute_with_bands(
-        self, X: Any, *, lengths: Any = None, quantiles: Sequence[float] = (0.1, 0.9)
+        self,
+        X: Any,
+        *,
+        lengths: Any = None,
+        inputs: Any = None,
+        quantiles: Sequence[float] = (0.1, 0.9),
     ) -> Imputation:
         """What `impute` fills in, a mark of it, and the quantiles of every filled number."""
-        data = self._read(X, lengths)
+        data = self._read(X, lengths, inputs=inputs)
         return impute_with_bands(self._compiled(), data, quantiles=quantiles)
 
-    def complete(self, X: Any, *, lengths: Any = None) -> Completion:
+    def complete(self, X: Any, *, lengths: Any = None, inputs: Any = None) -> Completion:
         """The most probable missing entries and latent choices, jointly."""
-        return complete(self._compiled(), self._read(X, lengths))
+        return complete(self._compiled(), self._read(X, lengths, inputs=inputs))
 
-    def surprise(self, X: Any, *, lengths: Any = None) -> Surprise:
+    def surprise(self, X: Any, *, lengths: Any = None, inputs: Any = None) -> Surprise:
         """How unexpected each slice is given its past, and each entry given all others."""
-        return surprise(self._compiled(), self._read(X, lengths))
+        return surprise(self._compiled(), self._read(X, lengths, inputs=inputs))
 
     def forecast(
         self,
@@ -122,6 +134,7 @@ class Queries(ABC):
         steps: int,
         *,
         lengths: Any = None,
+        inputs: Any = None,
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         num_paths: int = 1000,
         seed: int = 0,
@@ -133,6 +146,8 @@ class Queries(ABC):
             X: The sequences so far.
             steps: Number of slices after the last one.
             lengths: Slices of each sequence where X is one array of rows.
+            inputs: Inputs of the next slices that no rule computes: a (steps, inputs) array for all
+                sequences, or one for each. Those of X come with it, as a `Sequences`.
             quantiles: Levels at which quantiles of the numbers are given.
             num_paths: Paths that are drawn where leaves are told lags; others are exact.
             seed: Of the paths.
@@ -141,13 +156,14 @@ class Queries(ABC):
         program, data = self._compiled(), self._read(X, lengths)
         more: dict[str, Any] = {"quantiles": quantiles, "num_paths": num_paths, "seed": seed}
         given = None if known is None else _known(known, program.schema)
-        return forecast(program, data, steps, known=given, **more)
+        return forecast(program, data, steps, known=given, inputs=inputs, **more)
 
     def evaluate(
         self,
         X: Any,
         *,
         lengths: Any = None,
+        inputs: Any = None,
         hide: Hiding = "random",
         share: float = 0.2,
         length: int = 6,
@@ -160,6 +176,7 @@ class Queries(ABC):
         Args:
             X: Sequences that were not used for learning.
             lengths: Slices of each sequence where X is one array of rows.
+            inputs: Inputs of the slices of X.
             hide: "random" entries; "gaps", runs of one variable; "last", the last slices whole.
             share: The share of entries to hide, for "random" and "gaps".
             length: The number of slices of a gap.
@@ -168,7 +185,7 @@ class Queries(ABC):
             seed: Seed of what is hidden.
         """
         own: Any = {"hide": hide, "share": share, "length": length, "steps": steps}
-        program, data = self._compiled(), self._read(X, lengths)
+        program, data = self._compiled(), self._read(X, lengths, inputs=inputs)
         return evaluate(program, data, season=season, seed=seed, **own)
 
     def backtest(
@@ -177,6 +194,7 @@ class Queries(ABC):
         steps: int,
         *,
         lengths: Any = None,
+        inputs: Any = None,
         origins: int = 10,
         stride: int | None = None,
         window: int | None = None,
@@ -188,13 +206,14 @@ class Queries(ABC):
             X: Sequences that were not used for learning.
             steps: Number of slices ahead.
             lengths: Slices of each sequence where X is one array of rows.
+            inputs: Inputs of the slices of X.
             origins: The largest number of origins of a sequence, counted from its end.
             stride: Slices from one origin to the next; by default `steps`.
             window: Only so many slices before an origin are given; by default all.
             season: Slices of a season, for the rule "seasonal naive".
         """
         own: Any = {"origins": origins, "stride": stride, "window": window, "season": season}
-        return backtest(self._compiled(), self._read(X, lengths), steps, **own)
+        return backtest(self._compiled(), self._read(X, lengths, inputs=inputs), steps, **own)
 
     def filter(self, state: FilterState | None = None) -> Filter:
         """A stream of slices, from its beginning or from a saved state."""
@@ -307,30 +326,45 @@ class Model(Queries):
     def _compiled(self) -> Program:
         return self.compiled
 
-    def _read(self, X: Any, lengths: Any = None, argument: str = "X") -> Sequences:
+    def _read(
+        self, X: Any, lengths: Any = None, argument: str = "X", inputs: Any = None
+    ) -> Sequences:
         if lengths is not None:
-            return Sequences.from_concatenated(X, lengths, schema=self.schema)
-        return sequences_of(X, self.schema, argument)
+            return Sequences.from_concatenated(X, lengths, schema=self.schema, inputs=inputs)
+        return sequences_of(X, self.schema, argument, inputs)
 
     def sample(
         self,
         num_sequences: int,
         length: int | Sequence[int] | Ints,
         *,
+        inputs: Any = None,
         rng: np.random.Generator,
     ) -> Sequences:
-        """Draws of whole sequences; `length` is one number, or one for each sequence."""
-        return sample(self.compiled, num_sequences, length, rng=rng)
+        """Draws of whole sequences; `length` is one number, or one for each sequence.
 
-    def sample_given(self, X: Any, *, lengths: Any = None, rng: np.random.Generator) -> Sequences:
+        `inputs` has a row for each slice, of the inputs that no rule computes.
+        """
+        return sample(self.compiled, num_sequences, length, inputs=inputs, rng=rng)
+
+    def sample_given(
+        self, X: Any, *, lengths: Any = None, inputs: Any = None, rng: np.random.Generator
+    ) -> Sequences:
         """Missing entries drawn jointly, given the observed ones."""
-        return sample_given(self.compiled, self._read(X, lengths), rng=rng)
+        return sample_given(self.compiled, self._read(X, lengths, inputs=inputs), rng=rng)
 
     def sample_futures(
-        self, X: Any, steps: int, *, lengths: Any = None, rng: np.random.Generator
+        self,
+        X: Any,
+        steps: int,
+        *,
+        lengths: Any = None,
+        inputs: Any = None,
+        rng: np.random.Generator,
     ) -> Sequences:
-        """One drawn continuation of each sequence."""
-        return sample_futures(self.compiled, self._read(X, lengths), steps, rng=rng)
+        """One drawn continuation of each sequence; `inputs` as for `forecast`."""
+        data = self._read(X, lengths)
+        return sample_futures(self.compiled, data, steps, inputs=inputs, rng=rng)
 
     def over(self, variables: Iterable[str]) -> "Model":
         """P of some variables alone, exactly, as a smaller model; the others are summed out.

@@ -162,7 +162,7 @@ KNOWN = Sequences.from_arrays([np.zeros(2)], schema=SCHEMA, inputs=[np.array(["p
             "input 'm' must hold one of the categories 'p', 'q', but is 'z' in sequence 0, slice 1",
         ),
         (lambda: KNOWN.extended(2), "`inputs` of the 2 slices ahead must be given .m., but are"),
-        (lambda: KNOWN.extended(2, np.array(["p"])), "each of the 2 slices ahead, but has 1"),
+        (lambda: KNOWN.extended(2, np.array(["p"])), "each of the 2 slices ahead.*but has 1"),
         (lambda: Sequences.from_arrays([np.zeros(2)], schema=SCHEMA), "computes .m.*not given"),
         (lambda: Sequences.from_arrays(X, inputs=[np.ones(4), np.ones(3)]), "has 4 rows for seq"),
         (lambda: sequences_of(Sequences.from_arrays([np.zeros(2)]), SCHEMA, "X"), "variables of"),
