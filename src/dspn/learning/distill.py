@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, final, runtime_checkable
 import numpy as np
 
 from dspn._arguments import Floats, require_type
+from dspn.data.schema import Schema
 from dspn.data.sequences import Sequences, joined
 from dspn.engine import Expectation, Program
 from dspn.errors import DataError, StructureError
@@ -23,6 +24,9 @@ from dspn.learning.starts.clusters import clustered_network, sequence_clusters
 from dspn.options import Options, part_field, require_number, whole_field
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.nodes import Input, Sum
+from dspn.structure.parameters import NetworkParameters, Parameters
+from dspn.structure.template import Template
 
 # Sequences that a teacher is asked for at once.
 _AT_ONCE: Final = 8_192
@@ -69,6 +73,9 @@ class Distilled(Options):
         n_interfaces: Number of interface nodes of each component.
         n_components: Number of components.
         num_draws: Number of sequences that are drawn. Tens of thousands suit a CPU, millions a GPU.
+        by: The name of a categorical input of the data, such as the position of a slice: sums over
+            interface nodes then have a table of weights for each of its values. By default the
+            categorical input, where the data have just one.
         width: The slices on either side that clusters of the start see; by default none where the
             teacher has states, else two.
         em: How the model is learned from the draws; by batches, as `batch_size` says.
@@ -81,6 +88,7 @@ class Distilled(Options):
     n_interfaces: int = whole_field(64)
     n_components: int = whole_field(1)
     num_draws: int = whole_field(60_000)
+    by: str | None = part_field(None, str)
     width: int | None = whole_field(None, least=0)
     em: EmOptions = part_field(_EM)
     tuning: EmOptions = part_field(_TUNING)
@@ -193,7 +201,10 @@ def distil(
 
     teacher = _taught(options, train, validation, seed, clock)
     draws = _draws(teacher, train, options.num_draws, rng(0))
+    column = _input(train.schema, options.by)
     start = _start(teacher, draws, options, own, root, rng(1))
+    if column is not None:
+        start = Mixture(tuple(_tabled(network, column) for network in start), start.weights)
     if not tied:
         start = Mixture(tuple(network.untied() for network in start), start.weights)
     settings: dict[str, Any] = {"priors": own, "deadline": clock.is_due}
@@ -252,6 +263,38 @@ def _draws(teacher: Teacher, train: Sequences, count: int, rng: np.random.Genera
             )
         parts.append(part)
     return joined(parts)
+
+
+def _input(schema: Schema, by: str | None) -> int | None:
+    """The number of the categorical input that tables are for, None where there is none."""
+    names = [own.name for own in schema.inputs]
+    known = [own.name for own in schema.inputs if own.num_categories]
+    if by is None:
+        return names.index(known[0]) if len(known) == 1 else None
+    if by not in known:
+        raise DataError(
+            f"`by` of Distilled must name a categorical input of the data ({known or 'none'}), "
+            f"but is {by!r}."
+        )
+    return names.index(by)
+
+
+def _tabled(network: DynamicNetwork, column: int) -> DynamicNetwork:
+    """The same distribution, with a table of the weights over inputs for each value of an input."""
+    old, weights = network.template, network.parameters.template.weights
+    nodes, tables = list(old.nodes), []
+    for index, start in old.edge_offsets.items():
+        node = old.nodes[index]
+        assert isinstance(node, Sum)
+        own = weights[start : start + len(node.children)]
+        if isinstance(old.nodes[node.children[0]], Input):
+            nodes[index] = replace(node, by=column)
+            own = np.tile(own, old.schema.inputs[column].num_categories)
+        tables.append(own)
+    template = Template(old.schema, tuple(nodes), old.outputs)
+    leaves = network.parameters.template.leaves
+    parts = NetworkParameters(np.concatenate(tables), leaves), network.parameters.top
+    return DynamicNetwork(template, network.top, Parameters(*parts), network.root)
 
 
 def _start(

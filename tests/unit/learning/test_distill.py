@@ -9,6 +9,7 @@ import pytest
 
 import dspn
 from dspn import DSPN, DataError, Distilled, EmOptions, Schema, Sequences, StructureError, Variable
+from dspn.data.inputs import Position
 from dspn.engine import compile_program
 from dspn.learning.distill import Backed, distil
 from dspn.learning.em import Part, fit_em, scale_flows
@@ -105,6 +106,31 @@ def test_the_estimator_learns_from_a_teacher_and_its_file_answers_alike(tmp_path
     assert dspn.load(tmp_path / "model.dspn").score(TEST) == model.score(TEST)
     last = DSPN(replace(SMALL, num_draws=300), root="last", tied=False, random_state=0).fit(REAL)
     assert last.network_.root == "last" and not last.network_.parameters.tied
+
+
+HOURS = Schema((Variable.binary("x"),), inputs=(Position(6).named("hour"),))
+CHANCES = np.array([0.9, 0.2, 0.7, 0.1, 0.5, 0.95])
+
+
+class Timetable:
+    """Entries that depend on the position alone."""
+
+    def sample(self, n: int, rng: np.random.Generator) -> Sequences:
+        values = (rng.random((n, 6)) < CHANCES).astype(float)
+        return Sequences.from_codes(values.reshape(-1, 1), np.arange(n + 1) * 6, HOURS)
+
+
+def test_tables_by_an_input_learn_what_depends_on_it() -> None:
+    rng = np.random.default_rng(0)
+    real, test = (Timetable().sample(n, rng) for n in (100, 4_000))
+    options = replace(SMALL, teacher=Timetable(), n_interfaces=2, width=0, by="hour")
+    entropy = -(CHANCES * np.log(CHANCES) + (1 - CHANCES) * np.log(1 - CHANCES)).sum()
+    model = DSPN(options, random_state=0).fit(real)
+    assert model.score(test) == pytest.approx(-entropy, abs=0.03)
+    by_default = DSPN(replace(options, by=None), random_state=0).fit(real)
+    assert by_default.score(test) == model.score(test)
+    with pytest.raises(DataError, match="`by` of Distilled must name a categorical input"):
+        DSPN(replace(options, by="day"), random_state=0).fit(real)
 
 
 class Stranger:
