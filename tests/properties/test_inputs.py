@@ -14,6 +14,7 @@ from dspn.data.layout import offsets_of
 from dspn.engine import Engine, Program, Want, compile_program
 from dspn.engine.base import rounded, without_values
 from dspn.engine.cpu import CpuEngine, Paths
+from dspn.engine.gpu import GpuEngine
 from dspn.io.codec import decode, encode
 from dspn.learning import em
 from dspn.learning.moves import pruned
@@ -39,6 +40,7 @@ ENGINES: dict[str, Engine | str] = {
     "no distinct slices": CpuEngine(Paths(distinct_slices=False)),
     "log space": CpuEngine(Paths(doubt=True)),
     "sparse chains": CpuEngine(Paths(fewest_sparse=1, sparse_share=2.0)),
+    "gpu": GpuEngine("numpy"),
 }
 CASES = range(200)
 CHAINS = range(24)

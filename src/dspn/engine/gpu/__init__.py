@@ -29,16 +29,9 @@ class GpuEngine:
         """The card, which all programs of the engine share."""
         return Device(self.arrays)
 
-    def compile(self, network: DynamicNetwork, *, precision: str) -> base.NetworkProgram:
-        """The network; with precision 'single' passes compute in float32 where that suffices.
-
-        Where weights depend on inputs, the engine for processors does the work.
-        """
+    def compile(self, network: DynamicNetwork, *, precision: str) -> GpuProgram:
+        """The network; with precision 'single' passes compute in float32 where that suffices."""
         _ = self.device.xp
-        if network.template.has_tables:
-            from dspn.engine.cpu import ENGINE as ON_PROCESSORS
-
-            return ON_PROCESSORS.compile(network, precision=precision)
         layouts = (Structure(network), ChainLayout.of(network))
         return GpuProgram(network, layouts, self.device, precision == "single")
 

@@ -130,7 +130,7 @@ class ChainLayout:
         template = network.template
         if len(network.groups) != 1 or template.num_interfaces > _WIDEST_CHAIN:
             return None
-        if not is_chain(template):
+        if template.has_tables or not is_chain(template):
             return None
         nodes, k = template.nodes, template.num_interfaces
         place = {node: i for bank in template.banks for i, node in enumerate(bank.nodes)}

@@ -97,8 +97,10 @@ class Climb:
 
     @property
     def applies(self) -> bool:
-        """Whether the values of a slice have room in a multiprocessor."""
-        return self.general.device.is_gpu and self.shared_bytes <= _SHARED_BYTES
+        """Whether the values of a slice have room in a multiprocessor, and weights are the same."""
+        if self.general.network.template.has_tables or not self.general.device.is_gpu:
+            return False
+        return self.shared_bytes <= _SHARED_BYTES
 
     def _weights(self, logs: bool) -> Array:
         own = self.general.network.parameters

@@ -169,6 +169,8 @@ class Batch:
         self.offsets: Ints = data.offsets[:-1][self.order]
         self.total_slices = data.total_slices
         self.rows: Ints | None = None
+        # Codes of categorical inputs; those of numbers are not read.
+        self.told = device.there(np.nan_to_num(data.inputs).astype(np.int64))
         self.derived: dict[Any, Any] = {}
         self.distinct: list[Floats] = []
         self.codes: list[Array] = []
@@ -232,7 +234,7 @@ class Batch:
         rows = np.arange(found.total_slices) + np.repeat(offsets - found.offsets, lengths)
         found.rows = rows
         at = self.device.there(rows)
-        found.codes = [codes[at] for codes in self.codes]
+        found.codes, found.told = [codes[at] for codes in self.codes], self.told[at]
         return found
 
     @property

@@ -57,7 +57,8 @@ class Structure:
 class Network:
     """One of the three networks, with the logarithms of its parameters on the device.
 
-    `V[node, lane]` are log values and `D[node, lane]` log derivatives of the root.
+    `V[node, lane]` are log values and `D[node, lane]` log derivatives of the root; `told[lane]` are
+    the inputs of the schema at a lane's slice, where weights depend on them.
     """
 
     def __init__(self, device: Device, part: Part, parameters: NetworkParameters) -> None:
@@ -78,26 +79,29 @@ class Network:
         for start in range(0, step.nodes.size, size):
             yield slice(start, start + size)
 
-    def _weights(self, step: Step, rows: slice) -> Array:
-        """Log weights of some sums of a step, (m, c, 1)."""
+    def _weights(self, step: Step, rows: slice, told: Array) -> Array:
+        """Log weights of some sums of a step, (m, c, 1), or (m, c, lanes) by what they are told."""
         found = self._by_step.get(id(step))
         if found is None:
-            found = self.log_weights[self.device.keep(step.places)][:, :, None]
-            self._by_step[id(step)] = found
-        return found[rows]
+            tables = np.arange(step.num_tables)[:, None, None] * step.width
+            places = step.places if step.by is None else step.places + tables
+            found = self._by_step[id(step)] = self.log_weights[self.device.there(places)]
+        if step.by is None:
+            return found[rows][:, :, None]
+        return found[:, rows][told[:, step.by]].transpose(1, 2, 0)
 
-    def _terms(self, step: Step, rows: slice, V: Array) -> Array:
+    def _terms(self, step: Step, rows: slice, V: Array, told: Array) -> Array:
         """Values of the children of some nodes of a step, with their weights at sums."""
         children = self.device.keep(step.children)
         found = V[children if step.is_shared else children[rows]]
-        return found + self._weights(step, rows) if step.is_sum else found
+        return found + self._weights(step, rows, told) if step.is_sum else found
 
-    def upward(self, V: Array, maximise: bool = False) -> None:
+    def upward(self, V: Array, maximise: bool = False, told: Array = None) -> None:
         """Fills in sums and products; those below have their values."""
         xp = self.device.xp
         for step in self.part.steps:
             for rows in self._rows(step, V.shape[1]):
-                terms = self._terms(step, rows, V)
+                terms = self._terms(step, rows, V, told)
                 if not step.is_sum:
                     found = terms.sum(axis=1)
                 elif maximise:
@@ -106,7 +110,7 @@ class Network:
                     found = log_sum(xp, terms, 1)
                 V[self.device.keep(step.nodes)[rows]] = found
 
-    def downward(self, V: Array, D: Array) -> None:
+    def downward(self, V: Array, D: Array, told: Array = None) -> None:
         """Adds every node's derivative to those of its children; D has those from above."""
         xp, keep = self.device.xp, self.device.keep
         for step in reversed(self.part.steps):
@@ -114,12 +118,12 @@ class Network:
             if step.is_sum and step.is_shared:
                 children = keep(step.children)[0]
                 for rows in self._rows(step, V.shape[1]):
-                    above = D[nodes[rows]][:, None] + self._weights(step, rows)
+                    above = D[nodes[rows]][:, None] + self._weights(step, rows, told)
                     D[children] = xp.logaddexp(D[children], log_sum(xp, above, 0))
                 continue
             above = D[nodes][:, None]
             if step.is_sum:
-                terms = above + self._weights(step, slice(None))
+                terms = above + self._weights(step, slice(None), told)
             else:
                 terms = above + _sums_of_others(xp, V[keep(step.children)])
             terms = terms.reshape(-1, V.shape[1])
@@ -127,7 +131,9 @@ class Network:
                 own = keep(children)
                 D[own] = xp.logaddexp(D[own], terms[keep(edges)])
 
-    def add_flows(self, V: Array, D: Array, log_share: Array, flows: Array) -> None:
+    def add_flows(
+        self, V: Array, D: Array, log_share: Array, flows: Array, told: Array = None
+    ) -> None:
         """Adds the flow of every sum edge: the sum over lanes of exp(w + D + V + log_share)."""
         xp, keep = self.device.xp, self.device.keep
         for step in self.part.steps:
@@ -135,10 +141,18 @@ class Network:
                 continue
             for rows in self._rows(step, V.shape[1]):
                 above = D[keep(step.nodes)[rows]] + log_share
-                used = xp.exp(self._terms(step, rows, V) + above[:, None]).sum(axis=2)
-                flows[keep(step.places)[rows]] += used
+                used = xp.exp(self._terms(step, rows, V, told) + above[:, None])
+                places = keep(step.places)[rows]
+                if step.by is None:
+                    flows[places] += used.sum(axis=2)
+                    continue
+                for table in range(step.num_tables):
+                    own = xp.where(told[:, step.by] == table, used, 0.0).sum(axis=2)
+                    flows[places + table * step.width] += own
 
-    def walk(self, V: Array, active: Array, choose: Callable[[Array, Array], Array]) -> None:
+    def walk(
+        self, V: Array, active: Array, choose: Callable[[Array, Array], Array], told: Array = None
+    ) -> None:
         """Marks the nodes of an induced tree of each lane below those that are marked.
 
         `choose(nodes, terms)` takes a branch of each sum, given the log values of all.
@@ -149,7 +163,7 @@ class Network:
                 nodes = keep(step.nodes)[rows]
                 member, lane = xp.nonzero(active[nodes])
                 if step.is_sum:
-                    taken = choose(nodes, self._terms(step, rows, V))[member, lane]
+                    taken = choose(nodes, self._terms(step, rows, V, told))[member, lane]
                     children = keep(step.children)
                     below = children[0] if step.is_shared else children[rows][member]
                     at = taken if step.is_shared else (xp.arange(len(taken)), taken)
@@ -259,8 +273,14 @@ class General:
                 V[self.device.keep(nodes)] = table[batch.codes[bank.variable][at]].T
         if own is not self.bottom:
             V[self.device.keep(own.part.inputs)] = inputs
-        own.upward(V, maximise)
+        own.upward(V, maximise, self.told(batch, rows))
         return V
+
+    def told(self, batch: Batch, rows: Ints) -> Array:
+        """The inputs of the schema at some slices, where weights depend on them."""
+        if not self.network.template.has_tables:
+            return None
+        return batch.told[self.device.there(rows)]
 
     def blocks(self, batch: Batch, members: Ints | None = None) -> Iterator[Lanes]:
         """Lanes whose vectors have room together."""
@@ -362,7 +382,7 @@ class Ascent:
             D = xp.full(V.shape, -np.inf)
             at_outputs = above[:, :count] - self.scales[height][group_of]
             D[outputs] = at_outputs
-            network.downward(V, D)
+            network.downward(V, D, general.told(self.lanes.batch, self.lanes.rows(height)))
             yield height, V, D, at_outputs
             above[:, :count] = D[device.keep(network.part.inputs)]
 
@@ -507,7 +527,8 @@ def expected_flows(
         for height, V, D, _ in ascent.downward(D_top):
             rows = lanes.rows(height)
             own, log_share = ascent.own(height)[0], share[: len(rows)]
-            own.add_flows(V, D, log_share, at_template if height else at_bottom)
+            target = at_template if height else at_bottom
+            own.add_flows(V, D, log_share, target, general.told(batch, rows))
 
             def posterior(nodes: Ints, V: Any = V, D: Any = D, s: Any = log_share) -> Any:
                 return xp.exp(D[device.keep(nodes)] + V[device.keep(nodes)] + s)
@@ -584,7 +605,8 @@ def choices(
         chosen = chosen_by_top(general, ascent.top, own_seeds)
         for height in reversed(range(lanes.heights)):
             base.check_time()
-            rows = there(lanes.rows(height))
+            places = lanes.rows(height)
+            rows = there(places)
             count, (part, _) = len(rows), ascent.own(height)
             now = chosen[:, :count]
             for g, group in enumerate(structure.groups):
@@ -594,7 +616,7 @@ def choices(
             V = ascent.values(height)
             active = xp.zeros(V.shape, dtype=bool)
             active[device.keep(structure.outputs)] = now
-            part.walk(V, active, _chooser(xp, own_seeds, height))
+            part.walk(V, active, _chooser(xp, own_seeds, height), general.told(batch, places))
             for bank, nodes in zip(network.template.banks, structure.banks, strict=True):
                 picked = active[device.keep(nodes)]
                 leaves[rows, bank.variable] = xp.where(
@@ -692,7 +714,7 @@ def _falling(general: General, lanes: Lanes) -> Iterator[tuple[Ints, Array, Arra
         V = general.values(batch, general.template, logs, rows, ones[:, :count])
         D = xp.full(V.shape, -np.inf)
         D[outputs] = above[:, :count]
-        general.template.downward(V, D)
+        general.template.downward(V, D, general.told(batch, rows))
         own = D[device.keep(general.template.part.inputs)]
         largest = own.max(axis=0)
         largest = xp.where(largest > -np.inf, largest, 0.0)

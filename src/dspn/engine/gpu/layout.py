@@ -24,17 +24,20 @@ _FEWEST_SHARING: Final = 4
 class Step:
     """Nodes (m,) of one kind with their children (m, c), or (1, c) where all have the same.
 
-    The weights of sum i are `edges[i]` and those behind it, in the order of the children.
+    The weights of sum i are `edges[i]` and those behind it, in the order of the children; with `by`
+    table after table, one for each value of that input.
     """
 
     is_sum: bool
     nodes: Ints
     children: Ints
     edges: Ints
+    by: int | None = None
+    num_tables: int = 1
 
     @cached_property
     def places(self) -> Ints:
-        """Places of the weights of sums, (m, c)."""
+        """Places of the weights of sums in the first table, (m, c)."""
         return self.edges[:, None] + np.arange(self.width)
 
     @cached_property
@@ -105,16 +108,17 @@ def part_of(
 ) -> Part:
     """The steps of a network, without some nodes, or of some nodes only."""
     levels, nodes = _levels(network), network.nodes
-    by_kind: dict[tuple[int, bool, int], list[int]] = {}
+    by_kind: dict[tuple[int, bool, int, int], list[int]] = {}
     for index in network.order:
         node: Node = nodes[index]
         if index in without or (only is not None and index not in only):
             continue
         if isinstance(node, Sum | Product):
-            key = (levels[index], isinstance(node, Sum), len(node.children))
+            by = node.by if isinstance(node, Sum) and node.by is not None else -1
+            key = (levels[index], isinstance(node, Sum), len(node.children), by)
             by_kind.setdefault(key, []).append(index)
     steps: list[Step] = []
-    for (_, is_sum, width), members in sorted(by_kind.items()):
+    for (_, is_sum, width, _), members in sorted(by_kind.items()):
         rest = members
         if is_sum and len(members) >= _FEWEST_SHARING and width > 1:
             sharing: dict[tuple[int, ...], list[int]] = {}
@@ -136,7 +140,12 @@ def _step(
 ) -> Step:
     edges = [network.edge_offsets[node] for node in nodes] if is_sum else []
     table = np.array(children, dtype=np.int64)
-    return Step(is_sum, np.array(nodes, dtype=np.int64), table, np.array(edges, dtype=np.int64))
+    first = network.nodes[nodes[0]]
+    by = first.by if isinstance(first, Sum) else None
+    return Step(
+        *(is_sum, np.array(nodes, dtype=np.int64), table, np.array(edges, dtype=np.int64)),
+        *(by, network.num_tables(first)),
+    )
 
 
 def slice_nodes(template: Template) -> frozenset[int]:
