@@ -21,6 +21,7 @@ from dspn.learning.priors import DEFAULT_PRIORS
 from dspn.learning.run import Clock, Ending, limited, reporter
 from dspn.learning.scores import LIKELIHOOD, Score
 from dspn.learning.search import DEFAULT_SEARCH, SearchOptions
+from dspn.learning.tables import TriedTables, learn_tables
 from dspn.models.estimator import (
     Outcome,
     SequenceEstimator,
@@ -30,6 +31,7 @@ from dspn.models.estimator import (
 )
 from dspn.models.hmm import DEFAULT_EM, fit_factored
 from dspn.options import Options, choice_field, number_field, part_field, whole_field
+from dspn.structure.mixture import Mixture
 from dspn.structure.network import Root, checked_root
 from dspn.structure.transitions import Transitions
 
@@ -125,6 +127,8 @@ class DSPN(SequenceEstimator):
             the model better.
         explanation_: What the automatic learner or distillation has tried and chosen, in words.
         trail_: Every try of the automatic learner.
+        tables_: What transitions by each categorical input of the data were worth, and which was
+            kept.
         growth_: The score of every number of interface nodes that the paper's learner has tried.
     """
 
@@ -249,7 +253,29 @@ class DSPN(SequenceEstimator):
                 paper = learn(*sets, plan=plan, checkpoint_every=options.checkpoint_every, **shared)
         if isinstance(options, Paper):
             return self._outcome_of_paper(data, paper)
-        return self._outcome_of_auto(data, auto)
+        return self._with_tables(data, self._outcome_of_auto(data, auto))
+
+    def _with_tables(self, data: TrainingData, outcome: Outcome) -> Outcome:
+        """The outcome with tables of transitions by a categorical input, where that pays."""
+        self.tables_: tuple[TriedTables, ...] = ()
+        inputs = [own for own in data.train.schema.inputs if own.num_categories]
+        if not inputs or data.validation is None:
+            return outcome
+        model, priors = outcome.network, self.priors or DEFAULT_PRIORS
+        mixture = model if isinstance(model, Mixture) else Mixture.of(model)
+        found, self.tables_ = learn_tables(
+            mixture,
+            data.train,
+            data.validation,
+            priors=priors,
+            weights=data.weights,
+            deadline=data.clock.is_due,
+        )
+        gains = [own.gain for own in self.tables_ if own.kept]
+        if not gains:
+            return outcome
+        score = None if outcome.score is None else outcome.score + gains[0]
+        return outcome._replace(network=found, score=score)
 
     def _outcome_of_paper(self, data: TrainingData, learned: Learned) -> Outcome:
         if learned.ending == Ending.TIME_LIMIT and len(learned.growth) == 1:

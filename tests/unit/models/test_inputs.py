@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dspn
-from dspn import HMM, DataError, EmOptions, StructureError
+from dspn import DSPN, HMM, Auto, DataError, EmOptions, StructureError
 from dspn.inputs import Phase, Position
 
 QUICK = EmOptions(max_steps=30)
@@ -89,3 +89,21 @@ def test_an_input_that_is_not_there_is_refused() -> None:
     with pytest.raises(StructureError, match="categorical input"):
         HMM(2, by="u0").fit(X, inputs=[np.linspace(0, 1, 4)] * 3)
     assert HMM(2, by=Position(3)).get_params()["by"] == Position(3)
+
+
+def test_the_automatic_learner_keeps_an_input_that_pays_and_no_other() -> None:
+    X, known = _switching(np.random.default_rng(0), 150)
+    test, told = _switching(np.random.default_rng(1), 60)
+    rng = np.random.default_rng(2)
+
+    def with_noise(inputs: list[np.ndarray]) -> list[np.ndarray]:
+        noise = [rng.choice(["a", "b"], len(own)) for own in inputs]
+        return [np.stack([a, b], axis=1).astype(object) for a, b in zip(noise, inputs, strict=True)]
+
+    model = DSPN(Auto(effort=0.1, max_interfaces=2), random_state=0).fit(
+        X, inputs=with_noise(known)
+    )
+    assert [(own.name, own.kept) for own in model.tables_] == [("u0", False), ("u1", True)]
+    told = with_noise(told)
+    plain = DSPN(Auto(effort=0.1, max_interfaces=2), random_state=0).fit(X)
+    assert model.score(test, inputs=told) > plain.score(test) + 1.0
