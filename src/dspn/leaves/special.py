@@ -87,12 +87,12 @@ def truncated_rate(mean: Floats) -> Floats:
     found = np.maximum(2.0 * target, mean - 1.0)
     for _ in range(_NEWTON_STEPS):
         near = np.abs(found) < 1e-2
-        x = np.where(near, 1.0, found)
-        square = found * found
+        x, square = np.where(near, 1.0, found), found * found
         series = found * (0.5 - found / 24.0 * (1.0 - square / 120.0))
-        value = np.where(near, series, np.log(x / -np.expm1(-x)))
-        slope = np.where(
-            near, 0.5 - found / 12.0 * (1.0 - square / 60.0), 1.0 / x - 1.0 / np.expm1(x)
-        )
-        found = found + (target - value) / slope
+        rise = 0.5 - found / 12.0 * (1.0 - square / 60.0)
+        size = np.abs(x)
+        with np.errstate(over="ignore", under="ignore"):
+            log = np.log(size) - np.log(-np.expm1(-size)) + np.minimum(x, 0.0)
+            slope = 1.0 / x - 1.0 / np.expm1(x)
+        found = found + (target - np.where(near, series, log)) / np.where(near, rise, slope)
     return found

@@ -87,9 +87,12 @@ class StudentT(Family):
             df * math.pi
         )
         with np.errstate(all="ignore"):
-            table = np.abs(self._distances(parameters, values) / math.sqrt(df))
-            # The square of a distance beyond 1e150 is beyond the largest float, its log is not.
-            table = np.where(table < _LARGE, np.log1p(table * table), 2.0 * np.log(table))
+            distances = np.abs(np.subtract.outer(values, parameters[:, 0]))
+            scales = np.sqrt(df * parameters[:, 1])
+            ratios = distances / scales
+            # The square of a ratio beyond 1e150 is beyond the largest float, its logarithm is not.
+            far = 2.0 * (np.log(distances) - np.log(scales))
+            table = np.where(ratios < _LARGE, np.log1p(ratios * ratios), far)
             table *= -0.5 * (df + 1.0)
             table += constant - 0.5 * np.log(parameters[:, 1])
         table[np.isnan(values)] = 0.0
