@@ -17,7 +17,7 @@ class Forbidden:
 sys.meta_path.insert(0, Forbidden())
 import dspn
 for module in pkgutil.walk_packages(dspn.__path__, "dspn."):
-    elsewhere = module.name.startswith(("dspn.engine.cpu", "dspn.sktime"))
+    elsewhere = module.name.startswith(("dspn.engine.cpu", "dspn.sktime", "dspn.learning.lstm"))
     if not elsewhere and not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 
