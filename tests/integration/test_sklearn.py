@@ -56,6 +56,7 @@ FAILING_WITH_SEQUENCES = {
     "check_sample_weight_equivalence_on_dense_data": ONE_SEQUENCE,
     "check_methods_sample_order_invariance": ROWS_DEPEND,
     "check_methods_subset_invariance": ROWS_DEPEND,
+    "check_transformer_data_not_an_array": LISTS,
 }
 FAILING_WITH_LABELS = {
     "check_sample_weight_equivalence_on_dense_data": WEIGHTS,

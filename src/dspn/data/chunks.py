@@ -18,7 +18,7 @@ from dspn.data.cells import (
     read_cells,
     reads_as_number,
 )
-from dspn.data.coding import Raw, Reading, infer_variable, require_words
+from dspn.data.coding import Raw, categorical_variable, infer_variable, require_words
 from dspn.data.grid import AS_IT_IS, Grid, plan_grid, with_grid
 from dspn.data.layout import AS_USUAL, Column, Unseen, Writing
 from dspn.data.order import (
@@ -30,7 +30,7 @@ from dspn.data.order import (
     require_columns,
     with_order_type,
 )
-from dspn.data.schema import Schema, Variable, list_categories
+from dspn.data.schema import Schema, Variable
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
 
@@ -322,23 +322,3 @@ def _read_categories(cells: Any, column: Column, *, is_binary: bool) -> tuple[Ra
         values, reading = read_cells(cells, column, is_number=True)
     variable = categorical_variable(column.name, values, reading, is_binary=is_binary)
     return (values, reading), variable
-
-
-def categorical_variable(
-    name: str, values: Floats, reading: Reading, *, is_binary: bool
-) -> Variable:
-    """The variable of a raw column that is said to be categorical, or binary."""
-    categories: Any = reading.declared or reading.labels
-    if not categories:
-        distinct = np.unique(values[~np.isnan(values)]).tolist()
-        categories = [int(value) if value.is_integer() else value for value in distinct]
-        if is_binary and set(categories) <= {0, 1}:
-            categories = (0, 1)
-    if not categories:
-        raise DataError(f"column {name!r} has no value, so that it has no categories.")
-    if is_binary and len(categories) != 2:
-        raise DataError(
-            f"column {name!r} must have two categories, as --kind says binary, but has "
-            f"{len(categories)}: {list_categories(categories)}; say categorical."
-        )
-    return Variable.categorical(name, categories)

@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import numbers
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, Final, final
 
 import numpy as np
@@ -33,7 +34,16 @@ from numpy.typing import NDArray
 from dspn._arguments import Floats
 from dspn.data.layout import Column, Ragged, codes_are_values, value_rule
 from dspn.data.proposals import Whole, propose
-from dspn.data.schema import LARGEST_WHOLE, Category, Kind, Schema, Variable, describe_variable
+from dspn.data.schema import (
+    LARGEST_WHOLE,
+    Category,
+    Kind,
+    Schema,
+    Variable,
+    describe_variable,
+    list_categories,
+    list_names,
+)
 from dspn.errors import DataError
 
 MOST_CATEGORIES = 20
@@ -245,6 +255,43 @@ def infer_variable(
     return Variable.categorical(name, distinct), reason
 
 
+def tell_variable(name: str, values: Floats, reading: Reading, kind: Any) -> tuple[Variable, str]:
+    """The variable of a raw column whose kind is told: a kind, or a `Variable` of this name."""
+    if isinstance(kind, Variable):
+        if kind.name != name:
+            raise DataError(f"`kinds` names {kind.name!r} for the column {name!r}; name it so.")
+        return kind, "`kinds`"
+    if kind in ("categorical", "binary"):
+        is_binary = kind == "binary"
+        return categorical_variable(name, values, reading, is_binary=is_binary), "`kinds`"
+    if kind not in ("continuous", "count"):
+        raise DataError(
+            "`kinds` must say 'categorical', 'binary', 'continuous' or 'count', or give a "
+            f"`Variable`, but says {kind!r} for {name!r}."
+        )
+    return Variable(name, Kind(kind)), "`kinds`"
+
+
+def categorical_variable(
+    name: str, values: Floats, reading: Reading, *, is_binary: bool
+) -> Variable:
+    """The variable of a raw column that is said to be categorical, or binary."""
+    categories: Any = reading.declared or reading.labels
+    if not categories:
+        distinct = np.unique(values[~np.isnan(values)]).tolist()
+        categories = [int(value) if value.is_integer() else value for value in distinct]
+        if is_binary and set(categories) <= {0, 1}:
+            categories = (0, 1)
+    if not categories:
+        raise DataError(f"column {name!r} has no value, so that it has no categories.")
+    if is_binary and len(categories) != 2:
+        raise DataError(
+            f"column {name!r} must have two categories, as its kind says binary, but has "
+            f"{len(categories)}: {list_categories(categories)}; say categorical."
+        )
+    return Variable.categorical(name, categories)
+
+
 def _has_fractions(values: Floats) -> bool:
     # False for NaN, which is missing and not fractional.
     return bool((np.floor(values) < values).any())
@@ -270,6 +317,7 @@ def code_columns(
     names: tuple[str, ...],
     schema: Schema | None,
     ragged: Ragged,
+    kinds: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[Floats, Schema, tuple[str, ...]]:
     """Raw columns of data in memory as codes, with their schema and how it was inferred.
 
@@ -281,13 +329,22 @@ def code_columns(
         names: Names of the columns.
         schema: Schema of the columns, inferred if None.
         ragged: The sequences that the rows belong to.
+        kinds: Kinds of some variables, which are then not inferred.
     """
     notes: tuple[str, ...] = ()
     if schema is None:
+        for name in kinds:
+            if name not in names:
+                raise DataError(
+                    f"`kinds` must be those of variables, {list_names(names)}, but names {name!r}."
+                )
         for name, reading in zip(names, readings, strict=True):
-            require_words(reading, Column(name, ragged=ragged))
+            if name not in kinds:
+                require_words(reading, Column(name, ragged=ragged))
         inferred = [
-            infer_variable(name, values[:, j], reading)
+            tell_variable(name, values[:, j], reading, kinds[name])
+            if name in kinds
+            else infer_variable(name, values[:, j], reading)
             for j, (name, reading) in enumerate(zip(names, readings, strict=True))
         ]
         schema = Schema(tuple(variable for variable, _ in inferred))

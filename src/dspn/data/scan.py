@@ -24,8 +24,14 @@ from dspn.data.cells import (
     read_cells,
     reads_as_number,
 )
-from dspn.data.chunks import categorical_variable
-from dspn.data.coding import BOOLEANS, MOST_CATEGORIES, Reading, infer_variable, require_words
+from dspn.data.coding import (
+    BOOLEANS,
+    MOST_CATEGORIES,
+    Reading,
+    categorical_variable,
+    infer_variable,
+    require_words,
+)
 from dspn.data.files import Table
 from dspn.data.layout import AS_USUAL, Column, Writing
 from dspn.data.order import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import operator
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final, overload
 
@@ -143,10 +143,11 @@ class Sequences:
     ) -> Sequences:
         """Batch of a list of (T_i, n) arrays, or of (T_i,) arrays of one variable.
 
-        NaN, None and masked entries are missing.
+        NaN, None and masked entries are missing. Data frames are matched by the names of their
+        columns, whatever their order, and have these names.
 
         Args:
-            arrays: The sequences.
+            arrays: The sequences: arrays, or data frames of one library.
             schema: The variables; inferred from the values if None (see `inference_notes`).
             ids: Id of each sequence.
             names: Names of the variables without a schema; x0, x1, ... if None.
@@ -159,8 +160,29 @@ class Sequences:
             raise DataError(
                 f"`{argument}` is a Sequences already; its arrays hold codes, use it as is."
             )
+        if not hasattr(arrays, "columns") and isinstance(arrays, list | tuple):
+            framed = [hasattr(item, "columns") for item in arrays]
+            if framed and all(framed) and inputs is None:
+                return cls._from_frames(arrays, schema, ids, names, argument)
         packed = layout.pack_arrays(arrays, ids, argument)
         return cls._from_packed(packed, schema, ids, names, argument, inputs)
+
+    @classmethod
+    def _from_frames(
+        cls,
+        frames: Sequence[Any],
+        schema: Schema | None,
+        ids: Iterable[Hashable] | None,
+        names: Iterable[str] | None,
+        argument: str,
+    ) -> Sequences:
+        from dspn.data.tables import read_frames
+
+        wanted = layout.check_names(names, schema, "names")
+        raw, found, lengths = read_frames(frames, wanted, argument)
+        checked = layout.check_lengths(lengths, ids)
+        ragged = Ragged(offsets_of(checked), check_ids(ids, checked.size))
+        return cls._from_coded(coding.code_columns(*raw, found, schema, ragged), ragged)
 
     @classmethod
     def from_concatenated(
@@ -253,33 +275,50 @@ class Sequences:
         cls,
         table: Any,
         *,
-        sequence: str,
+        sequence: str | None = None,
         order: str | None = None,
         variables: Iterable[str] | None = None,
         schema: Schema | None = None,
         inputs: Iterable[Any] | None = None,
+        kinds: Mapping[str, Any] | None = None,
+        every: str | float | None = None,
+        duplicates: str = "error",
+        dates: str | None = None,
     ) -> Sequences:
         """Batch of a long table of pandas, polars or Arrow with one row for each slice.
 
-        Sequences come in the order of their first row. Null is missing.
+        Sequences come in the order of their first row. Null is missing. Of a pandas frame, levels
+        of the index may be named like columns.
 
         Args:
             table: A data frame or an Arrow table.
-            sequence: Name of the column that names the sequences.
+            sequence: Name of the column that names the sequences; None where the whole table is
+                one sequence.
             order: Name of the column that orders the slices of a sequence; None for the order of
                 the rows.
             variables: Names of the variables; None for those of the schema or all other columns.
             schema: The variables; inferred from the values if None.
             inputs: What is given and not modelled: names of columns, `Variable`s that name their
                 columns, and rules of `dspn.inputs`; None for those of the schema.
+            kinds: "categorical", "binary", "continuous" or "count", or a `Variable`, for some
+                variables; the others are inferred.
+            every: Step of the slices, such as "1h" for times or a number: slices that the table
+                does not have are put in, with every entry missing.
+            duplicates: What becomes of rows of a sequence with the same order value: "error",
+                "first", "last", or "mean" (of numbers; of anything else the first).
+            dates: How the times of an order column of text are written, as `strftime` has it.
         """
+        from dspn.data.grid import Grid
         from dspn.data.tables import read_table
 
+        if kinds and schema is not None:
+            raise DataError("`kinds` must be left out where a `schema` is given, which has them.")
         asked = None if inputs is None else declared_inputs(inputs)
         raw, names, ragged, keys, more = read_table(
-            table, sequence, order, variables, schema, asked
+            *(table, sequence, order, variables, schema, asked),
+            *(Grid(every, duplicates), dates),
         )
-        values, found, notes = coding.code_columns(*raw, names, schema, ragged)
+        values, found, notes = coding.code_columns(*raw, names, schema, ragged, kinds or {})
         given, readings, columns = more
         inferred = dict(zip(columns, infer_inputs(given, readings, columns), strict=True))
         if asked is not None:
@@ -334,6 +373,10 @@ class Sequences:
         keys = self.table_keys or TableKeys("sequence", "slice")
         keys = replace(keys, sequence=sequence or keys.sequence, order=order or keys.order)
         return make_table(self, library, keys)
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """`to_table`, by the name that all answers have."""
+        return self.to_table(library)
 
     # Shape
 

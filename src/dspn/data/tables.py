@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import narwhals as nw
@@ -12,11 +12,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import types
 
-from dspn._arguments import Floats
+from dspn._arguments import Floats, Ints
 from dspn.data.cells import convertible, decode_cells, plain, read_cells
 from dspn.data.coding import Raw, Reading, read_items
-from dspn.data.layout import Column, Ragged, TableKeys, check_names
-from dspn.data.order import Keys, group_rows, require_columns, require_different, variable_names
+from dspn.data.grid import AS_IT_IS, Grid, Plan, plan_grid
+from dspn.data.layout import Column, Ragged, TableKeys, check_names, offsets_of
+from dspn.data.order import (
+    Keys,
+    group_rows,
+    order_cells,
+    require_columns,
+    require_different,
+    variable_names,
+    with_order_type,
+)
 from dspn.data.schema import Schema, Variable, list_names
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
@@ -29,11 +38,13 @@ Columns = tuple[Floats, list[Reading]]
 
 def read_table(
     table: Any,
-    sequence: str,
+    sequence: str | None,
     order: str | None,
     variables: Iterable[str] | None,
     schema: Schema | None,
     inputs: Sequence[str | Variable] | None,
+    grid: Grid = AS_IT_IS,
+    dates: str | None = None,
 ) -> tuple[Columns, tuple[str, ...], Ragged, TableKeys, tuple[Floats, list[Reading], list[str]]]:
     """Raw columns of the variables, their names, the sequences of the rows, and the keys.
 
@@ -43,15 +54,22 @@ def read_table(
 
     Args:
         table: A data frame or an Arrow table.
-        sequence: Name of the column that names the sequences.
+        sequence: Name of the column that names the sequences; None for one sequence.
         order: Name of the column that orders their slices; None for the order of the rows.
         variables: Names of the variables; None for those of the schema or all other columns.
         schema: The variables, where they are known.
         inputs: Columns that are inputs, and inputs; None for those of the schema.
+        grid: What becomes of rows of one time, and of slices that are not there.
+        dates: How the times of an order column of text are written.
     """
+    table = with_index_columns(table, [name for name in (sequence, order) if name is not None])
     series = _open(table)
     title, columns = "`table`", list(series)
-    keys = Keys(str(sequence), None if order is None else str(order))
+    keys = Keys(
+        None if sequence is None else str(sequence),
+        None if order is None else str(order),
+        dates=dates,
+    )
     names = check_names(variables, schema, "variables")
     own = inputs if inputs is not None else () if schema is None else schema.inputs
     given = [item if isinstance(item, str) else item.name for item in own if _is_given(item)]
@@ -67,27 +85,91 @@ def read_table(
             raise DataError(
                 f"column {name!r} cannot be both a variable and an input; leave it out of one."
             )
-    ids = _cells_of(series[str(sequence)])
-    if not len(ids):
+    ids = None if keys.sequence is None else _cells_of(series[keys.sequence])
+    count = len(_cells_of(series[columns[0]])) if ids is None else len(ids)
+    if not count:
         raise DataError("`table` must have at least one row, found none.")
-    order_cells = None if keys.order is None else _cells_of(series[keys.order])
-    grouping = group_rows(len(ids), ids, order_cells, keys, 0, sort=True)
+    ordered = None if keys.order is None else _cells_of(series[keys.order])
+    repeats = grid.duplicates != "error"
+    keys = with_order_type(keys, _as_arrow(ordered)) if dates is not None else keys
+    grouping = group_rows(count, ids, ordered, keys, 0, sort=True, repeats=repeats)
+    plan = Plan(grouping.rows, grouping.offsets, None)
+    if grid.changes:
+        plan = plan_grid(None if ordered is None else _as_arrow(ordered), grouping, keys, grid, 0)
     ragged = Ragged(grouping.offsets, tuple(grouping.ids))
+    regular = Ragged(plan.offsets, None if ids is None else tuple(grouping.ids))
 
     def read(wanted: Sequence[str]) -> Columns:
-        values, readings = np.empty((len(ids), len(wanted))), []
+        values, readings = np.empty((plan.index.size, len(wanted))), []
         for j, name in enumerate(wanted):
             unsorted, reading = _read_column(series[name], name, ragged)
-            values[:, j] = unsorted[grouping.rows]
+            is_number = reading.labels is None and reading.declared is None
+            values[:, j] = plan.take_numbers(unsorted, averaged=is_number)
             readings.append(reading)
         return values, readings
 
     order_values = None
     if keys.order is not None:
-        with convertible(keys.order, order_cells):
-            order_values = _order_values(order_cells)[grouping.rows]
-    found = TableKeys(str(sequence), keys.order, order_values)
-    return read(names), names, ragged, found, (*read(given), given)
+        with convertible(keys.order, ordered):
+            order_values = _order_values(_ordered(ordered, plan, keys))
+    found = TableKeys(keys.sequence or "sequence", keys.order, order_values)
+    return read(names), names, regular, found, (*read(given), given)
+
+
+def _as_arrow(cells: Any) -> Any:
+    """Cells as Arrow has them."""
+    return pa.array(cells) if isinstance(cells, list) else cells
+
+
+def _ordered(cells: Any, plan: Plan, keys: Keys) -> Any:
+    """Values of the order column by slices, also of those that were put in."""
+    if plan.ticks is None and isinstance(cells, list):
+        return [cells[row] for row in plan.index.tolist()]
+    cells = plain(_as_arrow(cells))
+    taken = plan.take(cells)
+    return taken if plan.ticks is None else order_cells(plan.ticks, taken, cells, keys)
+
+
+def with_index_columns(table: Any, wanted: Sequence[str]) -> Any:
+    """A frame of pandas with the levels of its index that are wanted as columns."""
+    names = getattr(getattr(table, "index", None), "names", None)
+    levels = [name for name in names or () if name is not None and str(name) in wanted]
+    return table.reset_index(level=levels) if levels else table
+
+
+def read_frames(
+    frames: Sequence[Any], names: Sequence[str] | None, argument: str
+) -> tuple[tuple[Floats, list[Reading]], tuple[str, ...], Ints]:
+    """Raw columns of frames one below the other, matched by name, and the lengths of the frames.
+
+    Args:
+        frames: Frames of one library, each a sequence.
+        names: The columns of the variables; None for those of the first frame.
+        argument: What messages call the frames.
+    """
+    opened = [nw.from_native(frame) for frame in frames]
+    columns = [tuple(map(str, frame.columns)) for frame in opened]
+    wanted = columns[0] if names is None else tuple(names)
+    for number, own in enumerate(columns):
+        title = f"sequence {number} of `{argument}`"
+        require_different(title, own)
+        require_columns(title, own, wanted)
+        if len(own) > len(wanted):
+            more = next(name for name in own if name not in wanted)
+            raise DataError(
+                f"{title} must have the columns {list_names(wanted)}, but also has {more!r}; leave "
+                "it out. One table with a column of ids is read with `sequence=`."
+            )
+    try:
+        whole = nw.concat([frame.select(frame.columns) for frame in opened], how="diagonal")
+    except Exception as error:
+        raise DataError(f"the frames of `{argument}` must have the same types: {error}.") from None
+    series = _open(whole.to_native())
+    lengths = np.array([len(frame) for frame in opened], dtype=np.int64)
+    ragged = Ragged(offsets_of(np.maximum(lengths, 1)), None)
+    raw = [_read_column(series[name], name, ragged) for name in wanted]
+    values = np.column_stack([own for own, _ in raw]) if raw else np.empty((0, 0))
+    return (values, [reading for _, reading in raw]), wanted, lengths
 
 
 def _is_given(item: str | Variable) -> bool:
@@ -172,15 +254,6 @@ def make_table(batch: Sequences, library: str, keys: TableKeys) -> Any:
         library: "pandas", "polars" or "pyarrow".
         keys: Names of the key columns, and the order values where they are known.
     """
-    if library not in _LIBRARIES:
-        raise DataError(f"`library` must be one of {', '.join(_LIBRARIES)}, found {library!r}.")
-    try:
-        module = importlib.import_module(library)
-    except ModuleNotFoundError:
-        raise DataError(
-            f"`library` {library!r} is not installed; install it (pip install {library}) or choose "
-            "another."
-        ) from None
     ids, lengths, schema = batch.ids, batch.lengths, batch.schema
     if ids is not None and len(set(ids)) < len(ids):
         raise DataError(
@@ -204,11 +277,26 @@ def make_table(batch: Sequences, library: str, keys: TableKeys) -> Any:
             f"`sequence` and `order` must differ from each other and from the variables "
             f"({list_names(schema.names)}), found {keys.sequence!r} and {keys.order!r}."
         )
+    return make_frame(dict(zip(names, columns, strict=True)), library)
+
+
+def make_frame(columns: Mapping[str, Any], library: str) -> Any:
+    """A data frame, or an Arrow table, of columns of Arrow cells, arrays or lists."""
+    if library not in _LIBRARIES:
+        raise DataError(f"`library` must be one of {', '.join(_LIBRARIES)}, found {library!r}.")
+    try:
+        module = importlib.import_module(library)
+    except ModuleNotFoundError:
+        raise DataError(
+            f"`library` {library!r} is not installed; install it (pip install {library}) or choose "
+            "another."
+        ) from None
     try:
         if library == "pandas":
-            columns = [_to_pandas(module, column) for column in columns]
-            return module.DataFrame(dict(zip(names, columns, strict=True)))
-        arrow = pa.table(dict(zip(names, columns, strict=True)))
+            return module.DataFrame(
+                {own: _to_pandas(module, cells) for own, cells in columns.items()}
+            )
+        arrow = pa.table(dict(columns))
         return nw.from_arrow(arrow, backend=module).to_native()
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(

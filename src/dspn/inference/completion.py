@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -38,6 +38,10 @@ class Completion:
     interfaces: Ints
     component: Ints
     exact: bool = True
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """The completed sequences as a table; see `Sequences.to_table`."""
+        return self.sequences.to_table(library)
 
     def __repr__(self) -> str:
         total, groups = self.interfaces.shape

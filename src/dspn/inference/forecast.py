@@ -26,13 +26,25 @@ class Forecast:
     """The data with `steps` slices appended, and the marginals of what is not known of them.
 
     `num_paths` is None where they are exact. Otherwise they are those of as many drawn paths, and
-    `marginals[variable].error` is the standard error of the means that comes from drawing.
+    `marginals[variable].error` is the standard error of the means that comes from drawing. `before`
+    are the data without the new slices.
     """
 
     steps: int
     sequences: Sequences
     marginals: Marginals
     num_paths: int | None = None
+    before: Sequences | None = None
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """A row for each step of each sequence: ids, times, points, probabilities or quantiles.
+
+        The order column goes on where its steps are all equal, and slices are numbered where it
+        cannot go on. `library` is "pandas", "polars" or "pyarrow".
+        """
+        from dspn.inference.frames import forecast_frame
+
+        return forecast_frame(self, library)
 
     def __repr__(self) -> str:
         return (
@@ -84,10 +96,11 @@ def forecast(
     if has_lags(data.schema):
         count = whole_number(num_paths, "num_paths", DataError, least=2)
         found = path_marginals(program, longer, ahead, levels, count, seed)
-        return Forecast(ahead, longer, found, count)
+        return Forecast(ahead, longer, found, count, data)
     blank = Forecast(ahead, longer, Marginals(data.schema, np.empty(0), ()))
     wanted = blank.future[:, None] & np.isnan(longer.values)
-    return Forecast(ahead, longer, marginals_at(program, longer, wanted, levels))
+    found = marginals_at(program, longer, wanted, levels)
+    return Forecast(ahead, longer, found, None, data)
 
 
 def path_marginals(

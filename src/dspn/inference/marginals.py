@@ -3,7 +3,7 @@
 import reprlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
@@ -78,10 +78,40 @@ class Marginals:
     log_likelihood: Floats
     variables: tuple[VariableMarginals, ...]
     exact: bool = True
+    sequences: Sequences | None = None
 
     def __getitem__(self, variable: int | str) -> VariableMarginals:
         index = self.schema.index(variable) if isinstance(variable, str) else variable
         return self.variables[index]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a variable has this name."""
+        return name in self.schema.names
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the variables, as a mapping has its keys."""
+        return iter(self.schema.names)
+
+    def __len__(self) -> int:
+        """Number of variables."""
+        return len(self.variables)
+
+    def keys(self) -> tuple[str, ...]:
+        """Names of the variables."""
+        return self.schema.names
+
+    def items(self) -> Iterator[tuple[str, VariableMarginals]]:
+        """Names of the variables, each with its marginals."""
+        return zip(self.schema.names, self.variables, strict=True)
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """A row for each slice with an entry: ids, times, points, and probabilities or quantiles.
+
+        `library` is "pandas", "polars" or "pyarrow".
+        """
+        from dspn.inference.frames import marginals_frame
+
+        return marginals_frame(self, library)
 
     def __repr__(self) -> str:
         head = f"Marginals(num_sequences={self.log_likelihood.size})"
@@ -247,7 +277,8 @@ def _mix(
         mixers[variable].put(entries, weights, parameters)
     require_possible(program, data, log_likelihood)
     results = (mixer.result(rows) for mixer, rows in zip(mixers, slices, strict=True))
-    return Marginals(data.schema, log_likelihood, tuple(results), not has_lags(data.schema))
+    exact = not has_lags(data.schema)
+    return Marginals(data.schema, log_likelihood, tuple(results), exact, data)
 
 
 def marginals_at(

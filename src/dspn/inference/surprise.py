@@ -1,7 +1,7 @@
 """How unexpected each slice and each entry is."""
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -46,6 +46,15 @@ class Surprise:
     def __repr__(self) -> str:
         total, variables = self.variables.shape
         return f"Surprise(total_slices={total}, num_variables={variables})"
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """A row for each slice: nats of each entry and of the slice, and the tail of each entry.
+
+        `library` is "pandas", "polars" or "pyarrow".
+        """
+        from dspn.inference.frames import surprise_frame
+
+        return surprise_frame(self, library)
 
     def oddest(self, most: int = 20) -> tuple[Cell, ...]:
         """The entries of the smallest tails, the oddest first; of equal ones by surprise."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self, final
+from typing import Any, Self, Unpack, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from dspn.learning.priors import DEFAULT_PRIORS
 from dspn.leaves import Families
 from dspn.models.dspn import DSPN
 from dspn.models.estimator import SequenceEstimator, SequenceReader, TrainingData, seed_of
+from dspn.models.forms import Reading
 from dspn.models.hmm import HMM, HMMSPN
 from dspn.models.model import FITTED, Model
 from dspn.models.online import sequences_seen
@@ -73,14 +74,17 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
         lengths: Any = None,
         sample_weight: Any = None,
         validation: Any = None,
+        **reading: Unpack[Reading],
     ) -> Self:
         """Learns a model for each class of `y`, which has a label for each sequence.
 
         `validation` is a pair (X, y) of sequences that choose among models. Without it each class
-        holds out a share of its sequences, as `estimator.validation_fraction` says.
+        holds out a share of its sequences, as `estimator.validation_fraction` says. For a long
+        table `sequence`, `order` and the other arguments of `Sequences.from_table` say how it is
+        read, and `y` has the classes in the order of the first rows of the sequences.
         """
         base, ascent = self._checked()
-        data, weights = self._read_for_fit(X, lengths, base.schema, sample_weight)
+        data, weights = self._read_for_fit(X, lengths, base.schema, sample_weight, reading=reading)
         classes, codes = _coded_labels(_checked_labels(y, len(data)), weights)
         held = None if validation is None else _labelled(validation, data.schema, classes)
         seed = seed_of(base.random_state if self.random_state is None else self.random_state)
@@ -249,13 +253,15 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
             for network, own in zip(fit.networks, self.models_, strict=True)
         ]
 
-    def predict_log_proba(self, X: Any, *, lengths: Any = None) -> Floats:
+    def predict_log_proba(
+        self, X: Any, *, lengths: Any = None, **reading: Unpack[Reading]
+    ) -> Floats:
         """Log P(class | sequence), (sequences, classes).
 
         A sequence that is impossible in every class has the prior of the classes, with a warning.
         """
         check_is_fitted(self, "models_")
-        data = self._read_for_query(X, lengths, self.schema_, "X")
+        data = self._read_for_query(X, lengths, self.schema_, "X", reading=reading)
         found = steps.class_likelihoods([model.compiled for model in self.models_], data)
         nowhere = np.flatnonzero(np.all(found[0] == -np.inf, axis=1))
         if nowhere.size:
@@ -266,18 +272,26 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
             )
         return steps.class_posteriors(found, self.class_log_prior_)
 
-    def predict_proba(self, X: Any, *, lengths: Any = None) -> Floats:
+    def predict_proba(self, X: Any, *, lengths: Any = None, **reading: Unpack[Reading]) -> Floats:
         """P(class | sequence), (sequences, classes)."""
-        return np.exp(self.predict_log_proba(X, lengths=lengths))
+        return np.exp(self.predict_log_proba(X, lengths=lengths, **reading))
 
-    def predict(self, X: Any, *, lengths: Any = None) -> NDArray[Any]:
+    def predict(self, X: Any, *, lengths: Any = None, **reading: Unpack[Reading]) -> NDArray[Any]:
         """The most probable class of each sequence."""
-        best = self.predict_log_proba(X, lengths=lengths).argmax(axis=1)
+        best = self.predict_log_proba(X, lengths=lengths, **reading).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        lengths: Any = None,
+        **reading: Unpack[Reading],
+    ) -> float:
         """Share of the sequences whose class is predicted."""
-        predicted = self.predict(X, lengths=lengths)
+        predicted = self.predict(X, lengths=lengths, **reading)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def save(self, path: Path, *, provenance: Mapping[str, Any] | None = None) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeGuard, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeGuard, Unpack, final
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags, TransformerTags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dspn._arguments import Bools, Floats, Ints, require_type, sequence_weights, whole_number
@@ -47,6 +47,14 @@ from dspn.learning.slice_spn import SliceSpnOptions
 from dspn.learning.unlagged import learn_unlagged
 from dspn.leaves import Families
 from dspn.leaves.told import has_lags, longest_lag, sources_of, with_context
+from dspn.models.forms import (
+    TABLE,
+    Reading,
+    as_given,
+    check_unused_labels,
+    is_frame,
+    read_form,
+)
 from dspn.models.model import FITTED, Model, Queries
 from dspn.models.online import TRAINED_ON, with_batch, with_state
 from dspn.options import Checked, Options, require_number
@@ -57,6 +65,7 @@ if TYPE_CHECKING:
     from dspn.data.dataset import Dataset
 
 _LARGEST_SEED: Final = 2**32
+_AS_IT_IS: Final[Reading] = {}
 _MOST_NAMED: Final = 5
 _GRACE: Final = 0.1  # of a time limit: what a last pass over the data may take after it
 # What a model file holds elsewhere, or what belongs to the machine.
@@ -246,10 +255,16 @@ class SequenceReader(BaseEstimator):
         schema: Schema | None,
         sample_weight: Any,
         inputs: Any = None,
+        reading: Reading = _AS_IT_IS,
     ) -> tuple[Sequences, Floats | None]:
         """The sequences of X, whose columns are remembered, and how often each counts."""
         if schema is not None:
             require_type(schema, Schema, "schema", DataError)
+        told = {name: own for name, own in reading.items() if name != "kinds" and own is not None}
+        self._reading = {name: str(own) for name, own in told.items()}
+        # A frame without keys is one of samples where rows are sequences.
+        if reading or not (self._ROWS_ARE_SEQUENCES and is_frame(X)):
+            X, inputs = read_form(X, lengths, schema, reading, {}, inputs)
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         if lengths is not None or _is_matrix(X):
@@ -280,12 +295,25 @@ class SequenceReader(BaseEstimator):
         return data, sequence_weights(sample_weight, "sample_weight", DataError, len(data))
 
     def _read_for_query(
-        self, X: Any, lengths: Any, schema: Schema, argument: str, inputs: Any = None
+        self,
+        X: Any,
+        lengths: Any,
+        schema: Schema,
+        argument: str,
+        inputs: Any = None,
+        reading: Reading = _AS_IT_IS,
     ) -> Sequences:
         """The sequences of X, of the variables that were fitted."""
+        known = self._remembered()
+        if reading or known or not (self._ROWS_ARE_SEQUENCES and is_frame(X)):
+            X, inputs = read_form(X, lengths, schema, reading, known, inputs)
         if lengths is not None or _is_matrix(X):
             return self._cut(self._matrix(X, lengths, reset=False), lengths, schema, None, inputs)
         return sequences_of(X, schema, argument, inputs)
+
+    def _remembered(self) -> Mapping[str, Any]:
+        """How the data were read that were learned from."""
+        return getattr(self, "_reading", {})
 
     def _remember_columns(self, schema: Schema) -> None:
         """Sets what scikit-learn knows of columns: how many, and their names unless x0, x1, ..."""
@@ -497,10 +525,32 @@ class SequenceEstimator(Queries, SequenceReader):
         return self.model_.compiled
 
     def _read(
-        self, X: Any, lengths: Any = None, argument: str = "X", inputs: Any = None
+        self,
+        X: Any,
+        lengths: Any = None,
+        argument: str = "X",
+        inputs: Any = None,
+        **reading: Unpack[Reading],
     ) -> Sequences:
         check_is_fitted(self, "model_")
-        return self._read_for_query(X, lengths, self.model_.schema, argument, inputs)
+        return self._read_for_query(X, lengths, self.model_.schema, argument, inputs, reading)
+
+    def _remembered(self) -> Mapping[str, Any]:
+        told = self.model_.provenance.get(TABLE) if "model_" in vars(self) else None
+        return told if isinstance(told, dict) else {}
+
+    def transform(
+        self, X: Any, *, lengths: Any = None, inputs: Any = None, **reading: Unpack[Reading]
+    ) -> Any:
+        """X with its missing entries filled in as `impute` does, in the form that X has."""
+        filled = self.impute(X, lengths=lengths, inputs=inputs, **reading)
+        return as_given(filled, X, reading.get("layout") or self._remembered().get("layout"))
+
+    def fit_transform(self, X: Any, y: Any = None, **how: Any) -> Any:
+        """`fit`, and then `transform` of the same data."""
+        self.fit(X, y, **how)
+        known = {"lengths", "inputs", *Reading.__annotations__}
+        return self.transform(X, **{name: how[name] for name in how.keys() & known})
 
     def sample(
         self,
@@ -518,10 +568,16 @@ class SequenceEstimator(Queries, SequenceReader):
         return self.model_.sample(n_samples, length, inputs=inputs, rng=rng_of(random_state))
 
     def sample_given(
-        self, X: Any, *, lengths: Any = None, inputs: Any = None, random_state: Any = None
+        self,
+        X: Any,
+        *,
+        lengths: Any = None,
+        inputs: Any = None,
+        random_state: Any = None,
+        **reading: Unpack[Reading],
     ) -> Sequences:
         """Missing entries drawn jointly, given the observed ones."""
-        data = self._read(X, lengths, inputs=inputs)
+        data = self._read(X, lengths, inputs=inputs, **reading)
         return self.model_.sample_given(data, rng=rng_of(random_state))
 
     def sample_futures(
@@ -532,9 +588,10 @@ class SequenceEstimator(Queries, SequenceReader):
         lengths: Any = None,
         inputs: Any = None,
         random_state: Any = None,
+        **reading: Unpack[Reading],
     ) -> Sequences:
         """One drawn continuation of each sequence; `inputs` as for `forecast`."""
-        data, rng = self._read(X, lengths), rng_of(random_state)
+        data, rng = self._read(X, lengths, **reading), rng_of(random_state)
         return self.model_.sample_futures(data, steps, inputs=inputs, rng=rng)
 
     def set_params(self, **params: Any) -> Self:
@@ -557,6 +614,7 @@ class SequenceEstimator(Queries, SequenceReader):
         inputs: Any = None,
         sample_weight: Any = None,
         validation: Any = None,
+        **reading: Unpack[Reading],
     ) -> Self:
         """Learns a model of the sequences.
 
@@ -575,23 +633,38 @@ class SequenceEstimator(Queries, SequenceReader):
                 `validation_fraction` of X is held out, a single sequence being its own validation
                 set; in the end the model is trained once more with what was held out, unless
                 `refit` is off.
+            reading: For a data frame `sequence`, `order`, `kinds`, `every`, `duplicates` and
+                `dates`, as in `Sequences.from_table`; for arrays `layout`. See `Reading`.
         """
         clock = Clock(getattr(self, "time_limit", None))
         if _is_dataset(X):
-            if lengths is not None or sample_weight is not None:
-                raise DataError("`lengths` and `sample_weight` must be left out with a Dataset.")
+            if lengths is not None or sample_weight is not None or reading:
+                raise DataError(
+                    "`lengths`, `sample_weight` and how tables are read must be left out with a "
+                    "Dataset."
+                )
             if self.families is not None:
                 raise DataError(
                     "`families` must be left out with a Dataset, whose leaves are usual."
                 )
             return self._fit_dataset(X, validation, clock)
-        data, weights = self._read_for_fit(X, lengths, self.schema, sample_weight, inputs)
+        data, weights = self._read_for_fit(X, lengths, self.schema, sample_weight, inputs, reading)
+        check_unused_labels(y, data)
         data = self._with_rule(data)
         held = None
         if validation is not None:
-            held = self._read_for_query(validation, None, data.schema, "validation")
+            held = self._read_for_query(
+                validation, None, data.schema, "validation", reading=reading
+            )
             _warn_of_unseen_categories(data, held)
-        return self._fit_read(data, weights, held, clock)
+        self._fit_read(data, weights, held, clock)
+        return self._remember_table()
+
+    def _remember_table(self) -> Self:
+        """Notes in the model how the data were read."""
+        if self._reading:
+            self.model_.provenance[TABLE] = {"sequence": None, "order": None, **self._reading}
+        return self
 
     def _with_rule(self, data: Sequences) -> Sequences:
         """The data, with the input of `by` where that is a rule that they do not have."""
@@ -712,7 +785,13 @@ class SequenceEstimator(Queries, SequenceReader):
 
     @final
     def partial_fit(
-        self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        lengths: Any = None,
+        sample_weight: Any = None,
+        **reading: Unpack[Reading],
     ) -> Self:
         """Learns from one more batch of sequences, without those that came before.
 
@@ -730,10 +809,17 @@ class SequenceEstimator(Queries, SequenceReader):
             y: Not used; there for scikit-learn.
             lengths: Slices of each sequence where X is one array of rows.
             sample_weight: How often each sequence counts; zero leaves it out.
+            reading: How X is read; see `fit`.
         """
         if "model_" not in vars(self):
-            return self._take(*self._read_for_fit(X, lengths, self.schema, sample_weight))
-        data, weights = self._read_for_query(X, lengths, self.model_.schema, "X"), None
+            data, weights = self._read_for_fit(
+                X, lengths, self.schema, sample_weight, reading=reading
+            )
+            check_unused_labels(y, data)
+            return self._take(data, weights)._remember_table()
+        data = self._read_for_query(X, lengths, self.model_.schema, "X", reading=reading)
+        check_unused_labels(y, data)
+        weights = None
         if sample_weight is not None:
             weights = sequence_weights(sample_weight, "sample_weight", DataError, len(data))
         return self._take(data, weights)
@@ -899,6 +985,7 @@ class SequenceEstimator(Queries, SequenceReader):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.estimator_type = "density_estimator"
+        tags.transformer_tags = TransformerTags(preserves_dtype=[])
         return tags
 
 

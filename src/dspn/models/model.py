@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Final, final
+from typing import Any, Final, Unpack, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,6 +33,7 @@ from dspn.io.codec import LoadedClassifier
 from dspn.io.files import Path, load_any, load_mixture, save_mixture
 from dspn.io.json_values import JSON
 from dspn.leaves import Families
+from dspn.models.forms import TABLE, Reading, check_unused_labels, read_form
 from dspn.structure.dbn import DbnStructure, DbnTables, from_dbn
 from dspn.structure.edit import marginal
 from dspn.structure.hmm import from_hmm
@@ -53,7 +54,9 @@ class Queries(ABC):
     `X` is everywhere a `Sequences` of the schema, a list of (T_i, n) arrays, or an (N, T, n) array,
     with NaN or None for what is missing. With `lengths` it is one array of rows, so many for each
     sequence. `inputs` are those of its slices, laid out as X is, where the model has inputs that no
-    rule computes and X is not a `Sequences` that has them.
+    rule computes and X is not a `Sequences` that has them. A data frame is read with `sequence`,
+    `order` and the other arguments of `Sequences.from_table`, which a model that was fitted to a
+    table remembers; `layout` is for arrays that have their channels first (see `Reading`).
     """
 
     @abstractmethod
@@ -62,51 +65,94 @@ class Queries(ABC):
 
     @abstractmethod
     def _read(
-        self, X: Any, lengths: Any = None, argument: str = "X", inputs: Any = None
+        self,
+        X: Any,
+        lengths: Any = None,
+        argument: str = "X",
+        inputs: Any = None,
+        **reading: Unpack[Reading],
     ) -> Sequences:
         """The sequences of X, which messages call `argument`."""
 
-    def log_likelihood(self, X: Any, *, lengths: Any = None, inputs: Any = None) -> Floats:
+    def log_likelihood(
+        self, X: Any, *, lengths: Any = None, inputs: Any = None, **reading: Unpack[Reading]
+    ) -> Floats:
         """Log P(observed entries) of each sequence; -inf, with a warning, where impossible."""
-        return log_likelihood(self._compiled(), self._read(X, lengths, inputs=inputs))
+        return log_likelihood(self._compiled(), self._read(X, lengths, inputs=inputs, **reading))
 
-    def score_samples(self, X: Any, *, lengths: Any = None, inputs: Any = None) -> Floats:
+    def score_samples(
+        self, X: Any, *, lengths: Any = None, inputs: Any = None, **reading: Unpack[Reading]
+    ) -> Floats:
         """`log_likelihood`, by scikit-learn's name."""
-        return self.log_likelihood(X, lengths=lengths, inputs=inputs)
+        return self.log_likelihood(X, lengths=lengths, inputs=inputs, **reading)
 
-    def score(self, X: Any, y: Any = None, *, lengths: Any = None, inputs: Any = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        lengths: Any = None,
+        inputs: Any = None,
+        **reading: Unpack[Reading],
+    ) -> float:
         """Mean log-likelihood of a sequence; `y` is not used."""
-        return float(self.log_likelihood(X, lengths=lengths, inputs=inputs).mean())
+        data = self._read(X, lengths, inputs=inputs, **reading)
+        check_unused_labels(y, data)
+        return float(log_likelihood(self._compiled(), data).mean())
 
     def log_prob(
-        self, query: Any, evidence: Any, *, lengths: Any = None, inputs: Any = None
+        self,
+        query: Any,
+        evidence: Any,
+        *,
+        lengths: Any = None,
+        inputs: Any = None,
+        **reading: Unpack[Reading],
     ) -> Floats:
         """Log Pr(query | evidence) of each sequence; NaN marks what a side does not mention."""
-        program, asked = self._compiled(), self._read(query, lengths, "query", inputs)
-        return log_prob(program, asked, self._read(evidence, lengths, "evidence", inputs))
+        program, asked = self._compiled(), self._read(query, lengths, "query", inputs, **reading)
+        return log_prob(
+            program, asked, self._read(evidence, lengths, "evidence", inputs, **reading)
+        )
 
     def marginals(
-        self, X: Any, *, lengths: Any = None, inputs: Any = None, quantiles: Sequence[float] = ()
+        self,
+        X: Any,
+        *,
+        lengths: Any = None,
+        inputs: Any = None,
+        quantiles: Sequence[float] = (),
+        **reading: Unpack[Reading],
     ) -> Marginals:
         """P(entry | evidence) of every missing entry."""
         return marginals(
-            self._compiled(), self._read(X, lengths, inputs=inputs), quantiles=quantiles
+            self._compiled(), self._read(X, lengths, inputs=inputs, **reading), quantiles=quantiles
         )
 
-    def interface_posteriors(self, X: Any, *, lengths: Any = None, inputs: Any = None) -> Floats:
+    def interface_posteriors(
+        self, X: Any, *, lengths: Any = None, inputs: Any = None, **reading: Unpack[Reading]
+    ) -> Floats:
         """P(component, interface node | evidence) for every slice, (slices, interfaces).
 
         Components come one after the other.
         """
-        return interface_posteriors(self._compiled(), self._read(X, lengths, inputs=inputs))
+        return interface_posteriors(
+            self._compiled(), self._read(X, lengths, inputs=inputs, **reading)
+        )
 
-    def component_posteriors(self, X: Any, *, lengths: Any = None, inputs: Any = None) -> Floats:
+    def component_posteriors(
+        self, X: Any, *, lengths: Any = None, inputs: Any = None, **reading: Unpack[Reading]
+    ) -> Floats:
         """P(component | evidence) of each sequence, (sequences, components)."""
-        return component_posteriors(self._compiled(), self._read(X, lengths, inputs=inputs))
+        return component_posteriors(
+            self._compiled(), self._read(X, lengths, inputs=inputs, **reading)
+        )
 
-    def impute(self, X: Any, *, lengths: Any = None, inputs: Any = None) -> Sequences:
+    def impute(
+        self, X: Any, *, lengths: Any = None, inputs: Any = None, **reading: Unpack[Reading]
+    ) -> Sequences:
         """Missing entries replaced by the mode, median or mean of their marginals."""
-        return impute(self._compiled(), self._read(X, lengths, inputs=inputs))
+        return impute(self._compiled(), self._read(X, lengths, inputs=inputs, **reading))
 
     def impute_with_bands(
         self,
@@ -115,18 +161,23 @@ class Queries(ABC):
         lengths: Any = None,
         inputs: Any = None,
         quantiles: Sequence[float] = (0.1, 0.9),
+        **reading: Unpack[Reading],
     ) -> Imputation:
         """What `impute` fills in, a mark of it, and the quantiles of every filled number."""
-        data = self._read(X, lengths, inputs=inputs)
+        data = self._read(X, lengths, inputs=inputs, **reading)
         return impute_with_bands(self._compiled(), data, quantiles=quantiles)
 
-    def complete(self, X: Any, *, lengths: Any = None, inputs: Any = None) -> Completion:
+    def complete(
+        self, X: Any, *, lengths: Any = None, inputs: Any = None, **reading: Unpack[Reading]
+    ) -> Completion:
         """The most probable missing entries and latent choices, jointly."""
-        return complete(self._compiled(), self._read(X, lengths, inputs=inputs))
+        return complete(self._compiled(), self._read(X, lengths, inputs=inputs, **reading))
 
-    def surprise(self, X: Any, *, lengths: Any = None, inputs: Any = None) -> Surprise:
+    def surprise(
+        self, X: Any, *, lengths: Any = None, inputs: Any = None, **reading: Unpack[Reading]
+    ) -> Surprise:
         """How unexpected each slice is given its past, and each entry given all others."""
-        return surprise(self._compiled(), self._read(X, lengths, inputs=inputs))
+        return surprise(self._compiled(), self._read(X, lengths, inputs=inputs, **reading))
 
     def forecast(
         self,
@@ -139,6 +190,7 @@ class Queries(ABC):
         num_paths: int = 1000,
         seed: int = 0,
         known: Any = None,
+        **reading: Unpack[Reading],
     ) -> Forecast:
         """Distributions of the next slices.
 
@@ -152,8 +204,9 @@ class Queries(ABC):
             num_paths: Paths that are drawn where leaves are told lags; others are exact.
             seed: Of the paths.
             known: What is known of the next slices of each sequence, NaN for what is not.
+            reading: How X is read; see `Reading`.
         """
-        program, data = self._compiled(), self._read(X, lengths)
+        program, data = self._compiled(), self._read(X, lengths, **reading)
         more: dict[str, Any] = {"quantiles": quantiles, "num_paths": num_paths, "seed": seed}
         given = None if known is None else _known(known, program.schema)
         return forecast(program, data, steps, known=given, inputs=inputs, **more)
@@ -170,6 +223,7 @@ class Queries(ABC):
         steps: int = 1,
         season: int | None = None,
         seed: int = 0,
+        **reading: Unpack[Reading],
     ) -> Evaluation:
         """Hides observed entries and scores what the model and simple rules say of them.
 
@@ -183,9 +237,10 @@ class Queries(ABC):
             steps: The number of last slices.
             season: Slices of a season, for the rule "seasonal naive".
             seed: Seed of what is hidden.
+            reading: How X is read; see `Reading`.
         """
         own: Any = {"hide": hide, "share": share, "length": length, "steps": steps}
-        program, data = self._compiled(), self._read(X, lengths, inputs=inputs)
+        program, data = self._compiled(), self._read(X, lengths, inputs=inputs, **reading)
         return evaluate(program, data, season=season, seed=seed, **own)
 
     def backtest(
@@ -199,6 +254,7 @@ class Queries(ABC):
         stride: int | None = None,
         window: int | None = None,
         season: int | None = None,
+        **reading: Unpack[Reading],
     ) -> Evaluation:
         """Forecasts from rolling origins, scored by step against what came.
 
@@ -211,9 +267,12 @@ class Queries(ABC):
             stride: Slices from one origin to the next; by default `steps`.
             window: Only so many slices before an origin are given; by default all.
             season: Slices of a season, for the rule "seasonal naive".
+            reading: How X is read; see `Reading`.
         """
         own: Any = {"origins": origins, "stride": stride, "window": window, "season": season}
-        return backtest(self._compiled(), self._read(X, lengths, inputs=inputs), steps, **own)
+        return backtest(
+            self._compiled(), self._read(X, lengths, inputs=inputs, **reading), steps, **own
+        )
 
     def filter(self, state: FilterState | None = None) -> Filter:
         """A stream of slices, from its beginning or from a saved state."""
@@ -327,8 +386,16 @@ class Model(Queries):
         return self.compiled
 
     def _read(
-        self, X: Any, lengths: Any = None, argument: str = "X", inputs: Any = None
+        self,
+        X: Any,
+        lengths: Any = None,
+        argument: str = "X",
+        inputs: Any = None,
+        **reading: Unpack[Reading],
     ) -> Sequences:
+        told = self.provenance.get(TABLE)
+        known = told if isinstance(told, dict) else {}
+        X, inputs = read_form(X, lengths, self.schema, reading, known, inputs)
         if lengths is not None:
             return Sequences.from_concatenated(X, lengths, schema=self.schema, inputs=inputs)
         return sequences_of(X, self.schema, argument, inputs)
@@ -348,10 +415,18 @@ class Model(Queries):
         return sample(self.compiled, num_sequences, length, inputs=inputs, rng=rng)
 
     def sample_given(
-        self, X: Any, *, lengths: Any = None, inputs: Any = None, rng: np.random.Generator
+        self,
+        X: Any,
+        *,
+        lengths: Any = None,
+        inputs: Any = None,
+        rng: np.random.Generator,
+        **reading: Unpack[Reading],
     ) -> Sequences:
         """Missing entries drawn jointly, given the observed ones."""
-        return sample_given(self.compiled, self._read(X, lengths, inputs=inputs), rng=rng)
+        return sample_given(
+            self.compiled, self._read(X, lengths, inputs=inputs, **reading), rng=rng
+        )
 
     def sample_futures(
         self,
@@ -361,9 +436,10 @@ class Model(Queries):
         lengths: Any = None,
         inputs: Any = None,
         rng: np.random.Generator,
+        **reading: Unpack[Reading],
     ) -> Sequences:
         """One drawn continuation of each sequence; `inputs` as for `forecast`."""
-        data = self._read(X, lengths)
+        data = self._read(X, lengths, **reading)
         return sample_futures(self.compiled, data, steps, inputs=inputs, rng=rng)
 
     def over(self, variables: Iterable[str]) -> "Model":
