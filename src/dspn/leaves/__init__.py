@@ -57,7 +57,7 @@ def family_named(text: str) -> Family | None:
     None where no family of numbers or counts has the name.
     """
     name, *options = text.split(":")
-    for kind in _KNOWN[1:]:
+    for kind in _KNOWN[1:-1]:
         if kind.name == name:
             try:
                 return kind(*map(float, options))
