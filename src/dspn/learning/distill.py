@@ -12,8 +12,9 @@ from typing import Any, Final, Protocol, final, runtime_checkable
 import numpy as np
 
 from dspn._arguments import Floats, require_type
+from dspn.data.inputs import Rule
 from dspn.data.schema import Schema
-from dspn.data.sequences import Sequences, joined
+from dspn.data.sequences import Sequences, joined, sequences_of
 from dspn.engine import Expectation, Program
 from dspn.errors import DataError, StructureError
 from dspn.learning.em import EmFit, EmOptions, Members, Part, fit_em, scale_flows, scaled_families
@@ -22,11 +23,9 @@ from dspn.learning.run import Clock, Ending
 from dspn.learning.scores import FitRecord, Score
 from dspn.learning.starts.clusters import clustered_network, sequence_clusters
 from dspn.options import Options, part_field, require_number, whole_field
+from dspn.structure.edit import with_tables_by
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork, Root
-from dspn.structure.nodes import Input, Sum
-from dspn.structure.parameters import NetworkParameters, Parameters
-from dspn.structure.template import Template
 
 # Sequences that a teacher is asked for at once.
 _AT_ONCE: Final = 8_192
@@ -73,9 +72,9 @@ class Distilled(Options):
         n_interfaces: Number of interface nodes of each component.
         n_components: Number of components.
         num_draws: Number of sequences that are drawn. Tens of thousands suit a CPU, millions a GPU.
-        by: The name of a categorical input of the data, such as the position of a slice: sums over
-            interface nodes then have a table of weights for each of its values. By default the
-            categorical input, where the data have just one.
+        by: A categorical input of the data by name, or a rule such as `dspn.inputs.Position(24)`:
+            sums over interface nodes have a table of weights for each of its values. By default
+            the categorical input, where the data have just one.
         width: The slices on either side that clusters of the start see; by default none where the
             teacher has states, else two.
         em: How the model is learned from the draws; by batches, as `batch_size` says.
@@ -88,7 +87,7 @@ class Distilled(Options):
     n_interfaces: int = whole_field(64)
     n_components: int = whole_field(1)
     num_draws: int = whole_field(60_000)
-    by: str | None = part_field(None, str)
+    by: str | Rule | None = None
     width: int | None = whole_field(None, least=0)
     em: EmOptions = part_field(_EM)
     tuning: EmOptions = part_field(_TUNING)
@@ -96,6 +95,11 @@ class Distilled(Options):
 
     def _check(self) -> None:
         object.__setattr__(self, "worths", tuple(self.worths))
+        if not isinstance(self.by, str | Rule | None):
+            raise StructureError(
+                "`by` of Distilled must be the name of an input or a rule of `dspn.inputs`, but is "
+                f"{self.by!r}."
+            )
         for worth in self.worths:
             require_number("Distilled", "worths", worth, above=0)
         if self.teacher is not None and not isinstance(self.teacher, Teacher | TeacherOptions):
@@ -201,10 +205,10 @@ def distil(
 
     teacher = _taught(options, train, validation, seed, clock)
     draws = _draws(teacher, train, options.num_draws, rng(0))
-    column = _input(train.schema, options.by)
+    by = _input(train.schema, options.by)
     start = _start(teacher, draws, options, own, root, rng(1))
-    if column is not None:
-        start = Mixture(tuple(_tabled(network, column) for network in start), start.weights)
+    if by is not None:
+        start = Mixture(tuple(with_tables_by(network, by) for network in start), start.weights)
     if not tied:
         start = Mixture(tuple(network.untied() for network in start), start.weights)
     settings: dict[str, Any] = {"priors": own, "deadline": clock.is_due}
@@ -254,47 +258,19 @@ def _draws(teacher: Teacher, train: Sequences, count: int, rng: np.random.Genera
     parts = []
     for begin in range(0, count, _AT_ONCE):
         part = teacher.sample(min(_AT_ONCE, count - begin), rng)
-        require_type(part, Sequences, "what `teacher.sample` returns", DataError)
-        if part.schema != train.schema:
-            raise DataError(
-                "`teacher.sample` must draw sequences of the variables that are learned, "
-                f"{list(train.schema.names)}, with the same kinds and categories, but drew "
-                f"{list(part.schema.names)}."
-            )
-        parts.append(part)
+        require_type(part, Sequences, "teacher.sample(n, rng)", DataError)
+        parts.append(sequences_of(part, train.schema, "teacher.sample(n, rng)"))
     return joined(parts)
 
 
-def _input(schema: Schema, by: str | None) -> int | None:
-    """The number of the categorical input that tables are for, None where there is none."""
-    names = [own.name for own in schema.inputs]
+def _input(schema: Schema, by: str | Rule | None) -> str | None:
+    """The name of the categorical input that tables are for, None where there is none."""
     known = [own.name for own in schema.inputs if own.num_categories]
     if by is None:
-        return names.index(known[0]) if len(known) == 1 else None
-    if by not in known:
-        raise DataError(
-            f"`by` of Distilled must name a categorical input of the data ({known or 'none'}), "
-            f"but is {by!r}."
-        )
-    return names.index(by)
-
-
-def _tabled(network: DynamicNetwork, column: int) -> DynamicNetwork:
-    """The same distribution, with a table of the weights over inputs for each value of an input."""
-    old, weights = network.template, network.parameters.template.weights
-    nodes, tables = list(old.nodes), []
-    for index, start in old.edge_offsets.items():
-        node = old.nodes[index]
-        assert isinstance(node, Sum)
-        own = weights[start : start + len(node.children)]
-        if isinstance(old.nodes[node.children[0]], Input):
-            nodes[index] = replace(node, by=column)
-            own = np.tile(own, old.schema.inputs[column].num_categories)
-        tables.append(own)
-    template = Template(old.schema, tuple(nodes), old.outputs)
-    leaves = network.parameters.template.leaves
-    parts = NetworkParameters(np.concatenate(tables), leaves), network.parameters.top
-    return DynamicNetwork(template, network.top, Parameters(*parts), network.root)
+        return known[0] if len(known) == 1 else None
+    if isinstance(by, Rule):
+        return next((own.name for own in schema.inputs if own.rule == by), str(by))
+    return by
 
 
 def _start(

@@ -153,6 +153,11 @@ class DSPN(SequenceEstimator):
             self.learner = self._options()
         return super().set_params(**params)
 
+    @property
+    def by(self) -> Any:
+        """The input that distilled models have tables for; see `Distilled`."""
+        return getattr(self.learner, "by", None)
+
     def _options(self) -> Learner:
         """The learner, in words or as it is, with its options."""
         options = self.learner

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 import dspn
-from dspn import DSPN, DataError, Distilled, EmOptions, Schema, Sequences, StructureError, Variable
+from dspn import (
+    DSPN,
+    DataError,
+    Distilled,
+    DspnError,
+    EmOptions,
+    Schema,
+    Sequences,
+    StructureError,
+    Variable,
+)
 from dspn.data.inputs import Position
 from dspn.engine import compile_program
 from dspn.learning.distill import Backed, distil
@@ -117,19 +127,25 @@ class Timetable:
 
     def sample(self, n: int, rng: np.random.Generator) -> Sequences:
         values = (rng.random((n, 6)) < CHANCES).astype(float)
-        return Sequences.from_codes(values.reshape(-1, 1), np.arange(n + 1) * 6, HOURS)
+        schema = Schema(HOURS.variables)
+        return Sequences.from_codes(values.reshape(-1, 1), np.arange(n + 1) * 6, schema)
 
 
 def test_tables_by_an_input_learn_what_depends_on_it() -> None:
     rng = np.random.default_rng(0)
-    real, test = (Timetable().sample(n, rng) for n in (100, 4_000))
+    plain, test = (Timetable().sample(n, rng) for n in (100, 4_000))
+    real = Sequences.from_codes(plain.values, plain.offsets, HOURS)
     options = replace(SMALL, teacher=Timetable(), n_interfaces=2, width=0, by="hour")
     entropy = -(CHANCES * np.log(CHANCES) + (1 - CHANCES) * np.log(1 - CHANCES)).sum()
     model = DSPN(options, random_state=0).fit(real)
     assert model.score(test) == pytest.approx(-entropy, abs=0.03)
     by_default = DSPN(replace(options, by=None), random_state=0).fit(real)
     assert by_default.score(test) == model.score(test)
-    with pytest.raises(DataError, match="`by` of Distilled must name a categorical input"):
+    by_rule = DSPN(replace(options, by=Position(6)), random_state=0).fit(plain)
+    assert by_rule.score(test.to_arrays()) == model.score(test)
+    with pytest.raises(StructureError, match="`by` of Distilled must be the name of an input"):
+        replace(options, by=3)
+    with pytest.raises(DspnError, match="day"):
         DSPN(replace(options, by="day"), random_state=0).fit(real)
 
 
@@ -143,7 +159,7 @@ def test_teachers_that_cannot_teach_are_refused() -> None:
         Distilled(teacher=3)
     with pytest.raises(StructureError, match="`worths` of Distilled must be a finite number > 0"):
         Distilled(worths=(1, 0))
-    with pytest.raises(DataError, match=r"must draw sequences .* but drew \['x'\]"):
+    with pytest.raises(DataError, match=r"`teacher.sample\(n, rng\)` must have the variables"):
         distil(REAL, HELD, options=replace(SMALL, teacher=Stranger()))
     with pytest.raises(DataError, match="set `validation_fraction` above 0"):
         DSPN(SMALL, validation_fraction=0).fit(REAL)
