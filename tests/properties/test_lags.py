@@ -314,3 +314,46 @@ def test_every_learner_takes_lags(learner: str) -> None:
     plain = HMM(4, random_state=0).fit(data)
     assert model.score(data) > plain.score(data)
     assert sequences_of(data, model.schema_, "X").schema == model.schema_
+
+
+def test_gaps_fit_both_sides() -> None:
+    rng = np.random.default_rng(0)
+    schema = with_context(Schema((Variable.continuous("x"),)), lags=1)
+    slope, constant, variance = 0.9, 0.3, 0.25
+    mean, spread = constant / (1 - slope), variance / (1 - slope**2)
+    row = [[mean, spread, constant, slope, variance]]
+    model = Model.from_hmm([1.0], [[1.0]], {"x": row}, schema=schema)
+    x = model.sample(2, 40, rng=rng).values.copy()
+    times = np.arange(40)
+    covariance = spread * slope ** np.abs(np.subtract.outer(times, times))
+    gap, seen = times[15:25], np.delete(times, times[15:25])
+    gain = covariance[np.ix_(gap, seen)] @ np.linalg.inv(covariance[np.ix_(seen, seen)])
+    hidden = x.copy()
+    hidden[gap] = np.nan
+    found = model.marginals([hidden[:40], hidden[40:]], quantiles=(0.1, 0.9))["x"]
+    assert_allclose(found.mean, mean + gain @ (x[seen, 0] - mean), rtol=1e-9)
+    left = np.diag(covariance[np.ix_(gap, gap)] - gain @ covariance[np.ix_(seen, gap)])
+    assert_allclose(found.variance, left, rtol=0.5)
+    assert_array_equal(found.error < 1e-9, True)
+    filled = model.impute([hidden[:40], hidden[40:]]).values
+    assert_allclose(filled[gap, 0], found.mean, rtol=1e-12)
+
+
+def test_gaps_of_several_states_follow_the_model_of_complete_sequences() -> None:
+    model, _ = ar_chain(2, 3)
+    x = model.sample(1, 9, rng=np.random.default_rng(5)).values.copy()
+    hidden = x.copy()
+    hidden[4, 0] = np.nan
+    grid = np.linspace(-15, 15, 1501)
+    many = np.tile(x, (len(grid), 1, 1))
+    many[:, 4, 0] = grid
+    logs = model.log_likelihood(list(many))
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    mean = float(weights @ grid)
+    deviation = math.sqrt(float(weights @ (grid - mean) ** 2))
+    found = model.marginals([hidden], quantiles=(0.5,))
+    own = found["x"]
+    assert not found.exact
+    assert abs(own.mean[0] - mean) < 6 * own.error[0] + 0.02 * deviation
+    assert_allclose(math.sqrt(own.variance[0]), deviation, rtol=0.25)

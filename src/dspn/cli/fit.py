@@ -228,6 +228,8 @@ def _make_estimator(training: Training, fraction: float | None, *, quiet: bool) 
         n_jobs=training.jobs,
         engine=training.engine,
         families="auto" if training.families == "auto" else None,
+        lags=training.lags,
+        lags_of=training.lags_of,
         executor=None if training.ray is None else Ray(training.ray),
         verbose=0 if quiet else 1,
     )

@@ -108,6 +108,8 @@ _DESCRIPTIONS: Final = {
     "--checkpoint": "A directory; the same command continues from what it holds.",
     "--jobs -j": "Number of processes that train models, or work on shards; -1 for all cores.",
     "--engine": "What trains models: the processors, or an NVIDIA GPU.",
+    "--lags 0..": "Number of earlier slices whose values the leaves are told.",
+    "--lags-of": "Values of the same variable, or of all variables.",
     "--label COLUMN": "Column with the class of the sequence.",
     "--mode": "Discriminative models separate the classes more sharply.",
     "--states 1..": "Number of states of each HMM.",
@@ -205,6 +207,8 @@ class Training:
     jobs: int = 1
     ray: str | None = None
     engine: Literal["cpu", "gpu"] = "cpu"
+    lags: int = 0
+    lags_of: Literal["own", "all"] = "own"
 
 
 @final

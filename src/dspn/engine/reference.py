@@ -19,7 +19,7 @@ from dspn.data.sequences import Sequences
 from dspn.engine import base
 from dspn.engine.base import ExpectedFlows, Posteriors, StreamArrays
 from dspn.errors import EvidenceError
-from dspn.leaves.told import missing_values, told_values
+from dspn.leaves.told import missing_values, require_told, told_values
 from dspn.structure.chain import reads_inputs
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of, reachable
@@ -261,6 +261,7 @@ class ReferenceProgram(base.NetworkProgram):
         return V
 
     def _by_length(self, data: Sequences, *, maximise: bool = False) -> Iterator[_Slices]:
+        require_told(self.network.schema, data.schema)
         for length in np.unique(data.lengths):
             yield _Slices(self, data, np.flatnonzero(data.lengths == length), maximise)
 

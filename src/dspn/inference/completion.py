@@ -11,7 +11,7 @@ from dspn.data.sequences import Sequences
 from dspn.engine.base import Program, bottom_rows
 from dspn.inference.likelihood import require_possible
 from dspn.leaves.base import Family
-from dspn.leaves.told import Told, has_lags, told_values
+from dspn.leaves.told import Told, has_lags, has_told_gaps, told_values
 from dspn.structure.network import DynamicNetwork
 
 
@@ -113,5 +113,5 @@ def complete(program: Program, data: Sequences) -> Completion:
         leaves = found.leaves[rows]
         values[rows] = fill_in(network, data[own], leaves, lambda leaf, row: leaf.mode(row))
     filled = data.with_values(values)
-    exact = not has_lags(data.schema)
+    exact = not has_told_gaps(data)
     return Completion(filled, found.log_values, found.interfaces, found.component, exact)

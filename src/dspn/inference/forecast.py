@@ -6,13 +6,13 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from dspn._arguments import Bools, Floats, Ints, whole_number
-from dspn.data.schema import Kind, Variable
+from dspn._arguments import Bools, whole_number
+from dspn.data.schema import Kind
 from dspn.data.sequences import Sequences
 from dspn.engine.base import Program
 from dspn.errors import DataError
 from dspn.inference.likelihood import bounded_runs
-from dspn.inference.marginals import Marginals, VariableMarginals, checked_levels, marginals_at
+from dspn.inference.marginals import Marginals, checked_levels, marginal_of_draws, marginals_at
 from dspn.inference.sampling import sample_given
 from dspn.leaves.told import has_lags
 
@@ -131,28 +131,9 @@ def path_marginals(
         unknown = np.isnan(longer.values[rows.ravel(), v])
         entries, categorical = rows.ravel()[unknown], variable.kind == Kind.CATEGORICAL
         asked = () if categorical else levels
-        found.append(_path_marginal(variable, entries, own[unknown], asked))
+        found.append(marginal_of_draws(variable, entries, own[unknown], asked))
     known = program.log_likelihood(longer)
     return Marginals(schema, known, tuple(found), False)
-
-
-def _path_marginal(
-    variable: Variable, rows: Ints, paths: Floats, levels: tuple[float, ...]
-) -> VariableMarginals:
-    """The marginals of one variable from draws (entries, paths)."""
-    count = paths.shape[1]
-    none = np.full(len(paths), np.nan)
-    if variable.kind == Kind.CATEGORICAL:
-        shares = [(paths == code).mean(axis=1) for code in range(variable.num_categories)]
-        probabilities = np.stack(shares, axis=1)
-        quantiles = np.empty((len(paths), 0))
-        error = np.sqrt((probabilities * (1.0 - probabilities)).max(axis=1) / count)
-        return VariableMarginals(variable, rows, probabilities, none, none, (), quantiles, error)
-    method: Any = "inverted_cdf" if variable.kind == Kind.COUNT else "linear"
-    quantiles = np.quantile(paths, np.array(levels), axis=1, method=method).T
-    mean, variance = paths.mean(axis=1), paths.var(axis=1, ddof=1)
-    error = np.sqrt(variance / count)
-    return VariableMarginals(variable, rows, None, mean, variance, levels, quantiles, error)
 
 
 def _with_known(longer: Sequences, steps: int, known: Sequences | None) -> Sequences:

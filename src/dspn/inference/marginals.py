@@ -12,9 +12,10 @@ from dspn.data.schema import Kind, Schema, Variable
 from dspn.data.sequences import Sequences
 from dspn.engine.base import Program, Want, bottom_rows, rounded
 from dspn.errors import EvidenceError
+from dspn.inference.gaps import can_draw_gaps, draw_gaps
 from dspn.inference.likelihood import bounded_runs, require_possible
 from dspn.leaves.base import Family
-from dspn.leaves.told import Told, has_lags, row_moments, row_quantiles, told_values
+from dspn.leaves.told import Told, has_told_gaps, row_moments, row_quantiles, told_values
 
 # Weights of leaves that are held at a time: 128 MiB.
 _MOST_WEIGHTS: Final = 1 << 24
@@ -70,8 +71,9 @@ class VariableMarginals:
 class Marginals:
     """Marginals of every variable, by name or number, and the log-likelihood of the evidence.
 
-    Where leaves are told entries (lags), a missing entry does not feel the slices after it, which
-    do without it: then the marginals are not `exact`, unless nothing observed follows.
+    Where leaves are told entries (lags) and such an entry is missing, marginals are not `exact`:
+    they come from draws, or where that cannot be done the missing entry does not feel the leaves
+    that it would have been told to, which do without it.
     """
 
     schema: Schema
@@ -277,7 +279,7 @@ def _mix(
         mixers[variable].put(entries, weights, parameters)
     require_possible(program, data, log_likelihood)
     results = (mixer.result(rows) for mixer, rows in zip(mixers, slices, strict=True))
-    exact = not has_lags(data.schema)
+    exact = not has_told_gaps(data)
     return Marginals(data.schema, log_likelihood, tuple(results), exact, data)
 
 
@@ -289,8 +291,51 @@ def marginals_at(
 
 
 def marginals(program: Program, data: Sequences, *, quantiles: Sequence[float] = ()) -> Marginals:
-    """P(entry | evidence) of every missing entry, in one pass up and one down."""
-    return marginals_at(program, data, np.isnan(data.values), checked_levels(quantiles))
+    """P(entry | evidence) of every missing entry, in one pass up and one down.
+
+    Where leaves are told entries (lags) that are numbers, missing entries are drawn so that they
+    fit both sides (`dspn.inference.gaps`), and `error` is the standard error of the means.
+    """
+    levels = checked_levels(quantiles)
+    if can_draw_gaps(program, data):
+        return _gap_marginals(program, data, [levels] * len(data.schema))
+    return marginals_at(program, data, np.isnan(data.values), levels)
+
+
+def _gap_marginals(
+    program: Program, data: Sequences, levels: Sequence[tuple[float, ...]]
+) -> Marginals:
+    """Marginals of all missing entries from draws that fit both sides."""
+    log_likelihood = require_possible(program, data, program.log_likelihood(data))
+    missing = np.isnan(data.values)
+    found = draw_gaps(program, data)
+    entries, results = np.nonzero(missing), []
+    for v, (variable, own) in enumerate(zip(data.schema, levels, strict=True)):
+        mine = entries[1] == v
+        result = marginal_of_draws(variable, entries[0][mine], found.draws[:, mine].T, own)
+        if variable.kind != Kind.CATEGORICAL:
+            result = replace(result, mean=found.means[mine], error=found.error[mine])
+        results.append(result)
+    return Marginals(data.schema, log_likelihood, tuple(results), False, data)
+
+
+def marginal_of_draws(
+    variable: Variable, slices: Ints, draws: Floats, levels: tuple[float, ...]
+) -> VariableMarginals:
+    """The marginals of one variable's entries from independent draws (entries, draws)."""
+    count = draws.shape[1]
+    none = np.full(len(draws), np.nan)
+    if variable.kind == Kind.CATEGORICAL:
+        shares = [(draws == code).mean(axis=1) for code in range(variable.num_categories)]
+        probabilities = np.stack(shares, axis=1)
+        quantiles = np.empty((len(draws), 0))
+        error = np.sqrt((probabilities * (1.0 - probabilities)).max(axis=1, initial=0.0) / count)
+        return VariableMarginals(variable, slices, probabilities, none, none, (), quantiles, error)
+    method: Any = "inverted_cdf" if variable.kind == Kind.COUNT else "linear"
+    quantiles = np.quantile(draws, np.array(levels), axis=1, method=method).T
+    mean, variance = draws.mean(axis=1), draws.var(axis=1, ddof=1)
+    error = np.sqrt(variance / count)
+    return VariableMarginals(variable, slices, None, mean, variance, levels, quantiles, error)
 
 
 def interface_posteriors(program: Program, data: Sequences) -> Floats:
@@ -336,15 +381,17 @@ def impute_with_bands(
     filled = np.isnan(data.values)
     with_median = asked if 0.5 in asked else (*asked, 0.5)
     kinds = [variable.kind for variable in data.schema]
-    found = _mix(
-        program, data, filled, [with_median if kind == Kind.COUNT else asked for kind in kinds]
-    )
+    levels = [with_median if kind == Kind.COUNT else asked for kind in kinds]
+    if can_draw_gaps(program, data):
+        found = _gap_marginals(program, data, levels)
+    else:
+        found = _mix(program, data, filled, levels)
     values = data.values.copy()
     parts = []
     for variable, own in enumerate(found.variables):
         values[own.slices, variable] = own.point()
-        levels = () if own.probabilities is not None else asked
-        parts.append(replace(own, levels=levels, quantiles=own.quantiles[:, : len(levels)]))
+        kept = () if own.probabilities is not None else asked
+        parts.append(replace(own, levels=kept, quantiles=own.quantiles[:, : len(kept)]))
     marginals = replace(found, variables=tuple(parts))
     return Imputation(data.with_values(values), filled, marginals)
 

@@ -21,7 +21,7 @@ from scipy.special import gammaln, ndtr, pdtr, pdtrc, xlogy
 from dspn._arguments import Bools, Floats, Ints
 from dspn.data.schema import Kind, Schema, Variable
 from dspn.data.sequences import Sequences
-from dspn.errors import DataError, StructureError
+from dspn.errors import DataError, EvidenceError, StructureError
 from dspn.leaves.base import (
     Family,
     Prior,
@@ -307,6 +307,25 @@ class Told(Family):
             found = np.where(chosen[..., None] == 1, told, found)
         return found
 
+    def linear_terms(self, parameters: Floats, context: Floats) -> tuple[Floats, Floats, Floats]:
+        """The mean of a linear rule as a constant (M,) and a multiple of each source (M, D).
+
+        Multiples are those of numbers among the values of the context; what everything else adds is
+        in the constant. Also the variances (M,).
+        """
+        told = self._branch_of(context) == 1
+        zero = context.copy()
+        slopes = np.zeros(context.shape)
+        place = 1
+        for column, source in enumerate(self.sources):
+            if source.kind == "value" and source.categories == 0:
+                own = parameters[:, self._widths[-1]][:, place]
+                slopes[:, column] = np.where(told, own, 0.0)
+                zero[:, column] = np.where(told, 0.0, context[:, column])
+            place += source.num_features
+        plain = self.resolve(parameters, zero)
+        return plain[:, 0], slopes, plain[:, 1]
+
     # Densities and learning
 
     def log_prob(self, parameters: Floats, values: Floats) -> Floats:
@@ -551,9 +570,34 @@ def sources_of(variable: Variable) -> tuple[Source, ...]:
     return () if leaf is None else tuple(getattr(leaf, "sources", ()))
 
 
+def require_told(model: Schema, data: Schema) -> None:
+    """Raises unless data tell the leaves of a model what they need."""
+    if model is data:
+        return
+    for own, other in zip(model, data, strict=True):
+        if sources_of(own) != sources_of(other):
+            raise EvidenceError(
+                f"the data do not tell the leaves of variable {own.name!r} what the model tells "
+                "them; read the data with the schema of the model (`sequences_of`)."
+            )
+
+
 def has_lags(schema: Schema) -> bool:
     """Whether a leaf is told entries, so that a missing one changes what others are told."""
     return any(own.kind == "value" for variable in schema for own in sources_of(variable))
+
+
+def has_told_gaps(data: Sequences) -> bool:
+    """Whether a leaf is told an entry that is missing: without such gaps all answers are exact."""
+    missing = np.isnan(data.values)
+    for variable in data.schema:
+        for own in sources_of(variable):
+            if own.kind == "value" and missing[:, own.column].any():
+                rows = np.flatnonzero(missing[:, own.column])
+                ends = data.offsets[np.searchsorted(data.offsets, rows, side="right")]
+                if (rows + own.lag < ends).any():
+                    return True
+    return False
 
 
 def longest_lag(schema: Schema) -> int:

@@ -120,6 +120,10 @@ class DSPN(SequenceEstimator):
             for the paper's learner, a directory for the automatic one.
         resume: Whether to go on from the checkpoint where there is one.
         random_state: Seed of everything random.
+        lags: Number of earlier slices whose values the leaves are told; see `dspn.leaves.told`.
+        lags_of: "own" for values of the same variable, "all" for those of all variables.
+        within: Whether leaves are told the values of the variables before them in the slice.
+        leaf_inputs: Whether leaves are told the inputs of the slice.
         verbose: Whether to show how learning goes on.
 
     Attributes:

@@ -711,6 +711,11 @@ class SequenceEstimator(Queries, SequenceReader):
         )
         if schema == parts.train.schema:
             return parts
+        if self.families is not None:
+            raise StructureError(
+                "`families` must be left out where leaves are told lags or inputs: the kind of a "
+                "variable says what they do with these."
+            )
         _warn_of_short(parts.train, longest_lag(schema))
         held = parts.validation
         return replace(
@@ -756,7 +761,7 @@ class SequenceEstimator(Queries, SequenceReader):
         }
         outcome = self._learned(parts)
         if has_lags(parts.train.schema):
-            rng = np.random.default_rng([parts.seed, 5])
+            rng = parts.rng(6)
             unlagged = learn_unlagged(
                 outcome.network, parts.train, self.priors or DEFAULT_PRIORS, rng
             )
@@ -811,6 +816,11 @@ class SequenceEstimator(Queries, SequenceReader):
             sample_weight: How often each sequence counts; zero leaves it out.
             reading: How X is read; see `fit`.
         """
+        if self.lags or self.within or self.leaf_inputs:
+            raise StructureError(
+                "`lags`, `within` and `leaf_inputs` must be left out with `partial_fit`: leaves "
+                "that are told something are not learned batch by batch. Use `fit`."
+            )
         if "model_" not in vars(self):
             data, weights = self._read_for_fit(
                 X, lengths, self.schema, sample_weight, reading=reading

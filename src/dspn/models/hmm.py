@@ -212,6 +212,10 @@ class HMM(Chain):
         validation_fraction: Share of the sequences that is held out; 0 for none.
         refit: Whether what was held out is learned from in the end.
         random_state: Seed of everything random.
+        lags: Number of earlier slices whose values the leaves are told; see `dspn.leaves.told`.
+        lags_of: "own" for values of the same variable, "all" for those of all variables.
+        within: Whether leaves are told the values of the variables before them in the slice.
+        leaf_inputs: Whether leaves are told the inputs of the slice.
     """
 
     _: KW_ONLY
@@ -271,6 +275,10 @@ class HMMSPN(Chain):
         validation_fraction: Share of the sequences that is held out; 0 for none.
         refit: Whether what was held out is learned from in the end.
         random_state: Seed of everything random.
+        lags: Number of earlier slices whose values the leaves are told; see `dspn.leaves.told`.
+        lags_of: "own" for values of the same variable, "all" for those of all variables.
+        within: Whether leaves are told the values of the variables before them in the slice.
+        leaf_inputs: Whether leaves are told the inputs of the slice.
     """
 
     _: KW_ONLY

@@ -5,7 +5,9 @@ from typing import Any, Final
 import numpy as np
 
 from dspn._arguments import Floats, is_number
+from dspn.data.schema import Schema
 from dspn.data.sequences import Sequences
+from dspn.errors import StructureError
 from dspn.io.json_values import JSON
 from dspn.learning.online import (
     DEFAULT_ONLINE,
@@ -16,6 +18,7 @@ from dspn.learning.online import (
     update,
 )
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
+from dspn.leaves.told import sources_of
 from dspn.models.model import Model
 
 # The entries of a model's provenance with the number of sequences and slices that it was fitted to,
@@ -57,6 +60,15 @@ def online_state(model: Model, data: Sequences, weights: Floats | None = None) -
     return OnlineState.of_model(model.mixture, count, slices / count)
 
 
+def require_plain_leaves(schema: Schema) -> None:
+    """Raises where leaves are told something, which is not learned batch by batch."""
+    if any(map(sources_of, schema)):
+        raise StructureError(
+            "a model whose leaves are told lags or inputs is not learned batch by batch; fit it to "
+            "all data (`fit`), or set `lags=0` and `leaf_inputs=False`."
+        )
+
+
 def with_batch(
     model: Model,
     data: Sequences,
@@ -76,6 +88,7 @@ def with_batch(
         priors: Pseudo-observations of weights and leaves.
         seed: Seed of everything random; by default that of the model's own learning, or 0.
     """
+    require_plain_leaves(data.schema)
     told = model.provenance.get("seed")
     if seed is None:
         seed = told if isinstance(told, int) else 0

@@ -30,7 +30,7 @@ from dspn.engine.cpu.records import (
 )
 from dspn.engine.cpu.tables import Coding, coding_of, encode, tabulate, with_dense
 from dspn.errors import DspnError
-from dspn.leaves.told import sources_of, told_values
+from dspn.leaves.told import require_told, sources_of, told_values
 from dspn.structure.network import Root
 
 Item = TypeVar("Item")
@@ -188,6 +188,7 @@ class Job:
         self._tables = Memo()
         self._coefficients = Memo()
         self.numbers: Codes = _NO_NUMBERS
+        require_told(program.network.schema, data.schema)
         self._told = {
             v: told_values(data, v) for v, own in enumerate(data.schema) if sources_of(own)
         }

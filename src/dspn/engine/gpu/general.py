@@ -251,6 +251,11 @@ class General:
         found = []
         for bank, rows in zip(self.network.template.banks, own.parameters.leaves, strict=True):
             distinct = batch.distinct[bank.variable]
+            if bank.family.sources and distinct.ndim == 1:
+                raise EvidenceError(
+                    "the data do not tell the leaves of the model what they need; read them with "
+                    "the schema of the model."
+                )
             logs = bank.family.log_prob(rows, distinct)
             if maximise:
                 modes = bank.family.log_peak(rows, distinct)
