@@ -99,3 +99,20 @@ def test_a_planted_error_is_the_oddest_cell_though_its_density_is_not_the_least(
     cells = found.oddest(20)
     assert [own.tail for own in cells] == sorted(own.tail for own in cells)
     assert len(found.oddest(10_000)) == 2000
+
+
+def test_a_leaf_that_one_entry_made_does_not_vouch_for_it() -> None:
+    """A state learned from a single wrong reading expects it; without its own share it does not."""
+    schema = Schema((Variable.continuous("wind"),))
+    rows = {"wind": [[10.0, 9.0], [1048.0, 100.0]]}
+    model = Model.from_hmm([0.999, 0.001], [[0.999, 0.001]] * 2, rows, schema=schema)
+    values = np.random.default_rng(0).normal(10.0, 3.0, (1000, 1))
+    values[321] = 1048.0
+    data = Sequences.from_codes(values, np.arange(0, 1001, 20), schema)
+    plain, fitted = model.surprise(data), model.surprise(data, fitted=True)
+    assert plain.tails[321, 0] == pytest.approx(0.001)
+    assert fitted.oddest(1)[0][:3] == (16, 1, "wind")
+    assert fitted.tails[321, 0] < 1e-12
+    others = np.arange(1000) != 321
+    np.testing.assert_allclose(fitted.tails[others], plain.tails[others], rtol=0.01)
+    np.testing.assert_array_equal(fitted.variables, plain.variables)

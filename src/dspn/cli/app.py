@@ -231,7 +231,11 @@ def sample(
 
 @_command("query.surprise")
 def surprise(
-    by: Literal["slice", "sequence"] = "slice", top: int | None = None, *, request: Request
+    by: Literal["slice", "sequence"] = "slice",
+    top: int | None = None,
+    fitted: bool = False,
+    *,
+    request: Request,
 ) -> None:
     """Find anomalies: how unexpected each slice is given its past, and each entry, in nats.
 
@@ -242,7 +246,8 @@ def surprise(
     expected in their place.
 
     Examples:
-        dspn surprise weather.dspn days.csv --top 20
+        dspn surprise weather.dspn new.csv --top 20
+        dspn surprise weather.dspn days.csv --fitted --top 20
         dspn surprise weather.dspn days.csv -o surprise.csv
         dspn surprise weather.dspn days.csv --by sequence | head -n 5
     """

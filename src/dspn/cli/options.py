@@ -85,6 +85,8 @@ _DESCRIPTIONS: Final = {
     "--window 1..": "Only so many slices before an origin are given; by default all.",
     "--by": "Whether a row is a slice, or a sequence, the one with the oddest entry first.",
     "--top 1..": "Only so many entries, those of the smallest tail probabilities.",
+    "--fitted": "The table is the one that the model was fitted to: in tails no value vouches for "
+    "itself. It is then read as a whole.",
     "--alarm P": "Tail probability below which an entry is an alarm, such as 1e-6.",
     "--state FILE": "File that keeps the state of the streams; the same command goes on from it.",
     "--strict": "End at a cell or a line that cannot be read, instead of noting it.",

@@ -55,12 +55,22 @@ def ask(name: str, request: Request, **options: Any) -> None:
         shards.ask(name, request, model, options)
         return
 
+    rows = 0
+
     def answer(chunk: Chunk, data: Sequences) -> Any:
+        nonlocal rows
+        rows += data.total_slices
         return query.answer(model, chunk, data, **options)
 
     finish = partial(query.finish, top=options["top"]) if "top" in options else query.finish
     own = replace(query, answer=answer, finish=finish)
-    write_answers(request, name, model.schema, model.provenance, own)
+    whole = bool(options.get("fitted"))
+    write_answers(request, name, model.schema, model.provenance, own, whole=whole)
+    trained_on: Any = model.provenance.get("trained_on")
+    slices = trained_on.get("slices") if isinstance(trained_on, dict) else None
+    if name.startswith("surprise") and not whole and slices == rows:
+        told = "the model was fitted to as many slices; if to these, add --fitted, so that no"
+        console.note(f"note: {told} value vouches for itself.", quiet=request.target.quiet)
 
 
 def write_answers(
@@ -71,6 +81,7 @@ def write_answers(
     query: Query,
     *,
     optional: Iterable[str] = (),
+    whole: bool = False,
 ) -> None:
     """Writes the answers to all chunks of a table, in the order of the table.
 
@@ -81,6 +92,7 @@ def write_answers(
         provenance: The provenance of the model, which remembers the key columns.
         query: Its `answer` takes a chunk and the sequences of the chunk.
         optional: Further columns that chunks have if the table has them.
+        whole: The whole table is one chunk.
     """
     target, form = request.target, sink.output_format(request.target)
     with source.open_table(request.data, request.read) as opened:
@@ -92,6 +104,7 @@ def write_answers(
             request.unknown,
             title=title,
             quiet=target.quiet,
+            whole=whole,
             extra=[name for name in optional if name in opened.columns],
             along=opened.columns if query.keeps_columns else (),
         )
@@ -145,12 +158,12 @@ def _score(model: Model, chunk: Chunk, data: Sequences) -> Any:
     return sequence_table(chunk, {**columns, "per_slice": scores / data.lengths})
 
 
-def _slice_surprise(model: Model, chunk: Chunk, data: Sequences) -> Any:
+def _slice_surprise(model: Model, chunk: Chunk, data: Sequences, *, fitted: bool = False) -> Any:
     """The surprise of every slice given its past, and of each of its entries given all others.
 
     Then the name and the tail of the entry of the smallest tail.
     """
-    surprise = model.surprise(data)
+    surprise = model.surprise(data, fitted=fitted)
     table = {name: plain(chunk.table[name]) for name in chunk.keys.names}
     names = [*model.schema.names, "slice_surprise"]
     if chunk.keys.order is None:  # slices are numbered
@@ -196,9 +209,9 @@ def _places(chunk: Chunk, rows: Any, data: Sequences) -> Any:
     return pa.array(rows - data.offsets[owners])
 
 
-def _sequence_surprise(model: Model, chunk: Chunk, data: Sequences) -> Any:
+def _sequence_surprise(model: Model, chunk: Chunk, data: Sequences, *, fitted: bool = False) -> Any:
     """The surprise of each sequence, its most surprising slice, and its oddest entry."""
-    found = model.surprise(data)
+    found = model.surprise(data, fitted=fitted)
     # An impossible slice is infinitely surprising, and what follows it has no surprise.
     known = np.where(np.isnan(found.slices), -np.inf, found.slices)
     total = np.add.reduceat(np.where(np.isnan(found.slices), 0.0, found.slices), data.offsets[:-1])
@@ -237,9 +250,9 @@ def _rank(tables: Iterator[Any]) -> Iterator[Any]:
     yield table.take(pa.array(order)).add_column(0, free_name("rank", table.column_names), rank)
 
 
-def _cells(model: Model, chunk: Chunk, data: Sequences, top: int) -> Any:
+def _cells(model: Model, chunk: Chunk, data: Sequences, top: int, *, fitted: bool = False) -> Any:
     """The entries of the smallest tails, with what was to be expected in their place."""
-    found = model.surprise(data)
+    found = model.surprise(data, fitted=fitted)
     rows, columns = oddest_places(found.tails, found.variables, top)
     owners = np.searchsorted(data.offsets, rows, side="right") - 1
     texts, expected = [], []
@@ -495,12 +508,15 @@ def _read_known(path: str, request: Request, steps: int) -> dict[Any, Any]:
     return {name: values[data.offsets[i] : data.offsets[i + 1]] for i, name in enumerate(ids)}
 
 
-def surprise(by: str, top: int | None, request: Request) -> None:
+def surprise(by: str, top: int | None, fitted: bool, request: Request) -> None:
     """Writes how unexpected each slice is, or each sequence if `by` says so, or the `top` cells."""
+    options: dict[str, Any] = {"fitted": True} if fitted else {}
+    if fitted and is_dataset(request.data):
+        raise DataError("--fitted needs the whole table in memory, but DATA is a set of shards.")
     if top is None:
-        ask(f"surprise by {by}", request)
+        ask(f"surprise by {by}", request, **options)
     else:
-        ask("surprise by cell", request, top=top)
+        ask("surprise by cell", request, top=top, **options)
 
 
 def sample(model: Path, number: int, length: int, seed: int | None, target: Target) -> None:

@@ -19,8 +19,9 @@ from dspn.errors import DataError
 from dspn.inference.forecast import path_marginals
 from dspn.inference.likelihood import require_possible
 from dspn.inference.marginals import Mixer, VariableMarginals, leaf_mixtures
+from dspn.inference.tails import leaf_log_probs
 from dspn.leaves.base import Family
-from dspn.leaves.told import Told, has_lags, paired_log_prob
+from dspn.leaves.told import Told, has_lags
 
 Hiding = Literal["random", "gaps", "last"]
 BAND: Final = (0.1, 0.9)
@@ -434,12 +435,7 @@ _ENTRY: Final = _NUMBERS
 
 def _log_densities(family: Family, shares: Floats, parameters: Floats, truth: Floats) -> Floats:
     """The log density of each mixture at its value."""
-    if parameters.ndim == 3:
-        count, leaves = shares.shape
-        rows = parameters.reshape(count * leaves, -1)
-        logs = paired_log_prob(family, rows, np.repeat(truth, leaves)).reshape(count, leaves)
-    else:
-        logs = family.log_prob(parameters, truth)
+    logs = leaf_log_probs(family, parameters, truth)
     with np.errstate(divide="ignore", under="ignore"):
         return np.asarray(np.logaddexp.reduce(logs + np.log(shares), axis=1))
 

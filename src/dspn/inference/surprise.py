@@ -11,7 +11,13 @@ from dspn.engine.base import TERMS, NetworkProgram, Program, difference, log_sha
 from dspn.errors import EvidenceError
 from dspn.inference.likelihood import bounded_runs
 from dspn.inference.marginals import leaf_mixtures
-from dspn.inference.tails import Cell, cells_at, oddest_places, tail_probabilities
+from dspn.inference.tails import (
+    Cell,
+    cells_at,
+    oddest_places,
+    responsibilities,
+    tail_probabilities,
+)
 from dspn.leaves.told import has_lags
 
 _MOST_SLICES: Final = 1 << 18
@@ -64,9 +70,14 @@ class Surprise:
         return cells_at(self.sequences, *places, self.tails, self.variables)
 
 
-def surprise(program: Program, data: Sequences) -> Surprise:
-    """Surprise by slice (given the past) and by entry (given everything else)."""
-    entries = _entry_surprises(program, data)
+def surprise(program: Program, data: Sequences, *, fitted: bool = False) -> Surprise:
+    """Surprise by slice (given the past) and by entry (given everything else).
+
+    With `fitted` the data are those that the model was learned from. An odd value may then have a
+    leaf that was learned from nothing else; tails take from the weight of each leaf the share that
+    the entry itself has in it, so that no value vouches for itself. Nats stay as they are.
+    """
+    entries = _entry_surprises(program, data, fitted)
     return Surprise(_slice_surprises(program, data), *entries, data, not has_lags(data.schema))
 
 
@@ -85,12 +96,13 @@ def _slice_surprises(program: Program, data: Sequences) -> Floats:
     return -difference(seen, unseen)
 
 
-def _entry_surprises(program: Program, data: Sequences) -> tuple[Floats, Floats]:
+def _entry_surprises(program: Program, data: Sequences, fitted: bool) -> tuple[Floats, Floats]:
     """-log P(entry | all others), and the tail of each entry given all others."""
     observed = ~np.isnan(data.values)
     surprises, tails = np.full(data.values.shape, np.nan), np.full(data.values.shape, np.nan)
     log_likelihood = np.empty(len(data))
-    _put_tails(program, data, observed, tails, log_likelihood, surprises)
+    counts = _leaf_counts(program, data, observed) if fitted else None
+    _put_tails(program, data, observed, tails, log_likelihood, surprises, counts=counts)
     possible = log_likelihood > -np.inf
     known = observed & np.repeat(possible, data.lengths)[:, None]
     surprises, tails = np.where(known, surprises, np.nan), np.where(known, tails, np.nan)
@@ -112,22 +124,42 @@ def _put_tails(
     log_likelihood: Floats,
     surprises: Floats | None = None,
     values: Floats | None = None,
+    counts: list[Floats] | None = None,
 ) -> None:
-    """Writes the tails of the wanted entries of `values`, by default the data's own."""
+    """Writes the tails of the wanted entries of `values`, by default the data's own.
+
+    With `counts`, the number of entries that each leaf stands for, the share of the entry itself is
+    taken from its leaves.
+    """
     banks = program.mixture.components[0].template.banks
     own_values = data.values if values is None else values
     slices = [np.flatnonzero(column) for column in wanted.T]
     for variable, entries, weights, parameters in leaf_mixtures(
         program, data, wanted, log_likelihood, surprises
     ):
-        rows = slices[variable][entries]
+        rows, family = slices[variable][entries], banks[variable].family
+        own = own_values[rows, variable]
+        if counts is not None:
+            share = responsibilities(family, weights, parameters, own)
+            total = np.maximum(counts[variable], np.finfo(np.float64).tiny)
+            weights = weights * (np.maximum(total - share, 0.0) / total)
         tails[rows, variable] = tail_probabilities(
-            data.schema[variable],
-            banks[variable].family,
-            weights,
-            parameters,
-            own_values[rows, variable],
+            data.schema[variable], family, weights, parameters, own
         )
+
+
+def _leaf_counts(program: Program, data: Sequences, observed: Bools) -> list[Floats]:
+    """The expected number of entries that each leaf has made, by variable."""
+    banks = [network.template.banks for network in program.mixture]
+    counts = [np.zeros(sum(len(own[v].nodes) for own in banks)) for v in range(data.num_variables)]
+    slices = [np.flatnonzero(column) for column in observed.T]
+    surprises, log_likelihood = np.empty(data.values.shape), np.empty(len(data))
+    for v, entries, weights, parameters in leaf_mixtures(
+        program, data, observed, log_likelihood, surprises
+    ):
+        values = data.values[slices[v][entries], v]
+        counts[v] += responsibilities(banks[0][v].family, weights, parameters, values).sum(axis=0)
+    return counts
 
 
 def _add_ruled_out(program: Program, data: Sequences, surprises: Floats, tails: Floats) -> None:

@@ -8,7 +8,7 @@ from dspn._arguments import Floats, Ints
 from dspn.data.schema import Kind, Variable
 from dspn.data.sequences import Sequences
 from dspn.leaves.base import Family
-from dspn.leaves.told import Told, row_tails
+from dspn.leaves.told import Told, paired_log_prob, row_tails
 
 # Cells (entry, leaf) that are held at a time: 32 MiB.
 _MOST_CELLS: Final = 1 << 22
@@ -50,6 +50,26 @@ def tail_probabilities(
             else:
                 out[part] = _two_sided(family, shares, own, values[part])
     return out
+
+
+def leaf_log_probs(family: Family, parameters: Floats, values: Floats) -> Floats:
+    """Log p(value | leaf), (entries, leaves); leaves may be those of each entry, (E, L, P)."""
+    plain = family.plain if isinstance(family, Told) else family
+    if parameters.ndim == 2:
+        return plain.log_prob(parameters, values)
+    count, leaves, width = parameters.shape
+    rows = parameters.reshape(count * leaves, width)
+    return paired_log_prob(plain, rows, np.repeat(values, leaves)).reshape(count, leaves)
+
+
+def responsibilities(family: Family, weights: Floats, parameters: Floats, values: Floats) -> Floats:
+    """P(leaf | entry and all others), from P(leaf | all others); 0 where it is not known."""
+    with np.errstate(all="ignore"):
+        logs = np.log(weights) + leaf_log_probs(family, parameters, values)
+        logs -= logs.max(axis=1, keepdims=True)
+        shares = np.exp(logs)
+        shares = shares / shares.sum(axis=1, keepdims=True)
+    return np.asarray(np.nan_to_num(shares, nan=0.0))
 
 
 def _as_rare(shares: Floats, parameters: Floats, codes: Ints) -> Floats:

@@ -174,10 +174,21 @@ class Queries(ABC):
         return complete(self._compiled(), self._read(X, lengths, inputs=inputs, **reading))
 
     def surprise(
-        self, X: Any, *, lengths: Any = None, inputs: Any = None, **reading: Unpack[Reading]
+        self,
+        X: Any,
+        *,
+        lengths: Any = None,
+        inputs: Any = None,
+        fitted: bool = False,
+        **reading: Unpack[Reading],
     ) -> Surprise:
-        """How unexpected each slice is given its past, and each entry given all others."""
-        return surprise(self._compiled(), self._read(X, lengths, inputs=inputs, **reading))
+        """How unexpected each slice is given its past, and each entry given all others.
+
+        With `fitted` X is what the model was learned from, and no entry vouches for itself in the
+        tails: see `dspn.inference.surprise`.
+        """
+        data = self._read(X, lengths, inputs=inputs, **reading)
+        return surprise(self._compiled(), data, fitted=fitted)
 
     def forecast(
         self,
