@@ -43,6 +43,12 @@ def _filtered(model: Model, data: Sequences, _: Drawing) -> Any:
     return plotting.plot_filtered(data.values, model.schema, surprise, posterior, imputed=imputed)
 
 
+def _surprise(model: Model, data: Sequences, drawing: Drawing) -> Any:
+    """What is above the usual surprise of the whole table, in one sequence."""
+    one = _pick(data, drawing.only)
+    return plotting.plot_surprise(model, one, usual=model.surprise(data))
+
+
 # What is drawn, and of what.
 _MODEL, _ONE, _ALL = "the model", "a sequence", "all sequences"
 _PICTURES: Final[dict[str, tuple[Callable[[Model, Any, Drawing], Any], str]]] = {
@@ -50,7 +56,7 @@ _PICTURES: Final[dict[str, tuple[Callable[[Model, Any, Drawing], Any], str]]] = 
     "unrolled": (_unrolled, _MODEL),
     "filtered": (_filtered, _ONE),
     "interface": (lambda m, d, o: plotting.plot_interface(m, d, component=o.component), _ONE),
-    "surprise": (lambda m, d, _: plotting.plot_surprise(m, d), _ONE),
+    "surprise": (_surprise, _ALL),
     "imputed": (lambda m, d, _: plotting.plot_imputed(m, d), _ONE),
     "forecast": (lambda m, d, o: plotting.plot_forecast(m, d, o.steps or _STEPS), _ONE),
     "calibration": (lambda m, d, o: plotting.plot_calibration(m, d, steps=o.steps or 1), _ALL),

@@ -70,6 +70,12 @@ class Surprise:
         return cells_at(self.sequences, *places, self.tails, self.variables)
 
 
+def usual_surprises(surprises: Floats) -> Floats:
+    """The median surprise of each variable's entries; 0 for a variable without any."""
+    known = [own[np.isfinite(own)] for own in surprises.T]
+    return np.array([np.median(own) if own.size else 0.0 for own in known])
+
+
 def surprise(program: Program, data: Sequences, *, fitted: bool = False) -> Surprise:
     """Surprise by slice (given the past) and by entry (given everything else).
 

@@ -14,7 +14,7 @@ from dspn.data.schema import Kind, Schema
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
 from dspn.inference.marginals import interface_posteriors
-from dspn.inference.surprise import Surprise
+from dspn.inference.surprise import Surprise, usual_surprises
 from dspn.models.model import Data
 from dspn.plotting import _arguments, _panels, _style, _values
 from dspn.plotting._arguments import AnyModel, Variables
@@ -293,7 +293,13 @@ def plot_interface(
     return ax
 
 
-def plot_surprise(found: AnyModel | Surprise, sequence: Data, ax: Axes | None = None) -> Axes:
+def plot_surprise(
+    found: AnyModel | Surprise,
+    sequence: Data,
+    ax: Axes | None = None,
+    *,
+    usual: Surprise | None = None,
+) -> Axes:
     """-log P(slice | slices before it) as bars, and -log P(entry | all other entries) as cells.
 
     Both are in nats and exact, as `Model.surprise` has them; of a density they may be negative.
@@ -305,25 +311,34 @@ def plot_surprise(found: AnyModel | Surprise, sequence: Data, ax: Axes | None = 
         found: A model, or the result of its `surprise` for this sequence, then a `Sequences`.
         sequence: Data that holds one sequence.
         ax: Axes to draw on; without them a figure 1200 pixels wide is made.
+        usual: The surprise of many sequences, such as `model.surprise(table)`. Bars and cells then
+            show what is above its medians, of slices and of each variable, so that variables of
+            different units compare; what is below them has no colour.
     """
     data, surprise = _checked_surprise(found, sequence)
-    num_slices, num_variables = surprise.variables.shape
+    entries, bars, words = surprise.variables, surprise.slices, _SURPRISE
+    if usual is not None:
+        require_type(usual, Surprise, "usual", DataError, remedy="give `model.surprise(table)`")
+        entries = np.maximum(entries - usual_surprises(usual.variables), 0.0)
+        bars = bars - usual_surprises(usual.slices[:, None])[0]
+        words = f"above what is usual; {_SURPRISE}"
+    num_slices, num_variables = entries.shape
     cells = float(np.clip(0.24 * num_variables, 0.5, _TALLEST_CELLS))
     share = cells / (cells + _GAP + _STRIP)
     if ax is None:
         ax = _panels.new_figure(_panels.WIDTH, cells + _GAP + _STRIP + 0.9).subplots()
     missing = np.isnan(data.values)
-    _draw_entry_surprises(ax, surprise.variables, missing, share)
+    _draw_entry_surprises(ax, entries, missing, share)
     tall = _STRIP * share / cells
     strip = ax.inset_axes((0.0, 1.0 - tall, 1.0, tall))
-    _panels.draw_surprise(surprise.slices, strip)
+    _panels.draw_surprise(bars, strip)
     strip.set_title("", loc="left")
     strip.set(xlim=(-0.5, num_slices - 0.5), xticks=[], gid="slices")
     _panels.dress(ax)
     named = range(0, num_variables, -(-num_variables // _MOST_NAMES))
     _panels.name_rows(ax, named, [data.schema.names[number] for number in named])
     _panels.slice_axis(ax, num_slices, data)
-    title = f"Surprise (nats){_panels.sequence_words(data)}: {_SURPRISE}"
+    title = f"Surprise (nats){_panels.sequence_words(data)}: {words}"
     hatched = Patch(facecolor="white", **_values.HATCHED)
     _panels.heading(ax, title, {"missing": (hatched,)} if missing.any() else None)
     return ax

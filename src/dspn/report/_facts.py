@@ -14,6 +14,7 @@ from dspn.data.schema import Kind, Variable
 from dspn.data.sequences import Sequences
 from dspn.inference.likelihood import bounded_runs
 from dspn.inference.marginals import Marginals, interface_posteriors
+from dspn.inference.surprise import usual_surprises
 from dspn.io.json_values import JSON
 from dspn.leaves.base import Family
 from dspn.models.model import Model
@@ -290,12 +291,6 @@ def _component(weight: float, network: DynamicNetwork) -> dict[str, Any]:
         "tied": network.parameters.tied,
         "drawing": drawn_template(network),
     }
-
-
-def usual_surprises(surprises: Floats) -> Floats:
-    """The median surprise of each variable's entries; 0 for a variable without any."""
-    known = [own[np.isfinite(own)] for own in surprises.T]
-    return np.array([np.median(own) if own.size else 0.0 for own in known])
 
 
 def _variable(variable: Variable, values: Floats, usual: float) -> dict[str, Any]:

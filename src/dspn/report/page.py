@@ -20,6 +20,7 @@ from dspn._arguments import Floats, require_type, whole_number
 from dspn.data.schema import Kind, Variable
 from dspn.data.sequences import Sequences, sequences_of
 from dspn.errors import DataError, StructureError
+from dspn.inference.evaluation import informed_by
 from dspn.io.atomic import path_text, write_atomically
 from dspn.models.model import Model
 from dspn.plotting._style import counted
@@ -27,6 +28,8 @@ from dspn.report._facts import Records, json_text, make_records, page_facts
 from dspn.structure.network import DynamicNetwork
 
 _TITLE: Final = "A model and its data"
+# Slices that are scored, the least number of entries for it, and variables that are compared.
+_MOST_SCORED, _LEAST_SCORED, _MOST_INFORMING = 20_000, 100, 12
 # In an order in which each module comes after those that it imports.
 _MODULES: Final = (
     "dom colours records tooltip theme node_panel graph blocks templates list axis values heat_map "
@@ -145,6 +148,7 @@ def summary_html(model: Model, data: Sequences, records: Records) -> str:
         f"{model.root.value} slice.</p>",
         *(f'<p class="note">{escape(text)}</p>' for text in _notes(data, records)),
         _variable_table(data),
+        *score_tables(model, data),
     ]
     if len(model.components) > 1:
         parts.append(_component_table(model, records))
@@ -270,6 +274,40 @@ def _component_table(model: Model, records: Records) -> str:
         rows.append((*first, nodes, edges, f"{explained[number]:,}"))
     names = ("Component", "Weight", "Interface", "Nodes", "Edges", "Likeliest for, of those shown")
     return _table(f"The {len(rows):,} components", names, rows)
+
+
+def score_tables(model: Model, data: Sequences) -> Iterable[str]:
+    """How good filled entries are beside simple rules, and which variables inform which."""
+    possible = np.flatnonzero(model.compiled.log_likelihood(data) > -np.inf)
+    ends = np.cumsum(data.lengths[possible])
+    chosen = possible[: max(1, int(np.searchsorted(ends, _MOST_SCORED, side="right")))]
+    some = data[chosen] if chosen.size else None
+    if some is None or np.count_nonzero(~np.isnan(some.values)) < _LEAST_SCORED:
+        return
+    found = model.evaluate(some)
+    names = ("Variable", "Method", "Entries", "MAE", "RMSE", "Accuracy", "CRPS", "Log score")
+    fields = ("method", "entries", "mae", "rmse", "accuracy", "crps", "log_score", "coverage")
+    rows = [
+        (own.variable, *(_score(getattr(own, name)) for name in fields)) for own in found.scores
+    ]
+    hidden = f"{found.hidden}, of {counted(len(some), 'sequence')}"
+    title = f"How good filled entries are ({hidden}); if the model was fitted to them, too good"
+    yield _table(title, (*names, "In 80 % band"), rows, folded=True)
+    if 1 < data.num_variables <= _MOST_INFORMING:
+        lost = informed_by(model.compiled, some)
+        schema = data.schema.names
+        cells = [
+            (name, *(_score(round(value, 2) + 0.0) for value in row))
+            for name, row in zip(schema, lost.tolist(), strict=True)
+        ]
+        title = "Which variables inform which: nats that an entry of the row loses without a column"
+        yield _table(title, ("Without", *map(escape, schema)), cells, folded=True)
+
+
+def _score(value: float | str) -> str:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.3g}".replace("-", _MINUS)
+    return str(value)
 
 
 def _plain_text(value: object) -> str:

@@ -116,3 +116,16 @@ def test_bad_arguments_are_refused(mixed: Model) -> None:
 def test_given_axes_are_returned(mixed: Model) -> None:
     ax = Figure(layout="constrained").subplots()
     assert plot_surprise(mixed, sampled(mixed, 5), ax) is ax
+
+
+def test_above_the_usual_of_a_table_nothing_is_negative(mixed: Model) -> None:
+    table = mixed.sample(20, 15, rng=np.random.default_rng(4))
+    one, usual = table[:1], mixed.surprise(table)
+    ax = drawn(plot_surprise(mixed, one, usual=usual))
+    found = mixed.surprise(one)
+    expected = np.maximum(found.variables - np.median(usual.variables, axis=0), 0.0)
+    cells = np.ma.filled(ax.images[0].get_array(), np.nan)
+    np.testing.assert_allclose(cells, expected.T, rtol=1e-12)
+    heights = [bar.get_height() for bar in _strip(ax).patches]
+    np.testing.assert_allclose(heights, found.slices - np.median(usual.slices), atol=1e-9)
+    assert "above what is usual" in ax.get_title(loc="left")

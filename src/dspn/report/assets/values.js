@@ -41,9 +41,9 @@ function valueHover(record, t, v) {
   return `${head}${entry.state}\n${answerText(entry.answer, v)}`;
 }
 
-// Between which values a strip is drawn: nearly all of the data, and all of this sequence.
+// Between which values a strip is drawn: those of this sequence and its answers.
 function spanOf(record, v) {
-  let { low, high } = facts.variables[v];
+  let [low, high] = [Infinity, -Infinity];
   const widen = (value) => {
     if (!Number.isFinite(value)) return;
     low = Math.min(low, value);
@@ -54,6 +54,7 @@ function spanOf(record, v) {
     if (value !== undefined) widen(value);
     else if (answer) [answer.low, answer.point, answer.high].forEach(widen);
   }
+  if (low > high) ({ low, high } = facts.variables[v]);
   return high > low ? [low, high] : [low - 0.5, high + 0.5];
 }
 
