@@ -23,7 +23,7 @@ from dspn.engine.gpu.chain import ChainLayout, ChainProgram
 from dspn.engine.gpu.climb import Climb
 from dspn.engine.gpu.device import Device
 from dspn.engine.gpu.general import General, Structure
-from dspn.errors import NumericalError, StructureError
+from dspn.errors import EvidenceError, NumericalError, StructureError
 from dspn.learning.em import EmOptions, fit_em
 from dspn.leaves.told import with_context
 from dspn.structure import Mixture, initial_network
@@ -321,6 +321,9 @@ def test_told_leaves_of_chains_agree_with_the_reference(engine: str, seed: int) 
     known = np.column_stack([rng.integers(3, size=15), rng.normal(size=15)])
     data = Sequences.from_codes(values, [0, 5, 8, 15], schema, inputs=known)
     own, other = _compile(network, engine), compile_program(network, engine="reference")
+    for query in (own.log_likelihood, own.best):
+        with pytest.raises(EvidenceError, match="do not tell"):
+            query(Sequences.from_codes(values, [0, 5, 8, 15], plain))
     _close(engine, own.log_likelihood(data), other.log_likelihood(data))
     best = inference.complete(other, data).log_prob
     _close(engine, inference.complete(own, data).log_prob, best)

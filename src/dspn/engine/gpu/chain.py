@@ -32,7 +32,7 @@ from dspn.engine.base import TERMS, ExpectedFlows, NetworkFlows
 from dspn.engine.gpu import general
 from dspn.engine.gpu.climb import Climb
 from dspn.engine.gpu.device import Array, Batch, Device
-from dspn.engine.gpu.general import General, Network, has_own_statistics
+from dspn.engine.gpu.general import General, Network, distinct_values, has_own_statistics
 from dspn.engine.gpu.layout import part_of
 from dspn.structure.chain import is_chain, transition_sums
 from dspn.structure.network import DynamicNetwork, Root
@@ -348,7 +348,7 @@ class ChainRun:
         for bank, rows, member in zip(
             self.general.network.template.banks, parameters.leaves, self.layout.member, strict=True
         ):
-            distinct = self.batch.distinct[bank.variable][: self.chunks.radix[bank.variable]]
+            distinct = distinct_values(self.batch, bank)[: self.chunks.radix[bank.variable]]
             logs.append(bank.family.log_prob(rows, distinct)[:, member])
         # Rows of several chunks are multiplied, and in double precision until then.
         dtype = self.dtype if self.chunks.is_one else np.dtype(np.float64)

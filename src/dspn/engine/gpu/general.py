@@ -27,6 +27,7 @@ from dspn.leaves.base import Family
 from dspn.leaves.told import missing_values
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.parameters import NetworkParameters
+from dspn.structure.template import Bank
 
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX: Final = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -230,6 +231,17 @@ class Lanes:
         return self.offsets[own] + self.lengths[own] - 1 - height
 
 
+def distinct_values(batch: Batch, bank: Bank) -> Floats:
+    """The distinct values of a bank's variable, with their contexts where its leaves need them."""
+    found = batch.distinct[bank.variable]
+    if bank.family.sources and found.ndim == 1:
+        raise EvidenceError(
+            "the data do not tell the leaves of the model what they need; read them with the "
+            "schema of the model."
+        )
+    return found
+
+
 @final
 class General:
     """Passes of one network over batches; `leaf_logs` are log densities at distinct values."""
@@ -250,12 +262,7 @@ class General:
         """
         found = []
         for bank, rows in zip(self.network.template.banks, own.parameters.leaves, strict=True):
-            distinct = batch.distinct[bank.variable]
-            if bank.family.sources and distinct.ndim == 1:
-                raise EvidenceError(
-                    "the data do not tell the leaves of the model what they need; read them with "
-                    "the schema of the model."
-                )
+            distinct = distinct_values(batch, bank)
             logs = bank.family.log_prob(rows, distinct)
             if maximise:
                 modes = bank.family.log_peak(rows, distinct)

@@ -187,7 +187,7 @@ def _log_table(chain: ChainProgram, chunks: Chunks, parameters: NetworkParameter
     for bank, rows, member in zip(
         chain.general.network.template.banks, parameters.leaves, chain.layout.member, strict=True
     ):
-        distinct = chunks.batch.distinct[bank.variable][: chunks.radix[bank.variable]]
+        distinct = general.distinct_values(chunks.batch, bank)[: chunks.radix[bank.variable]]
         own, modes = bank.family.log_prob(rows, distinct), bank.family.log_peak(rows, distinct)
         logs.append(np.where(missing_values(distinct)[:, None], modes, own)[:, member])
     logs.append(np.zeros((1, chain.layout.num_nodes)))
