@@ -13,6 +13,7 @@ from dspn.errors import DataError
 from experiments.datasets import (
     FILLED_BINS,
     MEDIAN_BITS,
+    OVERALL_BITS,
     RAW,
     SEVEN_BITS,
     Chain,
@@ -42,6 +43,14 @@ def test_median_bits_say_which_values_lie_above_the_median_of_their_sequence() -
     np.testing.assert_array_equal(bits.values, [[0, 0], [0, 1], [1, 0], [0, 0], [1, 0], [0, 0]])
     assert bits.schema == Schema((Variable.binary("x"), Variable.binary("y")))
     np.testing.assert_array_equal(bits.offsets, data.offsets)
+
+
+def test_overall_bits_have_one_median_for_all_sequences() -> None:
+    """Ones of a sequence are as many as it has, and those of other data change nothing."""
+    train = sequences([[1, 10], [2, 30]], [[3, 20], [4, 40]])
+    fitted = OVERALL_BITS.fit(train)
+    np.testing.assert_array_equal(fitted.apply(train).values, [[0, 0], [0, 1], [1, 0], [1, 1]])
+    np.testing.assert_array_equal(fitted.apply(sequences([[9, NAN], [8, 1]])).values[:, 0], [1, 1])
 
 
 def test_median_bits_leave_out_what_is_missing() -> None:
