@@ -455,6 +455,9 @@ def _end(error: Exception, *, debug: bool) -> int:
         return _INTERRUPTED
     if debug:
         raise error
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stdout.write(f"{error.format_message().rstrip()}\n")  # type: ignore[attr-defined]
+        return _USAGE
     if isinstance(error, _UsageError):
         context = getattr(error, "ctx", None)
         remedy = f" See `{context.command_path} --help`." if context else ""

@@ -76,6 +76,8 @@ def fit_classifier(
         {"label": label, "mode": mode, "seed": seed}, chunk.keys, table.read
     )
     classifier.save(output, provenance=provenance)
+    if classifier.ending_ is not None:
+        raise console.StoppedError(f"interrupted; the best models so far are in {str(output)!r}.")
     console.note(f"wrote {output}: {len(classifier.classes_)} classes", quiet=quiet)
 
 

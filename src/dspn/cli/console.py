@@ -106,7 +106,10 @@ def show_progress(title: str, *, quiet: bool) -> Iterator[Callable[[int, float |
         nonlocal noted, total, status
         now = time.monotonic()
         total += rows
-        done = "" if share is None else f" ({100 * share:.0f} %)"
+        done = ""
+        if share:
+            left = (now - begun) * (1 - share) / share
+            done = f" ({100 * share:.0f} %, about {left:.0f} s left)"
         text = f"{title}: {total:,} rows{done}, {now - begun:.0f} s"
         if quiet or now - noted < (_SHOWN_AFTER_S if sys.stderr.isatty() else _LINE_EVERY_S):
             return

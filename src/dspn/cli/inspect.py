@@ -15,6 +15,7 @@ from dspn.cli.options import Reading, Table, parse_kinds
 from dspn.data.cells import code_cells
 from dspn.data.chunks import describe_column
 from dspn.data.order import describe_steps
+from dspn.data.schema import list_names
 from dspn.errors import DataError, DspnError, printable
 from dspn.io.codec import LoadedClassifier, LoadedMixture
 from dspn.io.files import load_any
@@ -98,12 +99,25 @@ def _describe(contents: dict[str, Any]) -> Iterator[Any]:
         for label, model in zip(contents["classes"], contents["models"], strict=True):
             yield f"\nclass {printable(str(label))}"
             yield _components_table(model["components"])
+            yield from _group_lines(model["components"])
     else:
         yield ""
         yield _components_table(contents["components"])
+        yield from _group_lines(contents["components"])
         yield f"root: {contents['root']} slice"
     for name, value in contents["provenance"].items():
         yield f"{printable(name)}: {json.dumps(value)}"
+
+
+def _group_lines(components: list[dict[str, Any]]) -> Iterator[str]:
+    """The groups of each network with their variables, where there are several."""
+    for number, item in enumerate(components):
+        several = len(item["groups"]) > 1
+        of = f" of network {number}" if len(components) > 1 else ""
+        for place, group in enumerate(item["groups"] if several else ()):
+            names = printable(list_names(group["variables"], 20), 2000)
+            size = console.counted(len(group["interfaces"]), "interface node")
+            yield f"group {place}{of}: {size}; {names}"
 
 
 def _components_table(components: list[dict[str, Any]]) -> Any:

@@ -581,6 +581,7 @@ def fit_em(
     executor: Executor | None = None,
     state: EmState | None = None,
     on_state: Callable[[EmState], None] | None = None,
+    keeps_interrupted: bool = False,
 ) -> EmFit:
     """Steps to a maximum of log-likelihood plus log prior, from the network's own parameters.
 
@@ -606,6 +607,7 @@ def fit_em(
             with every executor. By default the engine computes them in threads of this process.
         state: Where to go on from; what follows is the same as without an interruption.
         on_state: Called with the state after every step.
+        keeps_interrupted: Whether Ctrl-C ends the fit, with the best so far, and is not raised.
     """
     require_type(priors, Priors, "priors", StructureError)
     mixture = network if isinstance(network, Mixture) else Mixture.of(network)  # checks its type
@@ -654,6 +656,10 @@ def fit_em(
         if log.best is None:
             raise
         stopped = StopReason.DEADLINE
+    except KeyboardInterrupt:
+        if log.best is None or not keeps_interrupted:
+            raise
+        stopped = StopReason.INTERRUPTED
     assert log.best is not None
     best, record = log.best
     final_score = record.validation
@@ -718,16 +724,19 @@ def restarts(networks: Iterable[DynamicNetwork], train: Sequences, **settings: A
         if structure != known:
             program, known = options.compile(network), structure
         fits.append(fit_em(network, train, program=program, **settings))
-        if is_due():
+        if is_due() or fits[-1].stopped is StopReason.INTERRUPTED:
             break
     return best_of(fits)
 
 
 def best_of(fits: Iterable[EmFit]) -> EmFit:
-    """The fit with the greatest score, the first among equals."""
-    best = max(fits, key=lambda fit: fit.score, default=None)
+    """The fit with the greatest score, the first among equals; Ctrl-C in any ended all."""
+    found = list(fits)
+    best = max(found, key=lambda fit: fit.score, default=None)
     if best is None:
         raise StructureError("there must be at least one network to fit, but there is none.")
+    if any(fit.stopped is StopReason.INTERRUPTED for fit in found):
+        return replace(best, stopped=StopReason.INTERRUPTED)
     return best
 
 

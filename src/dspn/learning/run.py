@@ -140,8 +140,11 @@ class Report:
 
     @property
     def _time(self) -> str:
-        limit = "" if self.limit is None else f" of {self.limit:.0f}"
-        return f"{self.seconds:.0f}{limit} s"
+        if self.limit is None:
+            return f"{self.seconds:.0f} s"
+        share = min(self.seconds / self.limit, 1.0)
+        left = max(self.limit - self.seconds, 0.0)
+        return f"{self.seconds:.0f} of {self.limit:.0f} s ({100 * share:.0f} %, {left:.0f} s left)"
 
     def __str__(self) -> str:
         return (

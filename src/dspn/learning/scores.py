@@ -144,6 +144,7 @@ class StopReason(StrEnum):
     PATIENCE = "patience"
     MAX_STEPS = "max_steps"
     DEADLINE = "deadline"
+    INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
+from enum import StrEnum
 from typing import Any, Self, Unpack, final
 
 import numpy as np
@@ -26,7 +27,9 @@ from dspn.io.codec import LoadedClassifier, LoadedMixture
 from dspn.io.files import Path, load_classifier, save_classifier
 from dspn.learning import ascent as steps
 from dspn.learning.ascent import AscentOptions
+from dspn.learning.em import EmOptions
 from dspn.learning.priors import DEFAULT_PRIORS
+from dspn.learning.run import Ending
 from dspn.leaves import Families
 from dspn.models.dspn import DSPN
 from dspn.models.estimator import SequenceEstimator, SequenceReader, TrainingData, seed_of
@@ -56,6 +59,7 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
         models_: The model of each class, and `estimators_` what has learned them.
         class_log_prior_: Log P(class).
         history_: The discriminative steps.
+        ending_: "interrupted" where Ctrl-C ended learning: the classes after it have a single step.
     """
 
     estimator: SequenceEstimator | None = None
@@ -106,15 +110,22 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
         if ascent is not None:
             # What was held out still has to choose among the steps that follow.
             parts = [replace(part, is_held_out=False) for part in parts]
-        self.estimators_ = [
-            clone(base).set_params(random_state=part.seed)._fit_parts(part) for part in parts
-        ]
+        self.estimators_ = []
+        self.ending_: StrEnum | None = None
+        for part in parts:
+            own = clone(base).set_params(random_state=part.seed)
+            if self.ending_ is not None and hasattr(own, "em"):  # the others need a model, too
+                own.set_params(em=EmOptions(max_steps=1))
+            own._fit_parts(part)
+            if own.ending_ == Ending.INTERRUPTED:
+                self.ending_ = own.ending_
+            self.estimators_.append(own)
         self.models_ = [own.model_ for own in self.estimators_]
         counted = codes >= 0
         counts = np.bincount(codes[counted], None if weights is None else weights[counted])
         self.class_log_prior_: Floats = np.log(counts / counts.sum())
         self.history_: tuple[Any, ...] = ()
-        if ascent is not None:
+        if ascent is not None and self.ending_ is None:
             self._discriminate(parts, ascent)
         self.classes_, self.schema_ = classes, data.schema
         return self

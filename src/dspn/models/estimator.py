@@ -195,6 +195,13 @@ def outcome_of_em(fit: EmFit, data: TrainingData, priors: Priors, *, refit: bool
     if fit.stopped is StopReason.DEADLINE:
         warn_of_time(data, f"expectation maximisation after {steps} steps")
     network, options = fit.network, DEFAULT_PLAN.refit
+    if fit.stopped is StopReason.INTERRUPTED:
+        warn(
+            f"expectation maximisation was interrupted after {steps} steps; the model is the best "
+            "so far.",
+            ConvergenceWarning,
+        )
+        refit = False
     if refit and data.is_held_out and options is not None and fit.score > -np.inf:
         whole, weights = data.whole()
         clock = data.clock.grace(2 * _GRACE, whole)

@@ -14,7 +14,7 @@ from dspn.errors import DataError, StructureError
 from dspn.inference.marginals import interface_posteriors
 from dspn.learning.em import EmFit, EmOptions, best_of, fit_em, restarts, scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.learning.scores import LIKELIHOOD, Score
+from dspn.learning.scores import LIKELIHOOD, Score, StopReason
 from dspn.learning.slice_spn import DEFAULT_SLICE_SPN, SliceSpnOptions, spn_emissions
 from dspn.learning.starts.clusters import clustered_network, randomised
 from dspn.models.estimator import Outcome, SequenceEstimator, TrainingData, outcome_of_em
@@ -77,8 +77,9 @@ def fit_factored(
         network = network if by is None else with_tables_by(network, by)
         return network if tied else network.untied()
 
-    fits = {
-        size: restarts(
+    fits: dict[int, EmFit] = {}
+    for size in sizes:
+        fits[size] = restarts(
             (start(size, number) for number in range(num_starts)),
             data.train,
             validation=data.validation,
@@ -88,9 +89,10 @@ def fit_factored(
             sample_weights=data.weights,
             rng=data.rng(2, size),
             deadline=is_due,
+            keeps_interrupted=True,
         )
-        for size in sizes
-    }
+        if fits[size].stopped is StopReason.INTERRUPTED:
+            break
     return best_of(fits.values()), {size: fit.score for size, fit in fits.items()}
 
 

@@ -182,3 +182,10 @@ def test_a_leaf_family_from_outside_is_refused_in_a_sentence(command: Run) -> No
         assert (found.status, found.err) == (1, f"error: {sentence}")
     found = command("validate", "own.dspn")
     assert (found.status, found.out) == (1, sentence)
+
+
+def test_no_arguments_print_help_in_lines(command: Run) -> None:
+    for words in ((), ("classify",)):
+        found = command(*words)
+        assert found.status == 2 and not found.err
+        assert found.out.startswith("Usage: dspn") and len(found.out.splitlines()) > 8
