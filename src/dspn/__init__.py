@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dspn.data import Variable as Variable
     from dspn.data.dataset import Dataset as Dataset
     from dspn.data.prepare import prepare as prepare
+    from dspn.data.ts import read_ts as read_ts
     from dspn.errors import ConvergenceWarning as ConvergenceWarning
     from dspn.errors import DataError as DataError
     from dspn.errors import DspnError as DspnError
@@ -66,6 +67,7 @@ _HOMES: Final = {
     "data": "Kind Schema Sequences Variable",
     "data.dataset": "Dataset",
     "data.prepare": "prepare",
+    "data.ts": "read_ts",
     "structure": "DbnStructure DbnTables DynamicNetwork Mixture Root Template",
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names.split()}
