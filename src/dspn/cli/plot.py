@@ -49,6 +49,11 @@ def _surprise(model: Model, data: Sequences, drawing: Drawing) -> Any:
     return plotting.plot_surprise(model, one, usual=model.surprise(data))
 
 
+def _calibration(model: Model, data: Sequences, drawing: Drawing) -> Any:
+    several = len(model.schema) > 1
+    return plotting.plot_calibration(model, data, steps=drawing.steps or 1, by_variable=several)
+
+
 # What is drawn, and of what.
 _MODEL, _ONE, _ALL = "the model", "a sequence", "all sequences"
 _PICTURES: Final[dict[str, tuple[Callable[[Model, Any, Drawing], Any], str]]] = {
@@ -59,7 +64,7 @@ _PICTURES: Final[dict[str, tuple[Callable[[Model, Any, Drawing], Any], str]]] = 
     "surprise": (_surprise, _ALL),
     "imputed": (lambda m, d, _: plotting.plot_imputed(m, d), _ONE),
     "forecast": (lambda m, d, o: plotting.plot_forecast(m, d, o.steps or _STEPS), _ONE),
-    "calibration": (lambda m, d, o: plotting.plot_calibration(m, d, steps=o.steps or 1), _ALL),
+    "calibration": (_calibration, _ALL),
 }
 
 

@@ -17,8 +17,9 @@ from dspn.data.sequences import Sequences
 from dspn.engine.base import Program
 from dspn.errors import DataError
 from dspn.inference.forecast import path_marginals
+from dspn.inference.gaps import can_draw_gaps
 from dspn.inference.likelihood import require_possible
-from dspn.inference.marginals import Mixer, VariableMarginals, leaf_mixtures
+from dspn.inference.marginals import Mixer, VariableMarginals, leaf_mixtures, marginals
 from dspn.inference.tails import leaf_log_probs
 from dspn.leaves.base import Family
 from dspn.leaves.told import Told, has_lags
@@ -212,7 +213,8 @@ def informed_by(program: Program, data: Sequences, *, share: float = 0.2, seed: 
     none = np.zeros(data.total_slices, dtype=np.int64)
 
     def nats(hidden: Floats) -> Floats:
-        found = _Answers(program, data.with_values(hidden), data.values, wanted, none)
+        asked = data.with_values(hidden)
+        found = _Answers(program, asked, data.values, wanted, none, draws=False)
         by_variable = [found.log_scores[v] for v in range(data.num_variables)]
         return np.array([own.mean() if own.size else np.nan for own in by_variable])
 
@@ -345,7 +347,8 @@ class _Answers:
     """What the model says of the wanted entries, each compared with the truth.
 
     With `ahead`, the number of last slices that are hidden, models with lags draw paths, as
-    `forecast` does; their log scores of numbers are not known.
+    `forecast` does, and without it they draw gaps, as `marginals` does; their log scores of numbers
+    are not known. Without `draws` they are asked as `marginals_at` does.
     """
 
     def __init__(
@@ -356,14 +359,21 @@ class _Answers:
         wanted: Bools,
         step: Ints,
         ahead: int = 0,
+        *,
+        draws: bool = True,
     ) -> None:
         self.rows = [np.flatnonzero(column) for column in wanted.T]
         self.steps = [step[own] for own in self.rows]
         self.truth = [truth[own, v] for v, own in enumerate(self.rows)]
         self.numbers = [np.full((len(_ENTRY), own.size), np.nan) for own in self.rows]
-        if ahead and has_lags(evidence.schema):
+        with_lags = draws and has_lags(evidence.schema)
+        if with_lags and (ahead or can_draw_gaps(program, evidence)):
             levels = (*_LEVELS, *_GRID.tolist())
-            drawn = path_marginals(program, evidence, ahead, levels, _NUM_PATHS, 0)
+            drawn = (
+                path_marginals(program, evidence, ahead, levels, _NUM_PATHS, 0)
+                if ahead
+                else marginals(program, evidence, quantiles=levels)
+            )
             for v, found in enumerate(drawn.variables):
                 self._put(v, found, np.searchsorted(found.slices, self.rows[v]))
             return

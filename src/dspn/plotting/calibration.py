@@ -21,6 +21,7 @@ from dspn.plotting._arguments import AnyModel, Variables
 from dspn.plotting._panels import dress, heading, new_figure
 
 _PANEL_WIDTH, _PANEL_HEIGHT, _PANEL_SHARE = 4.6, 4.4, 0.44
+_MOST_PANELS, _PANELS_A_ROW = 12, 3
 _BAND: Final = "#dcdcdc"
 _TALLEST_SHARE, _FLOOR, _NAME_ROOM = 0.14, -0.2, 180.0
 
@@ -36,6 +37,7 @@ def plot_calibration(
     rng: np.random.Generator | None = None,
     num_bins: int = 10,
     level: float = 0.95,
+    by_variable: bool = False,
 ) -> Axes:
     """How often what a model predicts comes true, over all observed entries of the data.
 
@@ -64,6 +66,7 @@ def plot_calibration(
         rng: Draws the entries that are left out.
         num_bins: Number of bins of the curve and of the histogram.
         level: Probability of the grey intervals.
+        by_variable: A panel for each variable, of which the first dozen are shown.
     """
     model = _arguments.checked_model(model)
     batch = sequences_of(data, model.schema, "data")
@@ -84,6 +87,8 @@ def plot_calibration(
         share = _arguments.checked_share(left_out, "left_out", 0.2)
         predictions = predict_left_out(model, batch, columns, share, checked_rng(rng, DataError))
         given = "entries left out given the rest"
+    if by_variable:
+        return _draw_by_variable(ax, predictions, bins, level, f"Calibration: {given}")
     categories = [own for own in predictions if own.variable.kind is Kind.CATEGORICAL]
     numbers = [own for own in predictions if own.variable.kind is not Kind.CATEGORICAL]
     both = bool(categories and numbers)
@@ -101,6 +106,30 @@ def plot_calibration(
     if numbers:
         _draw_histogram(panels[-1], numbers, bins, level)
     heading(ax, f"Calibration: {given}", key)
+    return ax
+
+
+def _draw_by_variable(
+    ax: Axes | None, predictions: "_Predictions", num_bins: int, level: float, title: str
+) -> Axes:
+    """A panel for each variable, row by row."""
+    shown = predictions[:_MOST_PANELS]
+    columns = min(len(shown), _PANELS_A_ROW)
+    rows = -(-len(shown) // columns)
+    if ax is None:
+        height = 0.8 + 0.75 * _PANEL_HEIGHT * rows
+        ax = new_figure(2.0 * _PANEL_WIDTH, height).subplots()
+    ax.set_axis_off()
+    wide, tall = 1.0 / columns, 1.0 / rows
+    for number, own in enumerate(shown):
+        row, column = divmod(number, columns)
+        corner = (column * wide + 0.18 * wide, 1.0 - (row + 0.72) * tall)
+        panel = ax.inset_axes((*corner, 0.78 * wide, 0.7 * tall))
+        is_category = own.variable.kind is Kind.CATEGORICAL
+        (_draw_reliability if is_category else _draw_histogram)(panel, [own], num_bins, level)
+    key = {f"{100 * level:g} % interval if the model is right": (Patch(facecolor=_BAND),)}
+    more = len(predictions) - len(shown)
+    heading(ax, title + (f"; {_style.counted(more, 'more variable')} not shown" * bool(more)), key)
     return ax
 
 

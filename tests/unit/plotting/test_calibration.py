@@ -272,3 +272,12 @@ def test_impossible_sequence_is_refused_by_its_number() -> None:
 def test_given_axes_are_returned(mixed: Model) -> None:
     ax = Figure(layout="constrained").subplots()
     assert plot_calibration(mixed, _data(mixed, 2, 3), ax) is ax
+
+
+def test_every_variable_has_a_panel_of_its_own(mixed: Model) -> None:
+    data = mixed.sample(20, 8, rng=np.random.default_rng(2))
+    ax = plot_calibration(mixed, data, by_variable=True)
+    labels = [panel.get_xlabel() for panel in ax.child_axes]
+    assert len(labels) == len(mixed.schema)
+    for name, label in zip(mixed.schema.names, labels, strict=True):
+        assert label.endswith(f" of {name}")
