@@ -155,10 +155,11 @@ class Book:
 
     def bench(self) -> list[View]:
         """Runs what is missing of the second bench and writes it."""
-        names = [name for name in bench.NAMES if self.data is None or name in self.data]
+        usual = bench.QUICK_NAMES if self.quick else bench.NAMES
+        names = usual if self.data is None else [n for n in bench.NAMES if n in self.data]
         if self.run:
             bench.run(names, self.results, self.console, self._spending, quick=self.quick)
-        self._write("bench", bench.view(bench.NAMES, self.results, quick=self.quick))
+        self._write("bench", bench.view(usual, self.results, quick=self.quick))
         return [bench.view(names, self.results, quick=self.quick)] if names else []
 
     def all(self) -> Path:
