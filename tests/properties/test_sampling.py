@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from dspn import Model
+from dspn import DataError, EvidenceError, Model, Schema, Variable
 from dspn.leaves import Family
 from dspn.structure import DynamicNetwork, Leaf
 from oracles import cdf, density, evaluate, leaf_values, static_network
@@ -159,3 +159,20 @@ def test_samples_are_the_same_for_the_same_seed() -> None:
     one, two, other = (model.sample(20, 7, rng=np.random.default_rng(seed)) for seed in (5, 5, 6))
     np.testing.assert_array_equal(one.values, two.values)
     assert not np.array_equal(one.values, other.values)
+
+
+def test_draws_stay_within_declared_bounds() -> None:
+    schema = Schema((Variable.continuous("humid"), Variable.binary("rain")))
+    rows = {"humid": [[90.0, 100.0], [40.0, 100.0]], "rain": [[0.2, 0.8], [0.9, 0.1]]}
+    model = Model.from_hmm([0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]], rows, schema=schema)
+    bounds = {"humid": (0.0, 100.0)}
+    drawn = model.sample(200, 10, rng=np.random.default_rng(1), bounds=bounds).values[:, 0]
+    assert drawn.min() >= 0.0 and drawn.max() <= 100.0
+    free = model.sample(200, 10, rng=np.random.default_rng(1)).values[:, 0]
+    assert free.max() > 100.0
+    inside = free <= 100.0
+    assert inside.mean() > 0.8
+    with pytest.raises(EvidenceError, match="too little room"):
+        model.sample(1, 2, rng=np.random.default_rng(1), bounds={"humid": (500.0, 501.0)})
+    with pytest.raises(DataError, match="`bounds` of 'rain'"):
+        model.sample(1, 2, rng=np.random.default_rng(1), bounds={"rain": (0.0, 1.0)})

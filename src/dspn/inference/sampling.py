@@ -1,16 +1,19 @@
 """Exact draws: of whole sequences, and of missing entries given the observed ones."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
 from dspn._arguments import Floats, Ints, checked_rng, whole_number, whole_numbers
+from dspn.data.schema import Kind
 from dspn.data.sequences import Sequences
 from dspn.engine.base import Program
 from dspn.errors import DataError, EvidenceError
 from dspn.inference.completion import fill_in
 from dspn.inference.likelihood import component_posteriors, require_possible
+
+_MOST_ROUNDS: Final = 100
 
 
 def sample_given(program: Program, data: Sequences, *, rng: np.random.Generator) -> Sequences:
@@ -42,6 +45,44 @@ def _draw(program: Program, data: Sequences, shares: Floats, rng: np.random.Gene
             network, part, found.leaves, lambda leaf, rows: leaf.sample(rows, rng)
         )
     return data.with_values(values)
+
+
+def redraw_outside(
+    program: Program,
+    drawn: Sequences,
+    bounds: Mapping[str, tuple[float, float]],
+    *,
+    rng: np.random.Generator,
+) -> Sequences:
+    """The draws with every number within its bounds, the lowest and the largest value by name.
+
+    An entry outside is drawn again given all other entries, until all are inside. Raises where the
+    model has next to nothing inside.
+    """
+    low, high = np.full(drawn.num_variables, -np.inf), np.full(drawn.num_variables, np.inf)
+    for name, (least, most) in bounds.items():
+        v = drawn.schema.index(name)
+        if drawn.schema[v].kind == Kind.CATEGORICAL or not least < most:
+            raise DataError(
+                f"`bounds` of {name!r} must be the lowest and the largest value of a number, the "
+                f"first below the second, but are {(least, most)} of a {drawn.schema[v].kind} "
+                "variable."
+            )
+        low[v], high[v] = least, most
+    values = drawn.values.copy()
+    for _ in range(_MOST_ROUNDS):
+        outside = (values < low) | (values > high)
+        if not outside.any():
+            return drawn.with_values(values)
+        some = np.logical_or.reduceat(outside.any(axis=1), drawn.offsets[:-1])
+        rows = np.repeat(some, drawn.lengths)
+        values[outside] = np.nan
+        values[rows] = sample_given(program, drawn.with_values(values)[some], rng=rng).values
+    names = [drawn.schema.names[v] for v in np.flatnonzero(outside.any(axis=0))]
+    raise EvidenceError(
+        f"`bounds` leave too little room: after {_MOST_ROUNDS} draws of the same entries some of "
+        f"{', '.join(names)} are still outside. Widen the bounds, or fit a family that has them."
+    )
 
 
 def sequence_lengths(num_sequences: int, length: int | Sequence[int] | Ints) -> Ints:

@@ -27,7 +27,7 @@ from dspn.inference.marginals import (
     interface_posteriors,
     marginals,
 )
-from dspn.inference.sampling import sample, sample_given
+from dspn.inference.sampling import redraw_outside, sample, sample_given
 from dspn.inference.surprise import Surprise, surprise
 from dspn.io.codec import LoadedClassifier
 from dspn.io.files import Path, load_any, load_mixture, save_mixture
@@ -417,13 +417,17 @@ class Model(Queries):
         length: int | Sequence[int] | Ints,
         *,
         inputs: Any = None,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
         rng: np.random.Generator,
     ) -> Sequences:
         """Draws of whole sequences; `length` is one number, or one for each sequence.
 
-        `inputs` has a row for each slice, of the inputs that no rule computes.
+        `inputs` has a row for each slice, of the inputs that no rule computes. `bounds` are the
+        lowest and the largest value of numbers, by name: an entry outside is drawn again given all
+        others.
         """
-        return sample(self.compiled, num_sequences, length, inputs=inputs, rng=rng)
+        drawn = sample(self.compiled, num_sequences, length, inputs=inputs, rng=rng)
+        return redraw_outside(self.compiled, drawn, bounds, rng=rng) if bounds else drawn
 
     def sample_given(
         self,
