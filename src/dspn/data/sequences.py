@@ -160,10 +160,11 @@ class Sequences:
             raise DataError(
                 f"`{argument}` is a Sequences already; its arrays hold codes, use it as is."
             )
-        if not hasattr(arrays, "columns") and isinstance(arrays, list | tuple):
-            framed = [hasattr(item, "columns") for item in arrays]
-            if framed and all(framed) and inputs is None:
-                return cls._from_frames(arrays, schema, ids, names, argument)
+        first = arrays[0] if isinstance(arrays, list | tuple) and arrays else None
+        if hasattr(first, "columns") and inputs is None:
+            frames = list(arrays)
+            if all(hasattr(item, "columns") for item in frames):
+                return cls._from_frames(frames, schema, ids, names, argument)
         packed = layout.pack_arrays(arrays, ids, argument)
         return cls._from_packed(packed, schema, ids, names, argument, inputs)
 

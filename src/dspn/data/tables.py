@@ -254,6 +254,7 @@ def make_table(batch: Sequences, library: str, keys: TableKeys) -> Any:
         library: "pandas", "polars" or "pyarrow".
         keys: Names of the key columns, and the order values where they are known.
     """
+    _open_library(library)
     ids, lengths, schema = batch.ids, batch.lengths, batch.schema
     if ids is not None and len(set(ids)) < len(ids):
         raise DataError(
@@ -280,17 +281,22 @@ def make_table(batch: Sequences, library: str, keys: TableKeys) -> Any:
     return make_frame(dict(zip(names, columns, strict=True)), library)
 
 
-def make_frame(columns: Mapping[str, Any], library: str) -> Any:
-    """A data frame, or an Arrow table, of columns of Arrow cells, arrays or lists."""
+def _open_library(library: str) -> Any:
+    """The module of a library of data frames."""
     if library not in _LIBRARIES:
         raise DataError(f"`library` must be one of {', '.join(_LIBRARIES)}, found {library!r}.")
     try:
-        module = importlib.import_module(library)
+        return importlib.import_module(library)
     except ModuleNotFoundError:
         raise DataError(
             f"`library` {library!r} is not installed; install it (pip install {library}) or choose "
             "another."
         ) from None
+
+
+def make_frame(columns: Mapping[str, Any], library: str) -> Any:
+    """A data frame, or an Arrow table, of columns of Arrow cells, arrays or lists."""
+    module = _open_library(library)
     try:
         if library == "pandas":
             return module.DataFrame(
