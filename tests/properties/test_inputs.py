@@ -28,6 +28,7 @@ from dspn.structure import (
     marginal,
     side_by_side,
 )
+from dspn.structure.edit import with_tables_by
 from dspn.structure.nodes import Sum
 from oracles import best_completion, conditional, likelihood
 from strategies import arbitrary_sequence, hide, random_network, random_recipe, with_tables
@@ -81,9 +82,24 @@ def _chain(seed: int) -> tuple[DynamicNetwork, Sequences]:
     rng = np.random.default_rng([23, seed])
     plain = random_network(random_recipe(seed, kinds=("binary", "ternary"), num_groups=1))
     root = "first" if seed % 2 else "last"
-    size = int(rng.integers(1, 9))
+    size = int(rng.integers(1, 20))
     network = initial_network(plain.schema, size, rng=rng, root=root)
-    network = with_tables(network.untied() if seed % 3 == 0 else network, seed, 1.0 - seed % 2 / 2)
+    network = network.untied() if seed % 3 == 0 else network
+    if seed % 4 == 3:  # by several inputs, or by none
+        network = with_tables(network, seed, 0.5)
+        return network, _batch(network, seed)
+    own = with_tables(network, seed, 0.0).schema
+    network = with_tables_by(network, "u" if seed % 2 else "w", own)
+
+    def drawn(part: NetworkParameters) -> NetworkParameters:
+        weights = part.weights.copy()
+        for places in network.template.table_places:
+            weights[places] = rng.dirichlet(np.ones(places.shape[2]), places.shape[:2])
+        return NetworkParameters(weights, part.leaves)
+
+    kept = network.parameters
+    bottom = None if kept.bottom is None else drawn(kept.bottom)
+    network = network.with_parameters(Parameters(drawn(kept.template), kept.top, bottom))
     return network, _batch(network, seed)
 
 

@@ -190,18 +190,18 @@ class Chain:
         def make() -> ChainMatrix:
             own = self.transitions
             weights = self.program.weights(bottom, arithmetic.is_linear).mix_part
-            by_edge = np.concatenate([weights.op, weights.mix])[own.place]
+            by_edge = np.concatenate([weights.op, weights.mix])[own.tables]
             (edges, places), (start, end, sparse) = self._places(transposed)
             padding = 0.0 if arithmetic.is_linear else -np.inf
-            dense = np.full(int(self.shape.start[-1]), padding, dtype)
-            dense[places] = by_edge[edges]
+            dense = np.full((len(own.tables), int(self.shape.start[-1])), padding, dtype)
+            dense[:, places] = by_edge[:, edges]
             edges = own.sparse_edges_by_input if transposed else own.sparse_edges
             read = self.columns[(own.target if transposed else own.source)[edges]]
             source, weight = np.zeros(int(start[-1]), np.int32), np.zeros(int(start[-1]), dtype)
             group = np.searchsorted(self.shape.column, read, side="right") - 1
             source[sparse] = read - self.shape.column[group]
-            weight[sparse] = by_edge[edges]
-            return ChainMatrix(self.shape, dense, start, end, source, weight)
+            weight[sparse] = by_edge[0, edges]
+            return ChainMatrix(self.shape, dense.ravel(), start, end, source, weight, own.by)
 
         return self.program.matrices((arithmetic.is_linear, bottom, transposed, dtype), make)
 
@@ -210,10 +210,13 @@ class Chain:
 
         `dense` is in the order of the transposed matrix's squares and `edge` in that of its edges.
         """
+        own = self.transitions
         (edges, places), (_, _, sparse) = self._places(True)
-        found = np.concatenate([dense[places].astype(np.float64), edge[sparse]])
-        every = np.concatenate([edges, self.transitions.sparse_edges_by_input])
-        return self.transitions.place[every], found
+        use = dense.reshape(len(own.tables), -1)[:, places].astype(np.float64)
+        found = np.concatenate([use.ravel(), edge[sparse]])
+        return np.concatenate(
+            [own.tables[:, edges].ravel(), own.place[own.sparse_edges_by_input]]
+        ), found
 
     def leaf_places(self, factor_of: tuple[int, ...], leaf: LeafTables) -> Ints:
         """Where the densities of each factor's leaf begin, (factors, columns).

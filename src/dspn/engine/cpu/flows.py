@@ -62,7 +62,7 @@ class _Sums:
             self.by_slice = np.zeros((count, program.num_coefficients))
             return
         width = run.chain.shape.width
-        self.dense = np.zeros(int(run.chain.shape.start[-1]), run.dtype)
+        self.dense = np.zeros(run.matrix(False, transposed=True).dense.size, run.dtype)
         self.edge = np.zeros(run.matrix(False, transposed=True).weight.size)
         self.by_slice = np.zeros((count, width), run.dtype)
         self.by_chunk = template.factors is not None and coding.is_complete

@@ -100,7 +100,8 @@ class Transitions:
     Edge e leads from input `source[e]` to output `target[e]`; its weight is number `place[e]` of
     the weights of the operations and, after them, of the matrices. `loads[i]` is the coefficient of
     output i. Edges `group_start[g] : group_start[g + 1]` belong to group g, whose matrix is sparse
-    where `is_sparse[g]`: there a slice costs as much as its edges.
+    where `is_sparse[g]`: there a slice costs as much as its edges. Where weights depend on input
+    `by`, `tables[u, e]` is the place of the weight of edge e in table u; else it has one row.
     """
 
     loads: Ints
@@ -109,6 +110,8 @@ class Transitions:
     place: Ints
     group_start: Ints
     is_sparse: Bools
+    tables: Ints
+    by: int
 
     @cached_property
     def sparse_edges(self) -> Ints:
@@ -410,10 +413,18 @@ def _leaf_factors(part: Part, banks: Sequence[int], num_variables: int) -> Ints 
     return found
 
 
-def _transitions(split: _Split, part: Part, paths: Paths) -> Transitions:
-    """The transitions of a template that is a chain."""
+def _transitions(split: _Split, part: Part, paths: Paths) -> Transitions | None:
+    """The transitions of a template that is a chain.
+
+    None where the weights of some but not of others depend on an input, or of sparse ones.
+    """
     template, ops, weights = split.template, part.operations, part.weights
     sums = transition_sums(template)
+    inputs_read = {getattr(template.nodes[node], "by", None) for node in sums.values()}
+    if len(inputs_read) > 1:
+        return None
+    by = inputs_read.pop()
+    count_tables = 1 if by is None else template.schema.inputs[by].num_categories
     row_of_input = {template.inputs[position]: row for row, position in enumerate(split.order)}
     place_of = np.empty(template.num_weights, dtype=np.int64)
     place_of[weights.op_edge] = weights.op_position
@@ -426,18 +437,25 @@ def _transitions(split: _Split, part: Part, paths: Paths) -> Transitions:
         by_row = np.argsort(inputs)
         loads.append(load_of[split.factors[template.outputs[position]][0]])
         sources.append(inputs[by_row])
-        places.append(place_of[template.edge_offsets[node] + by_row])
+        tables = np.arange(count_tables)[:, None] * inputs.size
+        places.append(place_of[template.edge_offsets[node] + tables + by_row])
     counts = np.array([own.size for own in sources])
     group_start = _starts(counts)[ops.group_start]
     sizes = np.diff(ops.group_start)
     few = np.diff(group_start) < paths.sparse_share * sizes**2
+    is_sparse = few & (sizes >= paths.fewest_sparse)
+    if by is not None and is_sparse.any():
+        return None
+    every = np.concatenate(places, axis=1)
     return Transitions(
         _ints(loads),
         np.repeat(np.arange(counts.size), counts),
         np.concatenate(sources),
-        np.concatenate(places),
+        every[0],
         group_start,
-        few & (sizes >= paths.fewest_sparse),
+        is_sparse,
+        every,
+        -1 if by is None else inputs_of_tables(template).index(by),
     )
 
 
@@ -448,7 +466,7 @@ def lay_out(network: DynamicNetwork, paths: Paths) -> tuple[TemplateLayout, TopL
     load_group, scalable = split.groups_of_coefficients()
     slice_part, banks, members = split.slice_part()
     mix_part, transitions = split.mix_part(load_group), None
-    if paths.chains and is_chain(template) and not template.has_tables:
+    if paths.chains and is_chain(template):
         transitions = _transitions(split, mix_part, paths)
     factors = _leaf_factors(slice_part, banks, len(template.schema))
     own = (_ints(split.order), groups, _ints(banks), _ints(members), scalable, factors, transitions)

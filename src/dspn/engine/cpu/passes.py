@@ -164,8 +164,12 @@ class Climber:
     @property
     def lanes(self) -> int:
         """Sequences to a block: more where interface vectors are short, to keep each call long."""
-        program = self.job.program
-        return max(LANES, 4096 // program.num_interfaces) if is_chain(program) else LANES
+        program, transitions = self.job.program, self.job.program.template.transitions
+        if transitions is None:
+            return LANES
+        # Lanes that read the same table run together.
+        together = min(12 * len(transitions.tables), 512) if transitions.by >= 0 else LANES
+        return max(together, 4096 // program.num_interfaces)
 
     def run(self, arithmetic: Arithmetic) -> Run:
         """What all blocks share in one arithmetic, made once."""

@@ -269,6 +269,9 @@ class ChainMatrix(NamedTuple):
     column c of the product is a sum over edges `row_start[c] : row_end[c]`; edge e has the weight
     `weight[e]` and reads number `source[e]` of the same group. Rows are padded to full tiles by
     edges of weight 0 (also in logarithms) that read number 0.
+
+    Where `by` is not -1, it is the column of `Batch.inputs` that the weights depend on: all
+    matrices are dense, and `dense` holds them once for each value, one table after the other.
     """
 
     shape: ChainShape
@@ -277,6 +280,23 @@ class ChainMatrix(NamedTuple):
     row_end: Ints
     source: NDArray[np.int32]
     weight: Floats
+    by: int
+
+
+class ChainTurn(NamedTuple):
+    """The lanes of a chain by the table that they read, and room for their vectors in that order.
+
+    `values[l]` is the table of lane l, `order` the lanes by table, and `counts` has room for the
+    number of lanes of each. Empty arrays where weights do not depend on an input.
+    """
+
+    values: Ints
+    order: Ints
+    counts: Ints
+    numbers: Ints
+    v: Floats
+    w: Floats
+    out: Floats
 
 
 class ChainGiven(NamedTuple):

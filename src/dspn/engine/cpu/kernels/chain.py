@@ -43,6 +43,7 @@ from dspn.engine.cpu.records import (
     ChainGiven,
     ChainMatrix,
     ChainShape,
+    ChainTurn,
     Factors,
     Segment,
     State,
@@ -53,16 +54,91 @@ FEW: Final = 4  # a rest of fewer lanes than this is run lane by lane, a larger 
 
 
 @kernel
+def new_turn(matrix: ChainMatrix, v: Floats) -> ChainTurn:
+    """Room for the lanes of vectors like v; tiles may reach eight lanes beyond them."""
+    lanes, tables = 0, 0
+    if matrix.by >= 0:
+        lanes, tables = v.shape[0] + 16, matrix.dense.size // matrix.shape.start[-1]
+    rows = np.zeros((lanes, v.shape[1]), v.dtype)
+    whole = np.zeros((3, lanes), dtype=np.int64)
+    counts = np.zeros(tables + 1, dtype=np.int64)
+    return ChainTurn(
+        whole[0], whole[1], counts, whole[2], rows, np.zeros_like(rows), np.zeros_like(rows)
+    )
+
+
+@kernel
+def read_turn(matrix: ChainMatrix, batch: Batch, position: int, turn: ChainTurn, n: int) -> None:
+    """The tables that the lanes read at a position, and their order; -1 first where all agree."""
+    if matrix.by < 0:
+        return
+    alike = True
+    for lane in range(n):
+        row = batch.base[lane] + batch.stride * position
+        turn.values[lane] = batch.inputs[row, matrix.by]
+        alike = alike and turn.values[lane] == turn.values[0]
+    if alike:
+        turn.order[0] = -1
+        return
+    turn.counts[:] = 0
+    for lane in range(n):
+        turn.counts[turn.values[lane] + 1] += 1
+    for table in range(1, turn.counts.size):
+        turn.counts[table] += turn.counts[table - 1]
+    for lane in range(n):
+        table = turn.values[lane]
+        turn.order[turn.counts[table]] = lane
+        turn.counts[table] += 1
+
+
+@kernel
+def _sort_rows(turn: ChainTurn, source: Floats, target: Floats, n: int) -> None:
+    for place in range(n):
+        lane = turn.order[place]
+        for i in range(source.shape[1]):
+            target[place, i] = source[lane, i]
+
+
+@kernel
+def _put_back(turn: ChainTurn, out: Floats, n: int) -> None:
+    for place in range(n):
+        lane = turn.order[place]
+        for i in range(out.shape[1]):
+            out[lane, i] = turn.out[place, i]
+
+
+@kernel
+def _end_of_run(turn: ChainTurn, begin: int, n: int) -> int:
+    """The end of the lanes in order that read the same table as the one at `begin`."""
+    table = turn.values[turn.order[begin]]
+    end = begin + 1
+    while end < n and turn.values[turn.order[end]] == table:
+        end += 1
+    return end
+
+
+@kernel
 def advance_dense(
-    group: int, matrix: ChainMatrix, v: Floats, out: Floats, given: Factors, n: int, best: bool
+    group: int,
+    matrix: ChainMatrix,
+    v: Floats,
+    out: Floats,
+    given: Factors,
+    begin: int,
+    n: int,
+    table: int,
+    best: bool,
 ) -> None:
-    """See `advance`; for a group with a dense matrix."""
+    """See `advance`; for lanes begin .. n - 1 of a group with a dense matrix.
+
+    What is written to the lanes after them is to be written again.
+    """
     shape = matrix.shape
     width, step = shape.width, numbers_in_vector(v)
-    first, start = shape.column[group], shape.start[group]
+    first, start = shape.column[group], shape.start[group] + table * shape.start[-1]
     size = shape.column[group + 1] - first
     values, numbers, floor = given.coefficients, given.numbers, given.floor
-    lane = 0
+    lane = begin
     while lane < n:
         many = n - lane >= FEW
         at = lane * width + first
@@ -80,20 +156,59 @@ def advance_dense(
 
 
 @kernel
+def _advance_by_tables(
+    matrix: ChainMatrix,
+    v: Floats,
+    out: Floats,
+    given: Factors,
+    n: int,
+    best: bool,
+    turn: ChainTurn,
+) -> None:
+    """See `advance`; lanes that read the same table run together."""
+    num_groups = matrix.shape.column.size - 1
+    if turn.order[0] < 0:
+        for group in range(num_groups):
+            advance_dense(group, matrix, v, out, given, 0, n, turn.values[0], best)
+        return
+    _sort_rows(turn, v, turn.v, n)
+    for place in range(n):
+        turn.numbers[place] = given.numbers[turn.order[place]]
+    own = Factors(given.coefficients, turn.numbers, given.floor)
+    begin = 0
+    while begin < n:
+        end, table = _end_of_run(turn, begin, n), turn.values[turn.order[begin]]
+        for group in range(num_groups):
+            advance_dense(group, matrix, turn.v, turn.out, own, begin, end, table, best)
+        begin = end
+    _put_back(turn, out, n)
+
+
+@kernel
 def advance(
-    matrix: ChainMatrix, v: Floats, out: Floats, given: Factors, n: int, space: Floats, best: bool
+    matrix: ChainMatrix,
+    v: Floats,
+    out: Floats,
+    given: Factors,
+    n: int,
+    space: Floats,
+    best: bool,
+    turn: ChainTurn,
 ) -> None:
     """out[l] = floor + c_l (floor + v[l] matrix), group by group.
 
     c_l are the coefficients of lane l's slice. With `best`, out[l, i] = log c_l,i plus the largest
     of matrix[j, i] + v[l, j].
     """
+    if matrix.by >= 0:
+        _advance_by_tables(matrix, v, out, given, n, best, turn)
+        return
     shape = matrix.shape
     for group in range(shape.column.size - 1):
         if shape.is_sparse[group]:
             advance_sparse(group, matrix, v, out, given, n, space, best)
         else:
-            advance_dense(group, matrix, v, out, given, n, best)
+            advance_dense(group, matrix, v, out, given, 0, n, 0, best)
 
 
 @kernel
@@ -155,7 +270,7 @@ def chain_upward(
     out = store[1] if keep else np.zeros_like(state.v)
     numbers = np.zeros(padded, dtype=np.int64)
     factors = Factors(given.values, numbers, floor)
-    space = working_space(shape, v)
+    space, turn = working_space(shape, v), new_turn(matrix, v)
     careful = needs_care(state.scale, given.large)
     n = active_lanes(batch.lengths, p0)
     if keep:
@@ -177,7 +292,8 @@ def chain_upward(
                 for i in range(shape.width):
                     out[lane, i] = given.values[numbers[lane], i]
         else:
-            advance(matrix, v, out, factors, n, space, best)
+            read_turn(matrix, batch, position, turn, n)
+            advance(matrix, v, out, factors, n, space, best, turn)
         _clear(out, n, min(padded, n + numbers_in_vector(v) - 1))
         add_scale(state.scale, given.scale, careful, numbers, n)
         for group in range(given.shift.shape[0]):
@@ -233,6 +349,8 @@ def chain_best_descend(
                         chosen[group, lane] = first + best_source(matrix, i, own, first)
                     elif position > 0:
                         weights = shape.start[group] + (i - first) * size
+                        if matrix.by >= 0:
+                            weights += batch.inputs[row, matrix.by] * shape.start[-1]
                         places = (weights, v + first, size // 8)
                         place = best_entry(transposed, store, places, 0.0)
                         chosen[group, lane] = first + place
@@ -248,16 +366,61 @@ def _dot(a: Floats, b: Floats) -> float:
 
 @kernel
 def _outer(
-    e: Floats, v: Floats, column: int, size: int, width: int, n: int, out: Floats, start: int
+    e: Floats,
+    v: Floats,
+    column: int,
+    size: int,
+    width: int,
+    begin: int,
+    n: int,
+    out: Floats,
+    start: int,
 ) -> None:
-    """out[i, j] += sum_l e[l, i] v[l, j] for one group.
+    """out[i, j] += sum_l e[l, i] v[l, j] over lanes begin .. n - 1 for one group.
 
     That is the expected use of every edge, still to be multiplied by its weight.
     """
     for i in range(0, size, 8):
         for j in range(0, size, numbers_in_vector(v)):
-            places = (column + j, width, column + i, width, n, start + i * size + j, size)
+            at = begin * width + column
+            places = (at + j, width, at + i, width, n - begin, start + i * size + j, size)
             add_eight_rows(v, e, out, places, 0.0)
+
+
+@kernel
+def _add_use_by_tables(
+    transposed: ChainMatrix,
+    e: Floats,
+    v: Floats,
+    below: Floats,
+    ones: Factors,
+    n: int,
+    flows: ChainFlows,
+    is_moving: bool,
+    turn: ChainTurn,
+) -> None:
+    """See `_add_use`; lanes that read the same table run together."""
+    shape, alike = transposed.shape, turn.order[0] < 0
+    own, rows, out = e, v, below
+    if not alike:
+        _sort_rows(turn, e, turn.v, n)
+        _sort_rows(turn, v, turn.w, n)
+        own, rows, out = turn.v, turn.w, turn.out
+    begin = 0
+    while begin < n:
+        end, table = n, turn.values[0]
+        if not alike:
+            end, table = _end_of_run(turn, begin, n), turn.values[turn.order[begin]]
+        for group in range(shape.column.size - 1):
+            column = shape.column[group]
+            size = shape.column[group + 1] - column
+            start = shape.start[group] + table * shape.start[-1]
+            if is_moving:
+                advance_dense(group, transposed, own, out, ones, begin, end, table, False)
+            _outer(own, rows, column, size, shape.width, begin, end, flows.dense, start)
+        begin = end
+    if is_moving and not alike:
+        _put_back(turn, below, n)
 
 
 @kernel
@@ -271,19 +434,23 @@ def _add_use(
     flows: ChainFlows,
     space: Floats,
     is_moving: bool,
+    turn: ChainTurn,
 ) -> None:
     """Adds the expected use of every edge at one position, group by group.
 
     If it `is_moving`, the derivatives below are computed from the same numbers.
     """
+    if transposed.by >= 0:
+        _add_use_by_tables(transposed, e, v, below, ones, n, flows, is_moving, turn)
+        return
     shape = transposed.shape
     for group in range(shape.column.size - 1):
         column = shape.column[group]
         size = shape.column[group + 1] - column
         if not shape.is_sparse[group]:
             if is_moving:
-                advance_dense(group, transposed, e, below, ones, n, False)
-            _outer(e, v, column, size, shape.width, n, flows.dense, shape.start[group])
+                advance_dense(group, transposed, e, below, ones, 0, n, 0, False)
+            _outer(e, v, column, size, shape.width, 0, n, flows.dense, shape.start[group])
         elif is_moving:
             advance_and_add_use(group, transposed, v, e, below, ones, n, flows.edge, space)
         else:
@@ -388,9 +555,9 @@ def chain_downward(
     below = np.zeros_like(d)
     mass = np.empty((shape.column.size - 1, padded))
     # The coefficients are in e already: row 0 of ones stands for all of them.
-    ones = Factors(np.ones_like(d[:1]), np.zeros(padded, dtype=np.int64), 0.0)
+    ones = Factors(np.ones_like(d[:1]), np.zeros(padded + 16, dtype=np.int64), 0.0)
     numbers = np.zeros(padded, dtype=np.int64)
-    space = working_space(shape, d)
+    space, turn = working_space(shape, d), new_turn(transposed, d)
     for position in range(p1 - 1, p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
         if n == 0:
@@ -401,15 +568,16 @@ def chain_downward(
         for group in range(mass.shape[0]):
             for lane in range(n):
                 flows.least[lane] = min(flows.least[lane], mass[group, lane])
+        read_turn(transposed, batch, position, turn, n)
         rescaled = position % rescale_every == rescale_every - 1
         if position > 0 and not rescaled:
-            _add_use(transposed, e, v, below, ones, n, flows, space, True)
+            _add_use(transposed, e, v, below, ones, n, flows, space, True, turn)
         else:
-            advance(transposed, e, below, ones, n, space, False)
+            advance(transposed, e, below, ones, n, space, False, turn)
         if position > 0 and rescaled:
             doubted = flows.least if has_floor else flows.least[:0]
             _undo_rescaling(shape, v, below, weight, e, doubted, n)
-            _add_use(transposed, e, v, below, ones, n, flows, space, False)
+            _add_use(transposed, e, v, below, ones, n, flows, space, False, turn)
         _hand_down(shape, below, mass, weight, d, n)
         if position % rescale_every == 0:
             rescale(shape, d, state.exponents, n)
@@ -435,11 +603,11 @@ def chain_posteriors(
     d, p0, p1 = state.v, segment.p0, segment.p1
     e = np.zeros_like(d)
     below = np.zeros_like(d)
-    ones = Factors(np.ones_like(d[:1]), np.zeros(d.shape[0], dtype=np.int64), 0.0)
+    ones = Factors(np.ones_like(d[:1]), np.zeros(d.shape[0] + 16, dtype=np.int64), 0.0)
     numbers = np.zeros(d.shape[0], dtype=np.int64)
     mass = np.empty((shape.column.size - 1, d.shape[0]))
     weight = np.ones(d.shape[0])
-    space = working_space(shape, d)
+    space, turn = working_space(shape, d), new_turn(transposed, d)
     for position in range(p1 - 1, p0 - 1, -1):
         n = active_lanes(batch.lengths, position)
         if n == 0:
@@ -456,7 +624,8 @@ def chain_posteriors(
                 for i in range(first, last):
                     posterior[position - p0, lane, i] = above[lane, i] * d[lane, i] * factor
                     e[lane, i] = coefficients[numbers[lane], i] * d[lane, i] * factor
-        advance(transposed, e, below, ones, n, space, False)
+        read_turn(transposed, batch, position, turn, n)
+        advance(transposed, e, below, ones, n, space, False, turn)
         _hand_down(shape, below, mass, weight, d, n)
         if position % rescale_every == 0:
             rescale(shape, d, state.exponents, n)
