@@ -45,7 +45,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, model: Path) -> Non
     ) as process:
         try:
             assert process.stdout is not None and process.stderr is not None
-            assert process.stdout.readline() == b"id,slice,x,slice_surprise\n"
+            assert process.stdout.readline() == b"id,slice,x,slice_surprise,oddest,tail\n"
             process.stdout.close()
             assert process.stderr.read() == b""
             assert process.wait(timeout=60) == 0
