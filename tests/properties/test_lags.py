@@ -302,6 +302,17 @@ def test_inputs_of_leaves_are_learned() -> None:
     model = HMM(1, leaf_inputs=True, random_state=0).fit(data)
     row = model.emissions_[data.schema.names[0]][0]
     assert_allclose(row, [1.0, 2.0, 0.01], atol=0.02)
+    for lags in (0, 1):
+        model = HMM(2, leaf_inputs=True, lags=lags, random_state=0).fit(data)
+        stream, steps = model.filter(), model.surprise(data[:1])
+        for t in range(3):
+            tails = stream.tails(x[0][t], inputs=u[0][t])
+            assert 0 < tails[0] <= 1
+            assert abs(stream.predict(inputs=u[0][t])[0].mean[0] - x[0][t, 0]) < 0.5
+            step = stream.update(x[0][t], inputs=u[0][t])
+            assert_allclose(step.surprise, steps.slices[t], rtol=1e-9)
+        ahead = model.forecast(data[:1], 2, inputs=[u[1][:2]]).marginals[0].mean
+        assert_allclose(ahead, 1.0 + 2.0 * u[1][:2, 0], atol=0.05)
 
 
 @pytest.mark.parametrize("learner", ["em", "paper", "auto"])

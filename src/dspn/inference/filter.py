@@ -22,7 +22,7 @@ from dspn.engine.base import (
 from dspn.errors import EvidenceError
 from dspn.inference.marginals import Marginals, Mixer, checked_levels, leaf_parameters
 from dspn.inference.tails import tail_probabilities
-from dspn.leaves.told import Told, told_values
+from dspn.leaves.told import Told, has_told_gaps, told_values
 from dspn.structure.network import Root
 
 _ROW: Final = np.zeros(1, dtype=np.int64)
@@ -337,7 +337,7 @@ class Filter:
         leaves: list[Floats],
         shares: Sequence[float],
         variable: int,
-        data: Sequences | None = None,
+        data: Sequences,
     ) -> tuple[Floats, Floats]:
         """Weights (1, leaves) and parameters of a variable's leaves at the next slice."""
         program = self._program
@@ -352,13 +352,14 @@ class Filter:
             parameters = family.given(parameters, self._next_values(variable, data))[1]
         return np.concatenate(weights)[None], parameters
 
-    def _next_values(self, variable: int, data: Sequences | None) -> Floats:
-        """The next value of a variable with what its leaves are told; missing without `data`."""
-        history = self._streams[0].arrays().history
-        schema = self._program.schema
-        newest = np.full((1, len(schema)), np.nan) if data is None else data.values
-        values = np.concatenate([history, newest])
-        known = Sequences.trusted(values, np.array([0, len(values)]), schema)
+    def _next_values(self, variable: int, data: Sequences) -> Floats:
+        """The value of a variable in the next slice, `data`, with what its leaves are told."""
+        history, width = self._streams[0].arrays().history, len(data.schema)
+        past = history.reshape(-1, width + len(data.schema.inputs))
+        values = np.concatenate([past[:, :width], data.values])
+        inputs = np.concatenate([past[:, width:], data.inputs])
+        offsets = np.array([0, len(values)])
+        known = Sequences.trusted(values, offsets, self._program.schema, inputs=inputs)
         return told_values(known, variable, np.array([len(values) - 1]))
 
     @property
@@ -382,10 +383,13 @@ class Filter:
         marginals = []
         for variable, bank in enumerate(program.mixture.components[0].template.banks):
             mixer = Mixer(program.schema[variable], bank.family, levels, 1)
-            own = self._mix([part.leaves[variable] for part in found], shares, variable)
+            leaves = [part.leaves[variable] for part in found]
+            own = self._mix(leaves, shares, variable, blank)
             mixer.put(_ROW, *own)
             marginals.append(mixer.result(_ROW))
-        return Marginals(program.schema, np.array([self._log_likelihood]), tuple(marginals))
+        exact = not has_told_gaps(blank)
+        total = np.array([self._log_likelihood])
+        return Marginals(program.schema, total, tuple(marginals), exact)
 
 
 def _bytewise(fingerprint: bytes) -> Floats:
