@@ -186,7 +186,7 @@ def maximise(
         for bank, statistics, mask, old in zip(
             own.banks, found.leaves, own.leaves, own.parameters.leaves, strict=True
         ):
-            rows = bank.family.maximise(statistics, priors.leaf(bank.family))
+            rows = bank.family.maximise(statistics, priors.leaf(bank.family, bank.variable))
             leaves.append(np.where(mask[:, None], rows, old))
         new[own.name] = NetworkParameters(weights, tuple(leaves))
     parameters = Parameters(**new)

@@ -54,7 +54,7 @@ def _bounds(own: Section, priors: Priors) -> Iterator[Floats]:
     """Least and largest coordinates that an ascent may try, (2, coordinates)."""
     yield np.outer([-FREE_LIMIT, FREE_LIMIT], np.ones(own.edges.size))
     for bank in own.banks:
-        bounds = np.stack(bank.family.free_bounds(priors.leaf(bank.family)))
+        bounds = np.stack(bank.family.free_bounds(priors.leaf(bank.family, bank.variable)))
         yield np.tile(bounds, len(bank.nodes))
 
 
@@ -93,7 +93,7 @@ def _log_prior(own: Section, priors: Priors) -> Iterator[ScoreGradient]:
     yield ScoreGradient(there.log_prior_of_weights(priors), _logit_gradient(own, counts))
     for bank, rows, mask in zip(own.banks, own.parameters.leaves, own.leaves, strict=True):
         gradient = np.zeros((mask.size, bank.family.num_free))
-        prior = priors.leaf(bank.family)
+        prior = priors.leaf(bank.family, bank.variable)
         value, gradient[mask] = bank.family.free_log_prior(rows[mask], prior)
         yield ScoreGradient(value, gradient.ravel())
 

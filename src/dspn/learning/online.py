@@ -562,7 +562,7 @@ def _with_surprising_node(
             seen = bank.family.statistics(values).sum(axis=0, keepdims=True)
             changed = own.copy()
             new = np.array(bank.nodes) >= len(network.template.nodes)
-            changed[new] = bank.family.maximise(seen, priors.leaf(bank.family))
+            changed[new] = bank.family.maximise(seen, priors.leaf(bank.family, bank.variable))
             leaves.append(changed)
         return NetworkParameters(part.weights, tuple(leaves))
 

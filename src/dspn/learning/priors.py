@@ -25,7 +25,8 @@ class Priors(Options):
     A family takes the prior of its type in `leaves`, which is in the units of the data. A family
     without one takes its `default_prior`, which follows the scale of the data, with
     `leaf_pseudo_count` in place of its own strength where that is given. A positive count keeps an
-    edge or a category from dying by accident.
+    edge or a category from dying by accident. `by_variable` has priors for single variables, in the
+    order of the schema, None for those without one of their own.
 
     Where the weights of a sum depend on an input, its tables are drawn towards each other: each has
     `table_pseudo_count` observations more that are distributed as their geometric mean, and its
@@ -37,6 +38,7 @@ class Priors(Options):
     leaves: tuple[Prior, ...] = ()
     leaf_pseudo_count: float | None = number_field(None, least=0)
     table_pseudo_count: float = number_field(5.0, least=0)
+    by_variable: tuple[Prior | None, ...] = ()
 
     def _check(self) -> None:
         if isinstance(self.leaves, Prior):
@@ -54,9 +56,17 @@ class Priors(Options):
                     f"more than one {type(prior).__name__}; keep one."
                 )
         object.__setattr__(self, "leaves", leaves)
+        object.__setattr__(self, "by_variable", tuple(self.by_variable))
+        for number, own in enumerate(self.by_variable):
+            if own is not None:
+                require_type(own, Prior, f"by_variable[{number}]", StructureError)
 
-    def leaf(self, family: Family) -> Prior:
-        """The prior of a family's leaves."""
+    def leaf(self, family: Family, variable: int | None = None) -> Prior:
+        """The prior of the leaves of a family, over a variable where that is known."""
+        is_known = variable is not None and variable < len(self.by_variable)
+        own = self.by_variable[variable] if is_known and variable is not None else None
+        if own is not None:
+            return own
         usual: Any = family.default_prior
         given = [prior for prior in self.leaves if type(prior) is type(usual)]
         if not given and self.leaf_pseudo_count is not None:
@@ -195,5 +205,5 @@ def log_prior(
     for own in sections(network, checked_learnable(network.template, learnable)):
         total += own.log_prior_of_weights(priors)
         for bank, rows, mask in zip(own.banks, own.parameters.leaves, own.leaves, strict=True):
-            total += bank.family.log_prior(rows[mask], priors.leaf(bank.family))
+            total += bank.family.log_prior(rows[mask], priors.leaf(bank.family, bank.variable))
     return total

@@ -97,6 +97,14 @@ class Clock:
             return Clock()
         return Clock(share * self.limit)
 
+    def within(self, share: float) -> "Clock":
+        """A clock that began with this one and is due after a share of its limit."""
+        other = Clock(None if self.limit is None else share * self.limit)
+        other._start = self._start
+        if self._stopped.is_set():
+            other.stop()
+        return other
+
     def stop(self) -> None:
         """From now on the clock is due."""
         self._stopped.set()
@@ -125,7 +133,8 @@ class Report:
     """Where learning stands: the stage it is in, the best model so far, and the time taken.
 
     `score` is that of the best model on the validation set, in nats per sequence. `limit` is the
-    time allowed, None where there is no limit.
+    time allowed, None where there is no limit; `done` the share of the work or time that has been
+    done, None where that is not known.
     """
 
     stage: str
@@ -137,11 +146,13 @@ class Report:
     num_edges: int
     seconds: float
     limit: float | None = None
+    done: float | None = None
 
     @property
     def _time(self) -> str:
         if self.limit is None:
-            return f"{self.seconds:.0f} s"
+            done = "" if self.done is None else f"{100 * self.done:.0f} %, "
+            return f"{done}{self.seconds:.0f} s"
         share = min(self.seconds / self.limit, 1.0)
         left = max(self.limit - self.seconds, 0.0)
         return f"{self.seconds:.0f} of {self.limit:.0f} s ({100 * share:.0f} %, {left:.0f} s left)"

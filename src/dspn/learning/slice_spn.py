@@ -128,7 +128,7 @@ class SliceLearner:
         """The best leaf of a variable for each row of weights of the slices."""
         family = self.families[variable]
         statistics = weights @ self._statistics[variable][rows]
-        return family.maximise(statistics, self.priors.leaf(family))
+        return family.maximise(statistics, self.priors.leaf(family, variable))
 
     def _clusters(self, part: _Part, rng: np.random.Generator) -> list[_Part]:
         """The slices by their most probable class in a naive Bayes model; empty classes left out.

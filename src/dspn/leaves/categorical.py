@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax, xlogy
 
 from dspn._arguments import Floats
+from dspn.errors import StructureError
 from dspn.leaves.base import FREE_LIMIT, NO_WEIGHT, Family, Prior, chosen_prior
 from dspn.options import number_field, whole_field
 
@@ -19,9 +21,32 @@ _SUM_TOLERANCE = 1e-8
 @final
 @dataclass(frozen=True)
 class CategoricalPrior(Prior):
-    """Dirichlet(1 + pseudo_count) on the probabilities: `pseudo_count` values of each category."""
+    """Dirichlet(1 + c_j) on the probabilities: c_j pseudo-observations of category j.
+
+    These are `pseudo_count` of each category, and `counts[j]` more where counts are given, such as
+    a few that are spread like the values of the training set.
+    """
 
     pseudo_count: float = number_field(0.1, least=0)
+    counts: tuple[float, ...] = ()
+
+    def _check(self) -> None:
+        counts = tuple(float(own) for own in self.counts)
+        if not all(0 <= own < math.inf for own in counts):
+            raise StructureError(
+                "`counts` of CategoricalPrior must be finite and not negative, but are "
+                f"{counts}; leave them out for equal counts."
+            )
+        object.__setattr__(self, "counts", counts)
+
+    def of_each(self, num_categories: int) -> Floats:
+        """The pseudo-observations of each category, (num_categories,)."""
+        if self.counts and len(self.counts) != num_categories:
+            raise StructureError(
+                f"`counts` of CategoricalPrior must have a number for each of the {num_categories} "
+                f"categories, but has {len(self.counts)}."
+            )
+        return self.pseudo_count + np.asarray(self.counts or (0.0,) * num_categories)
 
 
 @final
@@ -53,6 +78,9 @@ class Categorical(Family):
         """A tenth of an observation of each category."""
         return CategoricalPrior()
 
+    def _pseudo_counts(self, prior: Prior | None) -> Floats:
+        return chosen_prior(prior, self.default_prior).of_each(self.num_categories)
+
     def scaled_to(self, values: Floats) -> Categorical:
         """The family itself: category codes have no scale."""
         return self
@@ -78,8 +106,7 @@ class Categorical(Family):
 
     def maximise(self, statistics: Floats, prior: Prior | None = None) -> Floats:
         """(n_j + c) / sum_i (n_i + c); uniform where there is neither weight nor pseudo-count."""
-        pseudo_count = chosen_prior(prior, self.default_prior).pseudo_count
-        counts = np.maximum(statistics[:, 1:], 0.0) + pseudo_count
+        counts = np.maximum(statistics[:, 1:], 0.0) + self._pseudo_counts(prior)
         counts[counts.sum(axis=1) < NO_WEIGHT] = 1.0
         # The second division brings the sum to 1 where the first lost digits to a tiny total.
         counts /= counts.sum(axis=1, keepdims=True)
@@ -88,8 +115,7 @@ class Categorical(Family):
 
     def log_prior(self, parameters: Floats, prior: Prior | None = None) -> float:
         """Sum over leaves and categories of c log probability_lj."""
-        pseudo_count = chosen_prior(prior, self.default_prior).pseudo_count
-        return float(np.sum(xlogy(pseudo_count, parameters)))
+        return float(np.sum(xlogy(self._pseudo_counts(prior), parameters)))
 
     @property
     def num_free(self) -> int:
@@ -115,9 +141,9 @@ class Categorical(Family):
         self, parameters: Floats, prior: Prior | None = None
     ) -> tuple[float, Floats]:
         """Sum over leaves and possible categories of c log probability_lj, and its gradient."""
-        pseudo_count = chosen_prior(prior, self.default_prior).pseudo_count
-        value = float(np.sum(xlogy(pseudo_count, parameters[parameters > 0])))
-        counts = np.full((len(parameters), self.num_statistics), pseudo_count)
+        own = self._pseudo_counts(prior)
+        value = float(np.sum(xlogy(np.where(parameters > 0, own, 0.0), parameters)))
+        counts = np.tile(np.append(0.0, own), (len(parameters), 1))
         return value, self.free_gradient(parameters, counts)
 
     def free_bounds(self, prior: Prior | None = None) -> tuple[Floats, Floats]:

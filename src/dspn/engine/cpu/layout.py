@@ -8,11 +8,13 @@ the only one that runs slice after slice. Sums over most of a group's inputs are
 matrices; with one group per output a slice is then v_out = C(x) W v_in.
 """
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
 from typing import Any, NamedTuple, final
+from weakref import ref
 
 import numpy as np
 
@@ -26,6 +28,7 @@ from dspn.structure.validity import group_sources, network_scopes
 
 # A sum over at least this share of a group's inputs is a row of a matrix product.
 _DENSE_SHARE = 0.5
+_MOST_KNOWN = 4
 
 
 @final
@@ -459,8 +462,25 @@ def _transitions(split: _Split, part: Part, paths: Paths) -> Transitions | None:
     )
 
 
+_LATEST: deque[tuple[ref[Template], ref[Top], Paths, tuple[TemplateLayout, TopLayout]]] = deque(
+    maxlen=_MOST_KNOWN
+)
+
+
 def lay_out(network: DynamicNetwork, paths: Paths) -> tuple[TemplateLayout, TopLayout]:
-    """The layouts of a DSPN's template and top network."""
+    """The layouts of a DSPN's template and top network.
+
+    The latest ones are remembered: learning compiles the same structure again and again.
+    """
+    for template, top, known, layouts in list(_LATEST):
+        if template() is network.template and top() is network.top and known == paths:
+            return layouts
+    layouts = _lay_out(network, paths)
+    _LATEST.append((ref(network.template), ref(network.top), paths, layouts))
+    return layouts
+
+
+def _lay_out(network: DynamicNetwork, paths: Paths) -> tuple[TemplateLayout, TopLayout]:
     template, groups = network.template, network.groups
     split = _Split(template, groups)
     load_group, scalable = split.groups_of_coefficients()

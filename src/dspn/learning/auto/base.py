@@ -4,19 +4,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Final, NamedTuple, final
+from math import inf
+from typing import Any, ClassVar, Final, NamedTuple, final
 
 import numpy as np
 
 from dspn._arguments import Floats, require_type
-from dspn.data.schema import Schema
+from dspn.data.schema import Kind, Schema
 from dspn.data.sequences import Sequences, drawn_part, drawn_places, joined
 from dspn.engine import ExpectedFlows
 from dspn.errors import StructureError
 from dspn.executors import Executor, Serial, Shared
+from dspn.learning.dependence import Layout, layout_of
 from dspn.learning.em import EmOptions
+from dspn.learning.moves import pruned
 from dspn.learning.priors import Priors
 from dspn.learning.run import Clock
+from dspn.leaves.categorical import CategoricalPrior
 from dspn.options import Options, number_field, part_field, whole_field
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Leaf, Product, Sum
@@ -24,22 +28,44 @@ from dspn.structure.nodes import Leaf, Product, Sum
 Block = tuple[int, ...]
 
 _WORK_UNIT: Final = 1e9
-# The steps that training usually takes.
+# The steps that training usually takes, and those without which it is not begun.
 _USUAL_STEPS: Final = 25
-_ENTRIES_A_UNIT: Final = 5_000
-_LEAST_EFFORT: Final = 0.1
-_MOST_EFFORT: Final = 50.0
+LEAST_STEPS: Final = 6
+# The usual effort: by entries up to a bound, and for very many slices by these.
+_ENTRIES_A_UNIT: Final = 500
+_SLICES_A_UNIT: Final = 10_000
+_LEAST_EFFORT: Final = 1.0
+_MOST_EFFORT: Final = 120.0
+# Of the effort: what training on all data in the end may take.
+REFIT_SHARE: Final = 0.1
 _EM: Final = EmOptions(max_steps=40, min_steps=8, tolerance=1e-5, patience=4, single_precision=True)
 _REFIT: Final = EmOptions(max_steps=5, tolerance=1e-7, single_precision=True)
 _STREAM: Final = 5  # of randomness, apart from those of growth, search and refitting
 _SAMPLE: Final = 6
+# Of each category, where leaves are drawn towards the frequencies of the training set.
+_LEAST_COUNT: Final = 0.01
+# From this many interface nodes on, transitions that fewer slices are expected at are pruned.
+MANY: Final = 64
+LEAST_FLOW: Final = 0.02
 # A model of so many slices tells how long one of all would take, and serves until there is one.
 FEW_SLICES: Final = 3_000
-# Sums of so many children are products of matrices, whose edges cost this much of others.
-_WIDE_SUM: Final = 64
-_WIDE_SHARE: Final = 0.4
-# What a slice takes whatever the template, in edges.
-_PER_SLICE: Final = 100.0
+# Work in edges: of sums over all inputs, which are products of matrices; of what a leaf adds at a
+# slice, and for each different value of its variable; of a slice and of a step whatever the
+# template; of a node that is built and compiled. Measured with the CPU engine in single precision,
+# where an edge takes a third of a nanosecond.
+_DENSE_EDGE: Final = 0.33
+_PER_LEAF: Final = 1.2
+_PER_VALUE: Final = 100.0
+_PER_SLICE: Final = 700.0
+_PER_STEP: Final = 3e6
+_PER_NODE: Final = 3e5
+_SCORED: Final = 0.3
+# Clusters: what a multiplication of k-means takes, its iterations, windows and axes at the most.
+_PRODUCT: Final = 0.3
+_ITERATIONS: Final = 12
+_MOST_WINDOWS: Final = 20_000
+_MOST_AXES: Final = 40
+_PER_FEATURE: Final = 20.0
 
 
 class Move(ABC):
@@ -93,8 +119,10 @@ class Recipe:
 
     `amount` is the number of interface nodes, of nodes that are split or merged, of states of a
     latent, or of edges added, as the move has it. `concentration` is the number of
-    pseudo-observations of each sum, `width` that of slices before and after that clusters see, and
-    `parent` the number of the candidate that the try starts from.
+    pseudo-observations of each sum, or with `per_edge` of each of its edges; `leaf` that of each
+    leaf, spread like the values of its variable. Clusters see `width` slices before their own and
+    `ahead` after it, by default as many. `parent` is the number of the candidate that the try
+    starts from.
     """
 
     move: Move
@@ -102,10 +130,24 @@ class Recipe:
     concentration: float
     width: int = 2
     parent: int | None = None
+    per_edge: bool = False
+    leaf: float = 0.0
+    ahead: int | None = None
+
+    @property
+    def slices(self) -> int:
+        """The slices that clusters see."""
+        return 1 + self.width + (self.width if self.ahead is None else self.ahead)
 
     def __str__(self) -> str:
-        words = self.move.words.format(slices=2 * self.width + 1, **vars(self))
+        words = self.move.words.format(slices=self.slices, **vars(self))
         return words if self.parent is None else f"{words}, from model {self.parent}"
+
+    @property
+    def smoothing(self) -> str:
+        """The pseudo-observations in words."""
+        edges = f"{self.concentration:g} for each {'edge' if self.per_edge else 'sum'}"
+        return edges if self.leaf == 0 else f"{edges}, {self.leaf:g} for each leaf"
 
 
 @final
@@ -137,10 +179,11 @@ class Candidate:
         """Number of interface nodes."""
         return self.network.num_interfaces
 
-    def follow(self, move: Move, amount: int, concentration: float | None = None) -> Recipe:
+    def follow(self, move: Move, amount: int, **smoothing: Any) -> Recipe:
         """The recipe of a move that starts from this model, by default with its priors."""
-        prior = self.recipe.concentration if concentration is None else concentration
-        return Recipe(move, amount, prior, parent=self.number)
+        own = self.recipe
+        usual = Recipe(move, amount, own.concentration, 2, self.number, own.per_edge, own.leaf)
+        return replace(usual, **smoothing)
 
     @property
     def is_plain(self) -> bool:
@@ -159,17 +202,18 @@ class Auto(Options):
     """The budget of the automatic learner, and the bounds of what it builds.
 
     `effort` counts work, not time: one unit is 10^9 edges of a template evaluated at a slice in a
-    step of EM, edges of wide sums counted less, which is of the order of a third of a second. The
-    same effort leads to the same model on every machine. Without one it follows the data: a unit
-    for every 5,000 entries, 50 at most. The share `exploration` of it, at most,
-    goes into finding layouts: which variables share an interface. A model has `max_layouts`
-    components at most, and a block of variables `max_members` models that are mixed. The search
-    ends after `patience` moves in a row that made nothing better. `moves` are what it tries,
-    `DEFAULT_MOVES` where none are given.
+    step of EM, leaves, clusters and edges of wide sums counted by what they take, which is of the
+    order of a third of a second. The same effort leads to the same model on every machine. Without
+    one it follows the data: a unit for every 500 entries, 120 at most, more only for more
+    than 1,200,000 slices; what comes after the ladder is then bounded by what it gains. The share
+    `exploration` of the effort, at most, goes into finding layouts: which variables share an
+    interface. A model has `max_layouts` components at most, and a block of variables `max_members`
+    models that are mixed. The search ends after `patience` moves in a row that made nothing better.
+    `moves` are what it tries after the ladder, `DEFAULT_MOVES` where none are given.
     """
 
     effort: float | None = number_field(None, above=0)
-    exploration: float = number_field(0.3, least=0, most=1)
+    exploration: float = number_field(0.2, least=0, most=1)
     max_interfaces: int = whole_field(1024)
     max_layouts: int = whole_field(5)
     max_members: int = whole_field(6)
@@ -210,6 +254,31 @@ class BlockData:
         same = self.train is self.validation
         return self.train if same else joined([self.train, self.validation])
 
+    @cached_property
+    def num_values(self) -> int:
+        """Different values of the variables in the training set, added up."""
+        columns = self.train.values.T
+        return sum(np.unique(own[~np.isnan(own)]).size for own in columns)
+
+    @cached_property
+    def num_features(self) -> int:
+        """Numbers that clusters see of a slice."""
+        kinds = ((own.kind == Kind.CATEGORICAL, own) for own in self.train.schema)
+        return sum(own.num_categories if is_category else 1 for is_category, own in kinds)
+
+    @cached_property
+    def shares(self) -> tuple[Floats | None, ...]:
+        """How often each category of a variable occurs; None for numbers."""
+        found: list[Floats | None] = []
+        for variable, values in zip(self.train.schema, self.train.values.T, strict=True):
+            if variable.kind == Kind.CATEGORICAL:
+                codes = values[~np.isnan(values)].astype(np.int64)
+                counts = np.bincount(codes, minlength=variable.num_categories) + 0.5
+                found.append(np.asarray(counts / counts.sum(), dtype=np.float64))
+            else:
+                found.append(None)
+        return tuple(found)
+
 
 def restrict(data: Sequences, block: Block) -> Sequences:
     """The sequences with the variables of a block only, in the block's order."""
@@ -241,8 +310,36 @@ class AutoTask:
     @property
     def effort(self) -> float:
         """The effort that is given, or what is usual for such data."""
-        usual = max(_LEAST_EFFORT, self.train.values.size / _ENTRIES_A_UNIT)
-        return min(_MOST_EFFORT, usual) if self.options.effort is None else self.options.effort
+        if self.options.effort is not None:
+            return self.options.effort
+        usual = min(_MOST_EFFORT, self.train.values.size / _ENTRIES_A_UNIT)
+        return max(_LEAST_EFFORT, usual, self.train.total_slices / _SLICES_A_UNIT)
+
+    @property
+    def allowed(self) -> float:
+        """What tries may take together; the rest is for training on all data."""
+        return (1.0 - REFIT_SHARE) * self.effort
+
+    @cached_property
+    def constant(self) -> Block:
+        """Variables that have one value at most in the training set: there is nothing to learn."""
+        columns = self.train.values.T
+        return tuple(i for i, own in enumerate(columns) if np.unique(own[~np.isnan(own)]).size < 2)
+
+    @cached_property
+    def varying(self) -> Block:
+        """All other variables; all variables where every one is constant."""
+        still = set(self.constant)
+        return tuple(i for i in range(len(self.schema)) if i not in still) or self.constant
+
+    def with_constants(self, blocks: Iterable[Block]) -> Layout:
+        """A layout of blocks of the varying variables, and of the constant ones together."""
+        rest = () if self.constant in ((), self.varying) else (self.constant,)
+        return layout_of([*blocks, *rest])
+
+    def is_apart(self, layout: Layout) -> bool:
+        """Whether a layout has the constant variables in a block of their own."""
+        return self.constant in ((), self.varying, *layout)
 
     @property
     def schema(self) -> Schema:
@@ -277,19 +374,48 @@ class AutoTask:
         """The randomness of one try."""
         return np.random.default_rng([self.seed, _STREAM, number])
 
-    def expected_work(self, block: Block, recipe: Recipe, parent: Candidate | None) -> float:
-        """What a try is likely to take, in the units of the effort."""
+    def expected_work(
+        self,
+        block: Block,
+        recipe: Recipe,
+        parent: Candidate | None,
+        steps: int = _USUAL_STEPS,
+    ) -> float:
+        """What a try is likely to take with so many steps, in the units of the effort."""
+        data = self.data(block)
         if parent is not None:
-            return recipe.move.growth * work_of(parent.network, self.train, _USUAL_STEPS)
-        edges = _edges_at_work([recipe.amount] * recipe.amount, recipe.amount * (len(block) + 1))
-        return edges * self.train.total_slices * _USUAL_STEPS / _WORK_UNIT
+            nodes = len(parent.network.template.nodes) if recipe.move.growth > 1 else 0
+            return recipe.move.growth * (work_of(parent.network, data, steps) + built_work(nodes))
+        sums, leaves = _DENSE_EDGE * recipe.amount**2, recipe.amount * len(block)
+        trained = _work(data, sums, leaves, recipe.amount, steps)
+        return trained + self.start_work(block, recipe)
 
-    def priors_of(self, concentration: float, size: int) -> Priors:
-        """Priors with `concentration` pseudo-observations for each sum over `size` nodes.
+    def start_work(self, block: Block, recipe: Recipe) -> float:
+        """What clusters of windows take, in the units of the effort."""
+        built = built_work(recipe.amount * (len(block) + 2))
+        if recipe.amount == 1:
+            return built
+        data, slices = self.data(block), self.train.total_slices
+        features = data.num_features * recipe.slices
+        products = _ITERATIONS * min(slices, _MOST_WINDOWS) + slices
+        edges = _PRODUCT * products * recipe.amount * min(features, _MOST_AXES)
+        return built + (edges + _PER_FEATURE * slices * features) / _WORK_UNIT
+
+    def priors_of(self, recipe: Recipe, size: int, block: Block) -> Priors:
+        """The pseudo-observations of a recipe, for sums over `size` nodes.
 
         Priors that are given are not changed.
         """
-        return self.priors or Priors(sum_pseudo_count=concentration / size)
+        if self.priors is not None:
+            return self.priors
+        count = recipe.concentration if recipe.per_edge else recipe.concentration / size
+        if recipe.leaf == 0:
+            return Priors(sum_pseudo_count=count)
+        own = [
+            None if share is None else CategoricalPrior(_LEAST_COUNT, tuple(recipe.leaf * share))
+            for share in self.data(block).shares
+        ]
+        return Priors(sum_pseudo_count=count, by_variable=tuple(own))
 
 
 class BlockRecord(NamedTuple):
@@ -317,12 +443,13 @@ class BlockRecord(NamedTuple):
 
 
 class Try(NamedTuple):
-    """A recipe for a block, and the candidate that it starts from."""
+    """A recipe for a block, the candidate that it starts from, and the most work it may take."""
 
     number: int
     block: Block
     recipe: Recipe
     parent: Candidate | None = None
+    most: float = inf
 
 
 class Trial(NamedTuple):
@@ -341,6 +468,15 @@ class Trial(NamedTuple):
         assert self.parent is not None
         return self.parent.network
 
+    def without_idle_edges(self) -> "Trial":
+        """The trial with a parent of many nodes pruned of the edges that are hardly used."""
+        assert self.parent is not None
+        network = self.network
+        if network.num_interfaces < MANY:
+            return self
+        smaller = pruned(network, self.expected_flows(network), LEAST_FLOW)
+        return self._replace(parent=replace(self.parent, network=smaller))
+
     def apply(self, start: Callable[..., DynamicNetwork]) -> DynamicNetwork:
         """What a function of `dspn.learning.starts` makes of the network of the parent."""
         data, amount = self.data.train, self.recipe.amount
@@ -351,15 +487,27 @@ class Trial(NamedTuple):
         return self.task.options.em.compile(network).expected_flows(self.data.train).flows
 
 
-def _edges_at_work(widths: Iterable[int], other_edges: int) -> float:
-    """The edges of a template as work: of sums by their widths, and all others."""
-    sums = sum(width * (_WIDE_SHARE if width >= _WIDE_SUM else 1.0) for width in widths)
-    return _PER_SLICE + sums + other_edges
+def _work(data: BlockData, sums: float, leaves: int, size: int, steps: int) -> float:
+    """So many steps of EM and a last pass, in units of 10^9 edges."""
+    # Every step is followed by a pass over the validation set.
+    slices = data.train.total_slices + _SCORED * data.validation.total_slices
+    edges = slices * (_PER_SLICE + sums + _PER_LEAF * leaves)
+    tables = _PER_VALUE * data.num_values * size
+    return (edges + tables + _PER_STEP) * (steps + 1) / _WORK_UNIT
 
 
-def work_of(network: DynamicNetwork, data: Sequences, steps: int) -> float:
-    """Edges evaluated at slices in so many steps of EM, in units of 10^9."""
+def built_work(num_nodes: int) -> float:
+    """What it takes to build and compile a template, in the units of the effort."""
+    return _PER_NODE * num_nodes / _WORK_UNIT
+
+
+def work_of(network: DynamicNetwork, data: BlockData, steps: int) -> float:
+    """What so many steps of EM take, in the units of the effort."""
     template = network.template
-    widths = [len(node.children) for node in template.nodes if isinstance(node, Sum)]
-    edges = _edges_at_work(widths, template.num_edges - sum(widths))
-    return edges * data.total_slices * (steps + 1) / _WORK_UNIT
+    sums, size = 0.0, template.num_interfaces
+    for node in template.nodes:
+        if isinstance(node, Sum):
+            width = len(node.children)
+            sums += width * (_DENSE_EDGE if width == size else 1.0)
+    leaves = sum(len(bank.nodes) for bank in template.banks)
+    return _work(data, sums, leaves, max(len(bank.nodes) for bank in template.banks), steps)

@@ -18,6 +18,8 @@ _MOST_STEPS: Final = 200
 _TOLERANCE: Final = 1e-6
 # Layouts that are looked at together; the best by themselves.
 _MOST_AT_ONCE: Final = 12
+# A standard error asks for as many sequences.
+_FEW_GAINS: Final = 3
 
 
 def mixture_weights(log_likelihoods: Floats, *, pseudo_count: float = 0.5) -> Floats:
@@ -78,7 +80,10 @@ def block_model(candidates: tuple[Candidate, ...], *, most: int, least: float) -
     kept = worthy_members(mixture_weights(table), least, most)
     weights = mixture_weights(table[:, kept])
     members = tuple(candidates[place] for place in kept)
-    return BlockModel(members, weights, mix(table[:, kept], weights))
+    mixed = BlockModel(members, weights, mix(table[:, kept], weights))
+    best = max(candidates, key=lambda own: own.score)
+    # The prior of the weights, and members that are left out, may cost something.
+    return mixed if mixed.score > best.score else BlockModel((best,), np.ones(1), best.validation)
 
 
 @final
@@ -158,13 +163,15 @@ class Chooser:
     """Chooses again whenever there are more candidates; blocks without news are not mixed again.
 
     Candidates and layouts only become more, so that what was chosen before stays possible: a choice
-    is never worse than the one before it.
+    is never worse than the one before it. Independent entries, the first candidates, stay chosen
+    until something is better by more than a standard error.
     """
 
     def __init__(self, options: Auto) -> None:
         self._options = options
         self._known: dict[tuple[Block, int], BlockModel] = {}
         self._best: Choice | None = None
+        self._plain: Choice | None = None
 
     def model(self, pool: Pool, block: Block) -> BlockModel:
         """The mixture of a block's candidates."""
@@ -191,4 +198,21 @@ class Chooser:
         # Members that are left out for others, and the prior of the weights, may cost something.
         if self._best is None or new.score >= self._best.score:
             self._best = new
+        if self._plain is None:
+            self._plain = new
+        if not is_clear(self._best.validation, self._plain.validation):
+            return self._plain
+        self._plain = self._best
         return self._best
+
+
+def is_clear(new: Floats, old: Floats, errors: float = 1.0) -> bool:
+    """Whether log-likelihoods by sequence are better by so many standard errors of the difference.
+
+    With a few sequences, or with impossible ones, the greater mean decides.
+    """
+    if len(new) < _FEW_GAINS or not (np.isfinite(new) & np.isfinite(old)).all():
+        return bool(np.mean(new) > np.mean(old))
+    gains = new - old
+    error = float(np.std(gains, ddof=1) / np.sqrt(gains.size))
+    return bool(np.mean(gains) > errors * error)

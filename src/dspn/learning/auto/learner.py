@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, final
 
@@ -14,7 +14,15 @@ from dspn.data.sequences import Sequences
 from dspn.engine.base import TimeUpError
 from dspn.errors import StructureError
 from dspn.executors import Executor, Shared, executor_of
-from dspn.learning.auto.base import DEFAULT_AUTO, Auto, AutoTask, Block, Candidate
+from dspn.learning.auto.base import (
+    DEFAULT_AUTO,
+    REFIT_SHARE,
+    Auto,
+    AutoTask,
+    Block,
+    Candidate,
+    work_of,
+)
 from dspn.learning.auto.choice import Choice
 from dspn.learning.auto.planner import AutoState, Tried
 from dspn.learning.auto.run import AutoRun
@@ -26,8 +34,10 @@ from dspn.structure.edit import side_by_side, united
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork, Root, checked_root
 
-# Of the time limit: what training on all data may take after it.
-_GRACE: Final = 0.2
+# Of the time limit: what tries may take, and what training on all data may take in any case.
+_SEARCH: Final = 0.85
+_GRACE: Final = 0.05
+_LEAST_SECONDS: Final = 2.0
 
 
 @final
@@ -52,22 +62,42 @@ class AutoLearned:
         return sum(item.candidate.work for item in self.tried)
 
     def explanation(self) -> str:
-        """What was tried, and what the model was chosen to be, in lines."""
-        gains: dict[str, list[float]] = {}
-        for item in self.tried:
-            gains.setdefault(item.move.name, []).append(item.gain)
+        """What was tried, what it took, and what the model was chosen to be, in lines."""
         count = len(self.tried)
         lines = ["1 model was tried:" if count == 1 else f"{count} models were tried:"]
+        lines += self._ladder()
+        by_move: dict[str, list[Tried]] = {}
+        for item in self.tried:
+            by_move.setdefault(item.move.name, []).append(item)
         lines += [
-            f"  {move}: {len(own)} tried, {sum(gain > 0 for gain in own)} raised the score, by "
-            f"{sum(own):.3f} nats per sequence"
-            for move, own in gains.items()
+            f"  {move}: {len(own)} tried, {sum(item.gain > 0 for item in own)} raised the score, "
+            f"by {sum(item.gain for item in own):.3f} nats per sequence, for "
+            f"{sum(item.candidate.work for item in own):.3g} units of work"
+            for move, own in by_move.items()
         ]
         lines.append(f"chosen for {self.score:.3f} nats per sequence on the validation set:")
         for layout, weight in zip(self.choice.layouts, self.choice.weights.tolist(), strict=True):
             lines.append(f"  weight {weight:.2f}, {len(layout)} block{'s' * (len(layout) > 1)}:")
             lines += [f"    {self._described(block)}" for block in layout]
+        if all(own.size == 1 for own in self.choice.members.values()):
+            lines.append("no model was clearly better than independent slices and variables")
         return "\n".join(lines)
+
+    def _ladder(self) -> list[str]:
+        """The best model of each number of nodes for the variables of the first layout."""
+        blocks = (item.candidate.block for item in self.tried)
+        block = max(blocks, key=len)
+        rungs: dict[int, Candidate] = {}
+        for item in self.tried:
+            own = item.candidate
+            is_rung = own.block == block and own.recipe.move.name in ("clusters", "prior")
+            if is_rung and (own.size not in rungs or own.score > rungs[own.size].score):
+                rungs[own.size] = own
+        return [
+            f"  ladder, {size} node{'s' * (size > 1)}: {rungs[size].score:.3f} nats per sequence "
+            f"with pseudo-observations of {rungs[size].recipe.smoothing}"
+            for size in sorted(rungs)
+        ]
 
     def _described(self, block: Block) -> str:
         """The variables of a block, and the size, move and weight of its members."""
@@ -103,10 +133,13 @@ def learn_auto(
 ) -> AutoLearned:
     """The best mixture of layouts that the effort allows, scored on the validation set.
 
-    The variables are put into blocks that share an interface, by what their dependence suggests and
-    the validation set confirms; models of blocks are grown, enriched and mixed; and several such
-    layouts are mixed under one root. The result follows from data, options and seed, whatever the
-    number of jobs; a time limit and Ctrl-C end it early with the best so far.
+    First comes the ladder: independent entries, then templates of more and more nodes for as long
+    as they pay, with pseudo-observations chosen on the way. Then variables are put into blocks with
+    chains of their own, by what their dependence suggests and the validation set confirms; models
+    of blocks are grown, enriched and mixed; and several such layouts are mixed under one root. The
+    result is never worse on the validation set than the ladder, except that independent entries are
+    left for what is better by more than a standard error only. It follows from data, options and
+    seed, whatever the number of jobs; a time limit and Ctrl-C end it early with the best so far.
 
     Args:
         train: Sequences to learn from.
@@ -141,18 +174,19 @@ def learn_auto(
         checked_root(root),
         tied,
         executor_of(executor, num_jobs),
-        Clock(time_limit) if clock is None else clock,
+        (whole := Clock(time_limit) if clock is None else clock).within(_SEARCH),
     )
     if checkpoint is None and resume:
         raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
     held = nullcontext() if checkpoint is None else Journal.held(checkpoint, task, resume=resume)
     with held as journal:
-        return _follow(AutoRun(task, journal), task, refit, report, on_state)
+        return _follow(AutoRun(task, journal), task, whole, refit, report, on_state)
 
 
 def _follow(
     run: AutoRun,
     task: AutoTask,
+    clock: Clock,
     refit: bool,
     report: Reporter | None,
     on_state: Callable[[AutoState], None] | None,
@@ -172,7 +206,7 @@ def _follow(
     ending, history = follow(
         run.states(),
         task.clock,
-        describe=lambda own: _report(own, task.clock),
+        describe=lambda own: _report(own, task, clock),
         on_state=take,
         report=report,
     )
@@ -183,31 +217,33 @@ def _follow(
     choice = state.choice
     try:
         refit = refit and ending is not Ending.INTERRUPTED
-        mixture = build_mixture(choice, task, refit=refit, pace=run.pace)
+        mixture = build_mixture(choice, task, refit=refit, pace=run.pace, clock=clock)
     except KeyboardInterrupt:
         ending = Ending.INTERRUPTED
         mixture = build_mixture(choice, task, refit=False)
     return AutoLearned(mixture, choice.score, ending, choice, state.trail, history)
 
 
-def _report(state: AutoState, clock: Clock) -> Report:
+def _report(state: AutoState, task: AutoTask, clock: Clock) -> Report:
     """The state as people see it."""
     templates = [own.network.template for own in state.choice.members.values()]
     interfaces = sum(own.num_interfaces for own in templates)
     nodes, edges = sum(len(own.nodes) for own in templates), sum(own.num_edges for own in templates)
     counts = (state.tried, state.accepted, interfaces, nodes, edges)
-    return Report(state.stage, state.choice.score, *counts, clock.seconds, clock.limit)
+    time = 0.0 if clock.limit is None else clock.seconds / clock.limit
+    done = min(1.0, max(state.work / task.effort, time))
+    return Report(state.stage, state.choice.score, *counts, clock.seconds, clock.limit, done)
 
 
 def _refit(
-    shared: Shared[AutoTask], clock: Clock, pace: float, candidate: Candidate
+    shared: Shared[AutoTask], clock: Clock, pace: float, steps: int, candidate: Candidate
 ) -> DynamicNetwork:
     """A candidate's network, trained once more with what was held out.
 
     A sequence of probability zero says that the network is wrong, not how to change it.
     """
     task = shared.value
-    options = task.options.refit
+    options = replace(task.options.refit, max_steps=steps)
     total = task.train.total_slices + task.validation.total_slices
     # Where a single step would take too long, the network stays as it is.
     if options.max_steps == 0 or candidate.score == -np.inf or pace * total > clock.left:
@@ -219,7 +255,7 @@ def _refit(
                 candidate.network,
                 everything,
                 options=options,
-                priors=task.priors_of(candidate.recipe.concentration, candidate.size),
+                priors=task.priors_of(candidate.recipe, candidate.size, candidate.block),
                 rng=task.rng(candidate.number),
                 deadline=clock.is_due,
             )
@@ -228,7 +264,21 @@ def _refit(
     return fit.network
 
 
-def build_mixture(choice: Choice, task: AutoTask, *, refit: bool, pace: float = 0.0) -> Mixture:
+def _refit_steps(choice: Choice, task: AutoTask) -> int:
+    """As many steps as the effort that is kept for them allows, but one at least."""
+    members = choice.members.values()
+    step = sum(work_of(own.network, task.data(own.block), 0) for own in members)
+    return min(task.options.refit.max_steps, max(1, int(REFIT_SHARE * task.effort / step) - 1))
+
+
+def build_mixture(
+    choice: Choice,
+    task: AutoTask,
+    *,
+    refit: bool,
+    pace: float = 0.0,
+    clock: Clock | None = None,
+) -> Mixture:
     """The model of a choice: a component for each layout, a product of the layout's blocks.
 
     Args:
@@ -236,13 +286,16 @@ def build_mixture(choice: Choice, task: AutoTask, *, refit: bool, pace: float = 
         task: The data and options of the run.
         refit: Whether every member is trained on all data first.
         pace: What a step of EM takes for a slice, in seconds, where that is known.
+        clock: The clock of the whole run.
     """
-    clock = task.clock.grace(_GRACE, task.train)
+    last = Clock()
+    if clock is not None and clock.limit is not None:
+        last = Clock(max(_GRACE * clock.limit, clock.left, _LEAST_SECONDS))
     chosen = choice.members
     trained = {number: own.network for number, own in chosen.items()}
     if refit:
-        work = partial(_refit, task.shared, clock, pace)
-        found = task.executor.map(work, list(chosen.values()), clock.stop)
+        work = partial(_refit, task.shared, last, pace, _refit_steps(choice, task))
+        found = task.executor.map(work, list(chosen.values()), last.stop)
         trained = dict(zip(chosen, found, strict=True))
     networks = {}
     for block, model in choice.models.items():

@@ -1,5 +1,6 @@
 """The moves of the automatic learner: each has its name and words, its rule and its start."""
 
+from dataclasses import replace
 from typing import Any, Final, final
 
 from dspn.data.schema import Kind
@@ -10,17 +11,23 @@ from dspn.learning.starts.hidden_trees import hidden_tree, shared_mixture
 from dspn.learning.starts.informed import informed_split
 from dspn.structure.network import DynamicNetwork
 
-USUAL: Final = 0.3
-_OTHER_CONCENTRATIONS: Final = (3.0, 0.03)
-# A block begins with this many interface nodes for one variable, for two, and for more.
-_FIRST_SIZES: Final = (16, 32, 64)
+# Pseudo-observations of a sum to begin with. More are tried at every rung: what a template has
+# smoothed away does not come back, but it can be smoothed later.
+_SUM: Final = 1.0
+# Blocks of one variable, of two, and of more are compared with as many interface nodes.
+_FIRST_SIZES: Final = (8, 16, 32)
 # Interface nodes ask for this many slices each.
-_LEAST_SLICES: Final = 30
-# Clusters of windows tell no more apart than this; larger templates come from splits. The more
-# clusters there are, the more context tells them apart.
+_LEAST_SLICES: Final = 10
+# Clusters of windows tell no more apart than this; larger templates come from splits.
 _MOST_CLUSTERS: Final = 512
-_WIDE: Final = 5
-_OTHER_WIDTHS: Final = (8, 3, 5, 1)
+# Slices before and after its own that a cluster sees. A node that is to remember sees what was
+# before; one of many phases sees far. The first are raced at every rung.
+_WINDOWS: Final = ((2, None), (2, 0), (1, 0), (5, None), (3, 0), (1, None), (0, None))
+RACED: Final = 3
+# Pseudo-observations of sums, by edge or as a whole, and of leaves.
+_OTHER_SUMS: Final = ((0.1, True), (0.4, True), (0.2, False), (1.0, False))
+_LEAF: Final = 1.0
+_OTHER_LEAVES: Final = (3.0, 0.1, 1.0)
 _MOST_STATES: Final = 128
 # Candidates that are split: the best ones.
 _PARENTS: Final = 3
@@ -41,18 +48,16 @@ class Clusters(Move):
     expected = 1.0
 
     def recipes(self, record: BlockRecord) -> list[Recipe]:
-        """Larger and smaller templates for as long as they are better, then other windows."""
-        most = min(_MOST_CLUSTERS, _most_nodes(record.task))
-        begun = (CLUSTERS, REGROUP)
-        sizes = [own.size for own in record.candidates if own.recipe.move in begun]
-        best = min(record.best.size, most)
-        recipes = []
-        if best >= max(sizes):
-            recipes.append(Recipe(self, min(4 * max(sizes), most), USUAL, _WIDE))
-        if best <= min(sizes):
-            recipes.append(Recipe(self, min(sizes) // 2, USUAL, 1))
-        recipes += [Recipe(self, best, USUAL, width) for width in _OTHER_WIDTHS if best > 1]
-        return [recipe for recipe in recipes if recipe.amount > 0]
+        """The next rung for as long as it is better, then other windows at the best one."""
+        most = most_clusters(record.task)
+        begun = [own for own in record.candidates if own.recipe.move in (CLUSTERS, REGROUP)]
+        best = max(begun, key=lambda own: own.score)
+        anew, recipes = replace(best.recipe, move=self, amount=best.size, parent=None), []
+        if best.size >= max(own.size for own in begun):
+            recipes.append(replace(anew, amount=min(2 * best.size, most)))
+        if best.size > 1:
+            recipes += other_windows(anew)
+        return recipes
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """Interface nodes that begin as clusters; the network of the parent where there is one."""
@@ -60,8 +65,8 @@ class Clusters(Move):
             return trial.network
         recipe, task = trial.recipe, trial.task
         settings: dict[str, Any] = {"priors": trial.priors, "rng": trial.rng, "root": task.root}
-        data, width = trial.data.train, recipe.width
-        network = clustered_network(data, recipe.amount, width=width, **settings)
+        settings |= {"width": recipe.width, "ahead": recipe.ahead}
+        network = clustered_network(trial.data.train, recipe.amount, **settings)
         return network if task.tied else network.untied()
 
 
@@ -101,7 +106,7 @@ class Split(Move):
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """The nodes that gain most, split by the kinds of their visits."""
-        return trial.apply(informed_split)
+        return trial.without_idle_edges().apply(informed_split)
 
 
 @final
@@ -156,15 +161,19 @@ class OtherPrior(Move):
     """The best model trained on with other priors."""
 
     name = "prior"
-    words = "{concentration:g} pseudo-observations"
+    words = "{concentration:g} pseudo-observations of sums, {leaf:g} of leaves"
     expected = 0.3
 
     def recipes(self, record: BlockRecord) -> list[Recipe]:
         """More and fewer pseudo-observations, unless priors were given."""
+        if record.task.priors is not None:
+            return []
         best = record.best
-        others = _OTHER_CONCENTRATIONS if record.task.priors is None else ()
-        own = best.recipe.concentration
-        return [best.follow(self, best.size, other) for other in others if other != own]
+        own = best.recipe
+        changes = [{"concentration": factor * own.concentration} for factor in (3.0, 1.0 / 3.0)]
+        if has_categories(record.task, record.block):
+            changes += [{"leaf": 2.0 * own.leaf + 1.0}, {"leaf": 0.5 * own.leaf}]
+        return [best.follow(self, best.size, **change) for change in changes]
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """The network as it is."""
@@ -213,20 +222,50 @@ class Regrow(Move):
 
 
 CLUSTERS: Final = Clusters()
+USUAL: Final = Recipe(CLUSTERS, 1, _SUM, leaf=_LEAF)
 REGROUP: Final = Regroup()
+PRIOR: Final = OtherPrior()
 DEFAULT_MOVES: Final[tuple[Move, ...]] = (
     CLUSTERS,
     Split(),
     SharedMixture(),
     HiddenTree(),
-    OtherPrior(),
+    PRIOR,
     Merge(),
     Regrow(),
     REGROUP,
 )
 
 
-def first_recipe(task: AutoTask, block: Block, move: Move = CLUSTERS) -> Recipe:
-    """What a block begins with."""
-    usual = _FIRST_SIZES[min(len(block), len(_FIRST_SIZES)) - 1]
-    return Recipe(move, min(usual, _MOST_CLUSTERS, _most_nodes(task)), USUAL)
+def most_clusters(task: AutoTask) -> int:
+    """The number of nodes of the highest rung of the ladder."""
+    return min(_MOST_CLUSTERS, _most_nodes(task))
+
+
+def has_categories(task: AutoTask, block: Block) -> bool:
+    """Whether some variable of the block is categorical."""
+    return any(task.schema[variable].kind == Kind.CATEGORICAL for variable in block)
+
+
+def first_recipe(
+    task: AutoTask, block: Block, move: Move = CLUSTERS, like: Recipe | None = None
+) -> Recipe:
+    """What a block is compared with, with the settings of another recipe where one is given."""
+    size = min(_FIRST_SIZES[min(len(block), len(_FIRST_SIZES)) - 1], most_clusters(task))
+    return replace(USUAL if like is None else like, move=move, amount=size, parent=None)
+
+
+def other_windows(recipe: Recipe) -> list[Recipe]:
+    """The same with each of the windows."""
+    return [replace(recipe, width=before, ahead=after) for before, after in _WINDOWS]
+
+
+def other_settings(task: AutoTask, block: Block, recipe: Recipe) -> list[Recipe]:
+    """The recipe with one of its settings changed: pseudo-observations of leaves and sums."""
+    if task.priors is not None:
+        return []
+    leaves = _OTHER_LEAVES if has_categories(task, block) else ()
+    found = [replace(recipe, leaf=leaf) for leaf in leaves]
+    if recipe.amount > _FEW:
+        found[1:1] = [replace(recipe, concentration=c, per_edge=edge) for c, edge in _OTHER_SUMS]
+    return [own for own in found if own != recipe]

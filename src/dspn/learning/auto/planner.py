@@ -8,7 +8,15 @@ from typing import Final, NamedTuple, final
 import numpy as np
 
 from dspn._arguments import Floats
-from dspn.learning.auto.base import AutoTask, Block, BlockRecord, Candidate, Move, Recipe
+from dspn.learning.auto.base import (
+    LEAST_STEPS,
+    AutoTask,
+    Block,
+    BlockRecord,
+    Candidate,
+    Move,
+    Recipe,
+)
 from dspn.learning.auto.choice import Choice, Pool
 from dspn.learning.auto.moves import DEFAULT_MOVES, REGROUP, first_recipe
 from dspn.learning.dependence import Layout, layout_neighbours
@@ -17,10 +25,6 @@ from dspn.learning.dependence import Layout, layout_neighbours
 _HOPE: Final = 0.7
 # What is left of the hope for a move on a block after each time that it brought nothing there.
 _FADING: Final = 0.4
-# A step may take this much more than what is left of the effort.
-_OVERDRAFT: Final = 1.5
-# No single try may take more than this share of the effort, so that there is room for others.
-_MOST_SHARE: Final = 0.3
 _MOST_NEIGHBOURS: Final = 20
 
 Part = tuple[Block, Recipe, Candidate | None]
@@ -101,6 +105,12 @@ class AutoState:
     trail: tuple[Tried, ...]
     bandit: Bandit
     failures: int = 0
+    spent: float = 0.0
+
+    @property
+    def work(self) -> float:
+        """What candidates took, and `spent` besides them."""
+        return self.pool.work + self.spent
 
     @property
     def tried(self) -> int:
@@ -154,9 +164,10 @@ def _block_steps(
     state: AutoState, task: AutoTask, moves: Sequence[Move]
 ) -> Iterator[tuple[float, Step]]:
     """The next recipe of every move on every block that counts, and what is hoped for from it."""
-    # No more than its share, and than what is left of the effort.
-    most = min(_OVERDRAFT * (task.effort - state.pool.work), _MOST_SHARE * task.effort)
+    left = task.allowed - state.work
     for block, weight in state.choice.block_weights().items():
+        if block == task.constant:
+            continue
         record = BlockRecord(task, block, state.pool.by_block[block])
         share = abs(state.choice.models[block].score) / max(1e-9, abs(state.choice.score))
         for move in moves:
@@ -164,7 +175,7 @@ def _block_steps(
             if recipe is None:
                 continue
             parent = next((c for c in record.candidates if c.number == recipe.parent), None)
-            if task.expected_work(block, recipe, parent) <= most:
+            if task.expected_work(block, recipe, parent, LEAST_STEPS) <= left:
                 hope = weight * share * _FADING ** _failures(state, move, block)
                 yield state.bandit.value(move) * hope, Step(move, ((block, recipe, parent),))
 
@@ -186,7 +197,7 @@ def _layout_steps(
     gains = [item.gain for item in state.trail if item.move == REGROUP]
     vain = next((i for i, gain in enumerate(reversed(gains)) if gain > 0), len(gains))
     hope = float(state.choice.weights[place]) / len(best) * _FADING**vain
-    left = _OVERDRAFT * (task.effort - state.pool.work)
+    left = task.allowed - state.work
 
     def within(layout: Layout) -> float:
         """The dependence that a layout puts within its blocks."""
@@ -195,7 +206,7 @@ def _layout_steps(
     nearest = sorted(layout_neighbours(best), key=lambda other: (-within(other), other))
     for layout in nearest[:_MOST_NEIGHBOURS]:
         new = [block for block in layout if block not in state.pool]
-        if layout in state.layouts or not new:
+        if layout in state.layouts or not new or not task.is_apart(layout):
             continue
         parts = tuple((block, first_recipe(task, block, REGROUP), None) for block in new)
         if sum(task.expected_work(*part) for part in parts) <= left:

@@ -1,44 +1,79 @@
-"""The chain of states of the automatic learner: exploration of layouts, then deepening."""
+"""The chain of states of the automatic learner: the ladder, other layouts, then deepening."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
+from itertools import pairwise
 from math import inf
 from typing import Final, final
 
+import numpy as np
+
 from dspn._arguments import Floats
-from dspn.executors import Shared
-from dspn.learning.auto.base import FEW_SLICES, AutoTask, Block, Candidate, Move, Recipe, Try
-from dspn.learning.auto.choice import Chooser, Pool
-from dspn.learning.auto.moves import CLUSTERS, REGROUP, USUAL, first_recipe
-from dspn.learning.auto.planner import AutoState, Bandit, Step, Tried, next_steps
-from dspn.learning.auto.training import Journal, attempted
-from dspn.learning.dependence import (
-    Layout,
-    dependence,
-    layout_of,
-    merge_candidates,
-    one_block,
-    singletons,
+from dspn.executors import Serial, Shared
+from dspn.learning.auto.base import (
+    FEW_SLICES,
+    LEAST_STEPS,
+    AutoTask,
+    Block,
+    Candidate,
+    Recipe,
+    Try,
 )
+from dspn.learning.auto.choice import Chooser, Pool, is_clear
+from dspn.learning.auto.moves import (
+    CLUSTERS,
+    PRIOR,
+    RACED,
+    REGROUP,
+    USUAL,
+    first_recipe,
+    most_clusters,
+    other_settings,
+    other_windows,
+)
+from dspn.learning.auto.planner import AutoState, Bandit, Part, Step, Tried, next_steps
+from dspn.learning.auto.training import Journal, attempted
+from dspn.learning.dependence import Layout, dependence, layouts_by_dependence, one_block
 from dspn.learning.run import Clock, is_large
 
 # Tries of a round are trained side by side. The number is fixed, so that it does not depend on the
 # machine what is tried.
 _ROUND: Final = 2
-# With fewer slices than this, templates of a few nodes are tried from the start.
-_FEW_SLICES: Final = 5_000
-_SMALL_SIZES: Final = (2, 4, 8, 16)
-# Pairs of blocks that a round of exploration tries to put together at least.
-_LEAST_PAIRS: Final = 3
-# Exploration ends where putting blocks together does not bring a layout this much nearer to what is
-# known already.
-_CLOSER: Final = 0.7
+# The ladder begins with so many nodes, and does not end before so many were tried.
+_FIRST_RUNG: Final = 8
+_LEAST_TOP: Final = 128
+# From so many nodes on, windows are chosen anew at every rung.
+_FIRST_RACE: Final = 32
+# A rung is not begun without work for so many steps.
+_RUNG_STEPS: Final = 15
+_LAST_RACE: Final = 128
+# At every rung that is better other settings are tried, for so much of the effort that is left.
+_TURN_SHARE: Final = 0.25
+_SETTINGS: Final = ("concentration", "per_edge", "leaf")
+# The ladder of all variables together may take so much of the effort; with one variable all.
+_LADDER_SHARE: Final = 0.6
+# Models of a few slices are numbered apart from the others.
+FIRST_ROUGH: Final = 50_000
+# Blocks that are compared take no more steps than this.
+_FEW_STEPS: Final = 10
+# Variables by themselves are near where they are not this much behind all of them together;
+# otherwise blocks of some may take so much of the effort.
+_NEAR: Final = 1.1
+_FAR_SHARE: Final = 0.03
+# Estimates of dependence look at so many pairs of entries at the most.
+_MOST_PAIRS: Final = 50_000_000
+# A layout climbs for as long as it comes this much nearer to what is known already.
+_CLOSER: Final = 0.8
 # What a usual try is expected to bring, as a share of the score, and to take, of the effort.
 _USUAL_GAIN: Final = 0.002
 _USUAL_WORK: Final = 0.02
 # A gain below this share of the score is none.
 _NO_GAIN: Final = 1e-5
+# Without an effort that was asked for, what follows the ladder may take so much of its work, and
+# of the work of every try that has paid.
+_CREDIT: Final = 0.4
+_EARNED: Final = 3.0
 # A network of all data takes so many times what one of a few took to begin, and as many steps of EM
 # besides; with fewer steps than these it is not worth while.
 _STARTS: Final = 4
@@ -67,20 +102,30 @@ class AutoRun:
         self._task = task
         self._journal = journal
         self._chooser = Chooser(task.options)
+        self._state: AutoState | None = None
+        self._turned = USUAL
+        self._roughs = 0
         self._has_ended = False
         self._unfinished: Candidate | None = None
         self.pace = 0.0  # seconds that a step of EM takes for a slice, where they were counted
 
     def states(self) -> Iterator[AutoState]:
         """All states from the first to the last; ends early where time is up."""
-        state: AutoState | None = None
-        clock = self._task.clock
-        if clock.limit is not None and is_large(self._task.train) and not self._is_affordable():
+        task, clock = self._task, self._task.clock
+        if clock.limit is not None and is_large(task.train) and not self._is_affordable():
             return
-        for state in self._explore():
-            yield state
-        if state is not None:
-            yield from self._deepen(replace(state, stage="deepening"))
+        yield from self._begin()
+        if self._state is None or task.varying == task.constant:
+            return
+        share = 1.0 if len(task.varying) == 1 else _LADDER_SHARE
+        yield from self._climb(task.varying, share * task.allowed)
+        ladder = self._work
+        if len(task.varying) > 1 and not self._has_ended:
+            self._state = replace(self._state, stage="layouts")
+            yield from self._explore()
+        if not self._has_ended:
+            self._state = replace(self._state, stage="deepening", failures=0)
+            yield from self._deepen(ladder)
 
     def least(self) -> AutoState:
         """What time has cut short, or the least: independent slices of independent variables."""
@@ -88,7 +133,7 @@ class AutoRun:
         every = one_block(len(task.schema))
         if cut is None:
             own = task.sampled(FEW_SLICES, Clock()) if is_large(task.train) else task
-            attempt = Try(0, every[0], Recipe(CLUSTERS, 1, USUAL))
+            attempt = Try(0, every[0], USUAL)
             cut = attempted(attempt, replace(own, clock=Clock()))
         assert cut is not None
         pool = Pool().with_candidates(cut)
@@ -151,124 +196,294 @@ class AutoRun:
         self._unfinished = replace(trained or model, is_whole=False)
         return False
 
-    # Exploration.
+    def _made(self, steps: Sequence[Step], most: float) -> Iterator[AutoState]:
+        """The state after steps that are trained side by side, none where time was up.
 
-    def _first_tries(self, blocks: Sequence[Block], first: int, move: Move) -> list[Try]:
-        recipes = [(block, first_recipe(self._task, block, move)) for block in blocks]
-        return [Try(number, *own) for number, own in enumerate(recipes, start=first)]
+        Each try may take an equal part of so much work.
+        """
+        state = self._state
+        assert state is not None
+        parts = [part for step in steps for part in step.parts]
+        share = most / max(1, len(parts))
+        tries = [Try(n, *part, share) for n, part in enumerate(parts, len(state.trail))]
+        trained = self._train(tries) if tries else None
+        if trained is None:
+            return
+        rest = iter(trained)
+        for step in steps:
+            state = self._after(state, step, [next(rest) for _ in step.parts])
+        self._state = state
+        yield state
 
-    def _smaller_tries(self, block: Block, first: int) -> list[Try]:
-        """A few nodes instead of many, where the data are few."""
-        usual, is_few = first_recipe(self._task, block), self._task.train.total_slices < _FEW_SLICES
-        sizes = [size for size in _SMALL_SIZES if is_few and size < usual.amount]
-        recipes = [replace(usual, amount=size) for size in sizes]
-        return [Try(number, block, own) for number, own in enumerate(recipes, start=first)]
+    @property
+    def _work(self) -> float:
+        assert self._state is not None
+        return self._state.work
+
+    def _score(self, block: Block) -> float:
+        """The score of the best candidate of a block."""
+        return self._best(block).score
+
+    # The ladder.
+
+    def _begin(self) -> Iterator[AutoState]:
+        """Independent slices of independent variables."""
+        task = self._task
+        layout = task.with_constants([task.varying])
+        trained = self._train([Try(n, own, self._turned) for n, own in enumerate(layout)])
+        if trained is None:
+            return
+        pool = Pool().with_candidates(*trained)
+        choice = self._chooser.choice(pool, (layout,))
+        trail = tuple(Tried(candidate, 0.0) for candidate in trained)
+        bandit = Bandit(_USUAL_GAIN * max(1.0, abs(choice.score)), _USUAL_WORK * task.effort)
+        self._state = AutoState("ladder", pool, (layout,), choice, trail, bandit)
+        yield self._state
+
+    def _climb(self, block: Block, most: float) -> Iterator[AutoState]:
+        """Four times as many nodes at every rung while that pays, then twice, half and fewer.
+
+        Settings are turned at some of the rungs, and the better ones carried along.
+        """
+        top = most_clusters(self._task)
+        tried: set[int] = {1}
+        while True:
+            best, highest = self._best(block).size, max(tried)
+            after = _FIRST_RUNG if highest == 1 else 2 * highest
+            leap = 2 * after if 1 < highest < _LAST_RACE else after
+            sizes = [own for own in (leap, after) if best == highest or own <= _LEAST_TOP]
+            sizes += [2 * best, best // 2] if best > 1 else [2]
+            fresh = dict.fromkeys(n for own in sizes if 1 < (n := min(own, top)) not in tried)
+            recipes = (replace(self._turned, amount=own) for own in fresh)
+            recipe = next((own for own in recipes if self._affords(block, own, most)), None)
+            if recipe is None:
+                return
+            tried.add(recipe.amount)
+            if recipe.amount >= _FIRST_RACE:
+                yield from self._race(block, recipe, most)
+            else:
+                yield from self._rung(block, [recipe], most - self._work)
+            if self._best(block).size == recipe.amount and not self._has_ended:
+                yield from self._turn(block, most)
+            if self._has_ended:
+                return
+
+    def _rung(self, block: Block, recipes: Sequence[Recipe], most: float) -> Iterator[AutoState]:
+        """Candidates begun anew, side by side."""
+        steps = [Step(CLUSTERS, ((block, recipe, None),)) for recipe in recipes]
+        return self._made(steps, most)
+
+    def _race(self, block: Block, recipe: Recipe, most: float) -> Iterator[AutoState]:
+        """A few steps from clusters of several windows, then all of them for the best.
+
+        The usual window is left for one that is clearly better only: a few steps flatter windows
+        of few slices.
+        """
+        task, first = self._task, len(self._trail)
+        recipes = other_windows(recipe)[:RACED]
+        if recipe.amount >= _LAST_RACE:
+            recipes = list(dict.fromkeys([*recipes[:2], recipe]))
+        work = sum(task.expected_work(block, own, None, LEAST_STEPS) for own in recipes)
+        if len(recipes) == 1 or 2.0 * work > most - self._work:
+            yield from self._rung(block, [recipe], most - self._work)
+            return
+        yield from self._rung(block, recipes, work)
+        if self._has_ended:
+            return
+        best, *others = (own.candidate for own in self._trail[first:])
+        for other in others:
+            if other.score > best.score and is_clear(other.validation, best.validation, 2.0):
+                best = other
+        self._turned = replace(self._turned, width=best.recipe.width, ahead=best.recipe.ahead)
+        yield from self._continued(best, [replace(best.recipe, parent=best.number)], most)
+
+    def _continued(
+        self, parent: Candidate, recipes: Sequence[Recipe], most: float
+    ) -> Iterator[AutoState]:
+        """Candidates that begin where another has ended, side by side."""
+        steps = [Step(own.move, ((parent.block, own, parent),)) for own in recipes]
+        return self._made(steps, most - self._work)
+
+    @property
+    def _trail(self) -> tuple[Tried, ...]:
+        assert self._state is not None
+        return self._state.trail
+
+    def _best(self, block: Block) -> Candidate:
+        """The best candidate of a block."""
+        assert self._state is not None
+        return max(self._state.pool.by_block[block], key=lambda own: own.score)
+
+    def _affords(self, block: Block, recipe: Recipe, most: float) -> bool:
+        """Whether so much work in all allows a rung as many steps as make it worth while."""
+        return self._work + self._task.expected_work(block, recipe, None, _RUNG_STEPS) <= most
+
+    def _turn(self, block: Block, most: float) -> Iterator[AutoState]:
+        """Other pseudo-observations for some more steps of the best model of the last rung."""
+        task, best = self._task, self._best(block)
+        others = [
+            replace(own, move=PRIOR, parent=best.number)
+            for own in other_settings(task, block, best.recipe)
+        ]
+        if not others:
+            return
+        work = task.expected_work(block, others[0], best, LEAST_STEPS)
+        others = others[: int(_TURN_SHARE * (most - self._work) / work)]
+        first = len(self._trail)
+        yield from self._continued(best, others, self._work + len(others) * work)
+        found = [best, *(item.candidate for item in self._trail[first:])]
+        kept = max(found, key=lambda own: own.score).recipe
+        self._turned = replace(self._turned, **{name: getattr(kept, name) for name in _SETTINGS})
+
+    # Layouts.
 
     def _explore(self) -> Iterator[AutoState]:
-        """Layouts from single variables upwards, for as long as putting blocks together pays."""
-        task = self._task
-        count = len(task.schema)
-        singles = singletons(count)
-        layouts = (singles,) if count == 1 else (one_block(count), singles)
-        blocks = [block for layout in layouts for block in layout]
-        tries = self._first_tries(blocks, 0, CLUSTERS)
-        trained = self._train(tries[:1])
-        if trained is not None and count > 1:
-            rest = self._train(tries[1:])
-            layouts = layouts if rest is not None else layouts[:1]
-            trained = trained + (rest or [])
-        if trained is None:
-            return
-        trained += self._train(self._smaller_tries(blocks[0], len(tries))) or []
-        pool = Pool().with_candidates(*trained)
-        choice = self._chooser.choice(pool, layouts)
-        scale = max(1.0, abs(choice.score))
-        bandit = Bandit(_USUAL_GAIN * scale, _USUAL_WORK * task.effort)
-        trail = tuple(Tried(candidate, 0.0) for candidate in trained)
-        state = AutoState("exploring layouts", pool, layouts, choice, trail, bandit)
-        yield state
-        if count < 3 or singles not in layouts:
-            return
-        strength = dependence(task.train)
-        layout: Layout | None = singles
-        behind = self._behind(state, singles)
-        most = task.options.exploration * task.effort
-        while layout is not None and state.pool.work < most:
-            merged = self._merge_blocks(state, layout, self._unions(state, layout, strength))
-            if merged is None:
-                return
-            state, layout = merged
-            yield state
-            if layout is not None:
-                before, behind = behind, self._behind(state, layout)
-                if layout not in state.choice.layouts and behind > _CLOSER * before:
-                    return
+        """The best cut through the tree of blocks that dependence joins, the strongest first.
 
-    def _behind(self, state: AutoState, layout: Layout) -> float:
-        """By how much a layout by itself is worse than the best mixture of all."""
-        scores = (self._chooser.model(state.pool, block).score for block in layout)
-        return state.choice.score - sum(scores)
-
-    def _unions(
-        self, state: AutoState, layout: Layout, strength: Floats
-    ) -> dict[Block, tuple[Block, Block]]:
-        """The unions of two blocks that depend most on each other, as far as the effort goes."""
-        task = self._task
-        most = max(_LEAST_PAIRS, len(layout))
-        left = task.options.exploration * task.effort - state.pool.work
-        unions: dict[Block, tuple[Block, Block]] = {}
-        for pair in merge_candidates(layout, strength):
-            one, other = layout[pair.first], layout[pair.second]
-            union = tuple(sorted((*one, *other)))
-            if union not in state.pool:
-                left -= task.expected_work(union, first_recipe(task, union), None)
-            if len(unions) >= most or (unions and left < 0):
+        Models of a few slices are compared: of a block and the two that it was joined from the
+        better is taken. Where the layout that this leads to is better than all variables together,
+        its blocks are learned from all slices and climb the ladder, for as long as the layout
+        comes nearer to what is known already.
+        """
+        task, state = self._task, self._state
+        assert state is not None
+        most = min(self._work + task.options.exploration * task.effort, task.allowed)
+        joins = self._joins()
+        scores = self._roughly([task.varying], most)
+        scores |= self._roughly([(own,) for own in task.varying], most)
+        apart = sum(scores.get((own,), -inf) for own in task.varying)
+        # Where variables by themselves are far behind, only the strongest joins are looked at.
+        if apart < _NEAR * scores.get(task.varying, 0.0):
+            most = min(most, self._work + _FAR_SHARE * task.effort)
+        for union, _, _ in joins[:-1]:
+            found = {} if apart == -inf or self._has_ended else self._roughly([union], most)
+            if not found:
                 break
-            unions[union] = (one, other)
-        return unions
+            scores |= found
+        state = self._state
+        assert state is not None
+        yield state
+        layout = None if self._has_ended else self._cut(joins, scores)
+        if layout is not None:
+            yield from self._climb_layout(layout, most)
 
-    def _merge_blocks(
-        self, state: AutoState, layout: Layout, unions: dict[Block, tuple[Block, Block]]
-    ) -> tuple[AutoState, Layout | None] | None:
-        """Pairs of blocks put together where that is better; no layout where no pair was."""
-        new = [block for block in unions if block not in state.pool]
-        trained = self._train(self._first_tries(new, len(state.trail), REGROUP))
-        if trained is None:
-            return None
-        pool, model = state.pool.with_candidates(*trained), self._chooser.model
-        gains = {
-            union: model(pool, union).score - sum(model(pool, block).score for block in pair)
-            for union, pair in unions.items()
-        }
-        blocks = list(layout)
-        for union in sorted(gains, key=lambda union: (-gains[union], union)):
-            if gains[union] > 0 and all(block in blocks for block in unions[union]):
-                blocks = [block for block in blocks if block not in unions[union]] + [union]
-        better = layout_of(blocks) if len(blocks) < len(layout) else None
-        if better is not None and better not in state.layouts:
-            state = replace(state, layouts=(*state.layouts, better))
-        choice = self._chooser.choice(pool, state.layouts)
-        gain = max(0.0, choice.score - state.choice.score)
-        return state.after(REGROUP, trained, choice, gain), better
+    def _roughly(self, blocks: Sequence[Block], most: float) -> dict[Block, float]:
+        """Scores of blocks whose models saw a few slices; none where that is too much work."""
+        task, state = self._few, self._state
+        assert state is not None
+        parts = [(own, first_recipe(task, own, REGROUP, self._turned)) for own in blocks]
+        work = sum(task.expected_work(*part, None, _FEW_STEPS) for part in parts)
+        if self._work + work > most:
+            return {}
+        tries = [Try(n, *part) for n, part in enumerate(parts, FIRST_ROUGH + self._roughs)]
+        self._roughs += len(tries)
+        work_on = partial(_train_one, self._few_shared, self._journal)
+        trained = task.executor.map(work_on, tries, task.clock.stop)
+        there = [own for own in trained if own is not None]
+        self._has_ended = self._has_ended or len(there) < len(tries)
+        self._state = replace(state, spent=state.spent + sum(own.work for own in there))
+        return {own.block: own.score for own in there}
+
+    @cached_property
+    def _few(self) -> AutoTask:
+        """The task with a few slices, and with a few steps."""
+        return self._task.sampled(FEW_SLICES, self._task.clock).with_steps(_FEW_STEPS)
+
+    @cached_property
+    def _few_shared(self) -> Shared[AutoTask]:
+        return self._task.executor.share(replace(self._few, executor=Serial()))
+
+    def _joins(self) -> list[tuple[Block, Block, Block]]:
+        """Blocks of the varying variables, each with the two that it is joined from."""
+        task = self._task
+        names, found = task.varying, list[tuple[Block, Block, Block]]()
+        layouts = layouts_by_dependence(self._strength[np.ix_(names, names)])
+        for before, after in pairwise(layouts):
+            (joined,) = set(after) - set(before)
+            one, other = set(before) - set(after)
+            first, second = sorted((one, other))
+            blocks = (tuple(names[i] for i in block) for block in (joined, first, second))
+            found.append((next(blocks), next(blocks), next(blocks)))
+        return found
+
+    @cached_property
+    def _strength(self) -> Floats:
+        """The dependence of each pair of variables, from as many slices as can be afforded."""
+        train = self._task.train
+        slices = max(FEW_SLICES, int(_MOST_PAIRS / len(train.schema) ** 2))
+        if train.total_slices > slices:
+            train = self._task.sampled(slices, Clock()).train
+        return dependence(train)
+
+    def _cut(
+        self, joins: Sequence[tuple[Block, Block, Block]], scores: Mapping[Block, float]
+    ) -> Layout | None:
+        """The layout of the best blocks; None where all variables together are better."""
+        best: dict[Block, tuple[float, list[Block]]] = {}
+        for variable in self._task.varying:
+            best[(variable,)] = scores.get((variable,), -inf), [(variable,)]
+        for union, one, other in joins:
+            score, blocks = best[one][0] + best[other][0], best[one][1] + best[other][1]
+            if scores.get(union, -inf) >= score:
+                score, blocks = scores.get(union, -inf), [union]
+            best[union] = score, blocks
+        blocks = best[self._task.varying][1]
+        return None if len(blocks) == 1 else self._task.with_constants(blocks)
+
+    def _climb_layout(self, layout: Layout, most: float) -> Iterator[AutoState]:
+        """Larger models of the blocks that still gain, while the layout comes nearer."""
+        task = self._task
+        rising: dict[Block, float] = {own: -inf for own in layout if own != task.constant}
+        behind = inf
+        while rising:
+            state = self._state
+            assert state is not None
+            parts: list[Part] = []
+            for own in rising:
+                known = [c.size for c in state.pool.by_block.get(own, ())]
+                recipe = first_recipe(task, own, REGROUP, self._turned)
+                size = min(2 * max(known), most_clusters(task)) if known else recipe.amount
+                if size > max(known, default=0):
+                    parts.append((own, replace(recipe, amount=size), None))
+            work = sum(task.expected_work(*part) for part in parts)
+            limit = task.allowed if layout in state.choice.layouts else most
+            if not parts or self._work + work > limit:
+                return
+            step = Step(REGROUP, tuple(parts), None if layout in state.layouts else layout)
+            yield from self._made([step], limit - self._work)
+            state = self._state
+            if self._has_ended or state is None:
+                return
+            before, behind = behind, state.choice.score - sum(map(self._score, layout))
+            if layout not in state.choice.layouts and behind > _CLOSER * before:
+                return
+            scores = {own: self._score(own) for own in rising}
+            rising = {own: new for own, new in scores.items() if new > rising[own]}
 
     # Deepening.
 
-    def _deepen(self, state: AutoState) -> Iterator[AutoState]:
-        """Steps on the blocks that count, chosen by what has paid so far."""
-        options, task = self._task.options, self._task
+    def _deepen(self, ladder: float) -> Iterator[AutoState]:
+        """Steps on the blocks that count, chosen by what has paid so far.
+
+        Without an effort that was asked for they end where they have not earned their work.
+        """
+        options, task, state = self._task.options, self._task, self._state
+        assert state is not None
         yield state
-        strength = dependence(task.train) if len(task.schema) > 2 else None
-        while state.pool.work < task.effort and state.failures < options.patience:
-            steps = next_steps(state, task, strength, _ROUND)
-            parts = [part for step in steps for part in step.parts]
-            tries = [Try(number, *part) for number, part in enumerate(parts, len(state.trail))]
-            trained = self._train(tries) if tries else None
-            if trained is None:
+        credit = self._work + _CREDIT * ladder
+        strength = self._strength if len(task.varying) > 1 else None
+        while state.failures < options.patience:
+            if options.effort is None and self._work > credit:
                 return
-            rest = iter(trained)
-            for step in steps:
-                state = self._after(state, step, [next(rest) for _ in step.parts])
-            yield state
+            steps = next_steps(state, task, strength, _ROUND)
+            before = self._work
+            yield from self._made(steps, task.allowed - self._work)
+            if self._state is state:
+                return
+            state = self._state
+            assert state is not None
+            if state.failures == 0:
+                credit += _EARNED * (self._work - before)
 
     def _after(self, state: AutoState, step: Step, trained: Sequence[Candidate]) -> AutoState:
         """The state that knows what a step has led to."""

@@ -15,18 +15,26 @@ from typing import Final, final
 from dspn.engine import TimeUpError, compile_program, until
 from dspn.errors import ModelFileError
 from dspn.io.json_values import JSON, fields, whole
-from dspn.learning.auto.base import FEW_SLICES, AutoTask, Candidate, Trial, Try, work_of
+from dspn.learning.auto.base import (
+    FEW_SLICES,
+    LEAST_FLOW,
+    MANY,
+    AutoTask,
+    BlockData,
+    Candidate,
+    Trial,
+    Try,
+    built_work,
+    work_of,
+)
 from dspn.learning.em import EmFit, EmOptions, Task
 from dspn.learning.moves import pruned
 from dspn.learning.run import Clock, RunDirectory, describe_options, describe_run, limited
 from dspn.learning.scores import LIKELIHOOD
 from dspn.structure.network import DynamicNetwork
 
-# From this many interface nodes on, transitions that are hardly used are pruned.
-_MANY: Final = 64
-# Slices that an edge must be expected at to stay: after training, and right after a split, when
-# edges are still finding their use.
-_LEAST_FLOW: Final = 0.02
+# Slices that an edge must be expected at to stay right after a split, when edges are still finding
+# their use.
 _LEAST_EARLY_FLOW: Final = 0.05
 _EARLY_STEPS: Final = 2
 # A network this much smaller is taken for the one it was pruned from.
@@ -49,24 +57,31 @@ def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
     if recipe.move.adds_nodes:
         size += recipe.amount
     data, rng = task.data(attempt.block), task.rng(attempt.number)
-    priors = task.priors_of(recipe.concentration, size)
+    priors = task.priors_of(recipe, size, attempt.block)
     trial, train = Trial(recipe, parent, data, priors, rng, task), data.train
-    network, work = recipe.move.start(trial), 0.0
+    network = recipe.move.start(trial)
+    work = task.start_work(attempt.block, recipe) if parent is None else 0.0
+    if parent is not None and network.template is not parent.network.template:
+        work = built_work(len(network.template.nodes))
     own = Task(train, data.validation, LIKELIHOOD, priors)
     train_network = partial(own.fit, rng=rng, deadline=task.clock.is_due)
-    if recipe.move.adds_nodes and network.num_interfaces >= _MANY:
+    if recipe.move.adds_nodes and network.num_interfaces >= MANY:
         steps, single = _EARLY_STEPS, options.single_precision
         early = EmOptions(steps, steps, single_precision=single, engine=options.engine)
         first = train_network(network, early)
-        work += work_of(network, train, steps + 2)
+        work += work_of(network, data, steps + 2)
         network = _thin(trial, first.network, _LEAST_EARLY_FLOW)
-    fit = train_network(network, options)
+    if network.num_interfaces == 1 and parent is None:
+        options = replace(options, max_steps=0)  # it begins at the maximum
+    fit = train_network(network, _within(options, attempt.most - work, network, data))
     steps = len(fit.history) - 1
-    work += work_of(network, train, steps)
+    work += work_of(network, data, steps)
     if task.clock.is_due():
         return _cut_short(attempt, fit, task, work) if steps else None
     try:
-        network = _thin(trial, fit.network, _LEAST_FLOW)
+        network = fit.network
+        if recipe.move.adds_nodes:
+            network = _thin(trial, network, LEAST_FLOW)
         double = replace(options, single_precision=False)
         values = double.compile(network).log_likelihood(trial.data.validation)
     except TimeUpError:
@@ -74,9 +89,16 @@ def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
     return Candidate(attempt.number, attempt.block, network, recipe, values, steps, work)
 
 
+def _within(options: EmOptions, most: float, network: DynamicNetwork, data: BlockData) -> EmOptions:
+    """The options with no more steps than so much work allows, but one at least."""
+    steps = min(float(options.max_steps), most / work_of(network, data, 0) - 1.0)
+    most_steps = min(options.max_steps, max(1, int(steps)))
+    return replace(options, max_steps=most_steps, min_steps=min(options.min_steps, most_steps))
+
+
 def _thin(trial: Trial, network: DynamicNetwork, least: float) -> DynamicNetwork:
     """The network without edges that are hardly used, where there are many."""
-    if network.num_interfaces < _MANY:
+    if network.num_interfaces < MANY:
         return network
     smaller = pruned(network, trial.expected_flows(network), least)
     few = _WORTH_PRUNING * network.template.num_edges

@@ -200,7 +200,7 @@ def _add_latents(
         for variable in own.variables:
             family, values = families[variable], told_values(data, variable)
             fit = partial(clusters.label_leaves, own.states, own.size, family, values)
-            rows[Leaf(variable, family)] = fit(priors.leaf(family))
+            rows[Leaf(variable, family)] = fit(priors.leaf(family, variable))
         states = []
         for state, sums in enumerate(below[place]):
             leaves = (edit.add_node(entries, leaf, table[state]) for leaf, table in rows.items())

@@ -94,7 +94,7 @@ def test_ctrl_c_at_any_try_leaves_the_model_of_the_last_state(
 def test_ctrl_c_before_there_is_a_model_is_passed_on(
     num_jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "attempted", at_try(1, interrupt))
+    monkeypatch.setattr(running, "attempted", at_try(0, interrupt))
     with pytest.raises(KeyboardInterrupt):
         learned(num_jobs=num_jobs, executor="threads")
 

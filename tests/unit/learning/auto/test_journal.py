@@ -17,6 +17,7 @@ from dspn.learning.auto import Auto, AutoLearned, learn_auto
 from dspn.learning.auto import run as running
 from dspn.learning.auto.base import AutoTask, Candidate, Recipe, Try
 from dspn.learning.auto.moves import CLUSTERS, REGROUP
+from dspn.learning.auto.run import FIRST_ROUGH
 from dspn.learning.auto.training import Journal, attempted
 from dspn.learning.run import Clock, Ending
 from dspn.structure import Root
@@ -238,7 +239,7 @@ def recorder(numbers: list[int]) -> Callable[[Try, AutoTask], Candidate | None]:
 def test_what_is_in_the_directory_is_not_trained_again(
     directory: Path, whole: AutoLearned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = sorted(directory.glob("*.dspn"))
+    files = [own for own in sorted(directory.glob("*.dspn")) if int(own.stem) < FIRST_ROUGH]
     assert len(files) == len(whole.tried)
     for path, item in zip(files, whole.tried, strict=True):
         assert load_network(path).network.fingerprint == item.candidate.network.fingerprint

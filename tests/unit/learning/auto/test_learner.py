@@ -14,8 +14,9 @@ from dspn.engine import compile_program
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.learning import EmOptions, Priors
 from dspn.learning.auto import Auto, AutoLearned, learn_auto
-from dspn.learning.auto.moves import CLUSTERS, REGROUP, OtherPrior
+from dspn.learning.auto.moves import CLUSTERS, PRIOR, OtherPrior
 from dspn.learning.auto.planner import AutoState
+from dspn.learning.auto.run import FIRST_ROUGH
 from dspn.learning.run import Ending
 from dspn.structure.validity import violations
 
@@ -27,7 +28,7 @@ PLANTED = Model.from_hmm(
     schema=BITS,
 )
 EM = EmOptions(max_steps=6, min_steps=2, patience=2, single_precision=True)
-QUICK = Auto(effort=0.006, em=EM, refit=EmOptions(max_steps=2))
+QUICK = Auto(effort=0.4, em=EM, refit=EmOptions(max_steps=2))
 
 
 def drawn(num_sequences: int, seed: int) -> Data:
@@ -65,12 +66,12 @@ def assert_score_is_that_of_the_model(found: AutoLearned, validation: Data) -> N
 
 def test_the_planted_model_is_nearly_found() -> None:
     test = drawn(300, 2)
-    found = learn_auto(drawn(200, 0), drawn(60, 1), seed=0, options=Auto(effort=0.25))
+    found = learn_auto(drawn(200, 0), drawn(60, 1), seed=0, options=Auto(effort=2.0))
     assert Model(found.mixture).log_likelihood(test).mean() > (
         PLANTED.log_likelihood(test).mean() - 0.4
     )
     assert found.ending is Ending.FINISHED
-    assert {item.move for item in found.tried} >= {CLUSTERS, REGROUP}
+    assert {item.move for item in found.tried} >= {CLUSTERS, PRIOR}
 
 
 def test_every_component_is_valid_and_the_score_is_that_before_refitting(
@@ -113,7 +114,7 @@ def test_a_run_goes_on_from_its_directory_to_the_same_model(
 
     stopped = learned(checkpoint=directory, on_state=interrupt)
     assert stopped.ending is Ending.INTERRUPTED
-    kept = sorted(path.name for path in directory.glob("*.dspn"))
+    kept = [path for path in directory.glob("*.dspn") if int(path.stem) < FIRST_ROUGH]
     assert len(kept) == len(stopped.tried) < len(whole.tried)
     resumed = learned(checkpoint=directory, resume=True)
     assert resumed.mixture.fingerprint == whole.mixture.fingerprint
@@ -167,7 +168,7 @@ def test_given_priors_are_not_changed() -> None:
 @pytest.mark.parametrize("root", ["first", "last"])
 @pytest.mark.parametrize("tied", [True, False])
 def test_roots_and_untied_bottoms(root: str, tied: bool) -> None:
-    found = learned(root=root, tied=tied, options=replace(QUICK, effort=0.003))
+    found = learned(root=root, tied=tied, options=replace(QUICK, effort=0.1))
     assert found.mixture.root == root
     for network in found.mixture.components:
         assert network.parameters.tied is tied

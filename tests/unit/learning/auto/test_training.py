@@ -23,6 +23,7 @@ from dspn.learning.auto.moves import (
 )
 from dspn.learning.auto.training import attempted
 from dspn.learning.run import Clock
+from dspn.leaves import Categorical, CategoricalPrior
 from dspn.structure import Root
 from dspn.structure.validity import violations
 from oracles import slice_by_slice
@@ -135,15 +136,13 @@ def test_moves_can_follow_each_other() -> None:
         check(found, own)
 
 
-@pytest.mark.parametrize("move", [Split(), CLUSTERS])
-def test_many_nodes_lose_the_edges_that_are_hardly_used(move: Move) -> None:
+@pytest.mark.parametrize("parent", [48, 64])
+def test_many_nodes_that_were_split_lose_the_edges_that_are_hardly_used(parent: int) -> None:
     own = task()
-    found = begun(own, amount=32 if move == Split() else 64)
-    if move == Split():
-        found = continued(own, found, move, 32)
+    found = continued(own, begun(own, amount=parent), Split(), 96 - parent)
     check(found, own)
-    assert found.size == 64
-    assert found.network.template.num_weights < 0.7 * 64 * 64
+    assert found.size == 96
+    assert found.network.template.num_weights < 0.7 * 96 * 96
 
 
 def test_an_untrained_network_is_a_candidate_as_well() -> None:
@@ -157,13 +156,25 @@ def test_work_follows_slices_and_steps() -> None:
     own = task()
     found = begun(own)
     assert found.steps == 3
-    assert found.work == pytest.approx(work_of(found.network, own.train, 3), rel=1e-12)
-    one, other = (work_of(found.network, own.train, steps) for steps in (0, 4))
+    data = own.data(EVERY)
+    begin = own.start_work(EVERY, found.recipe)
+    assert found.work == pytest.approx(begin + work_of(found.network, data, 3), rel=1e-12)
+    one, other = (work_of(found.network, data, steps) for steps in (0, 4))
     assert other == pytest.approx(5 * one, rel=1e-12)
-    half = own.train[np.arange(20)]
-    share = half.total_slices / own.train.total_slices
-    assert work_of(found.network, half, 0) == pytest.approx(share * one, rel=1e-12)
-    assert work_of(begun(own, amount=8).network, own.train, 0) > one
+    half = replace(data, train=own.train[np.arange(20)])
+    assert work_of(found.network, half, 0) < one
+    assert work_of(begun(own, amount=8).network, data, 0) > one
+    # A number has a value of its own at every slice, and a table to be made for it.
+    numbers, bits = (work_of(begun(own, (v,)).network, own.data((v,)), 0) for v in (1, 3))
+    assert numbers > bits
+
+
+@pytest.mark.parametrize("most", [0.0, 0.02, 0.03])
+def test_no_more_steps_are_made_than_work_allows(most: float) -> None:
+    own = task(options=Auto(em=EmOptions(max_steps=40, min_steps=40, tolerance=0.0, patience=40)))
+    found = made(Try(0, EVERY, Recipe(CLUSTERS, 4, 0.3), None, most), own)
+    assert 1 <= found.steps < 40
+    assert found.steps == 1 or found.work <= most
 
 
 def test_a_try_is_decided_by_seed_and_number() -> None:
@@ -189,8 +200,27 @@ def test_batches_of_sequences_may_be_learned_from() -> None:
 
 def test_given_priors_stay_and_others_follow_the_recipe() -> None:
     given = Priors(sum_pseudo_count=2.5)
-    assert task(priors=given).priors_of(0.3, 4) is given
-    assert task().priors_of(0.3, 4).sum_pseudo_count == pytest.approx(0.075, rel=1e-12)
+    recipe = Recipe(CLUSTERS, 4, 0.3)
+    assert task(priors=given).priors_of(recipe, 4, EVERY) is given
+    assert task().priors_of(recipe, 4, EVERY).sum_pseudo_count == pytest.approx(0.075, rel=1e-12)
+    each = task().priors_of(replace(recipe, per_edge=True), 4, EVERY)
+    assert each.sum_pseudo_count == 0.3
+
+
+def test_leaves_are_drawn_towards_the_frequencies_of_the_training_set() -> None:
+    own = task()
+    priors = own.priors_of(Recipe(CLUSTERS, 4, 0.3, leaf=2.0), 4, EVERY)
+    modes = own.train.values[:, 0]
+    counts = np.bincount(modes[~np.isnan(modes)].astype(int), minlength=3) + 0.5
+    mode, level, calls, _ = priors.by_variable
+    assert isinstance(mode, CategoricalPrior) and level is None and calls is None
+    np.testing.assert_allclose(mode.counts, 2.0 * counts / counts.sum(), rtol=1e-12)
+    family = Categorical(3)
+    statistics = np.array([[4.0, 4.0, 0.0, 0.0]])
+    expected = np.array([4.0, 0.0, 0.0]) + 0.01 + 2.0 * counts / counts.sum()
+    np.testing.assert_allclose(
+        family.maximise(statistics, mode)[0], expected / expected.sum(), rtol=1e-12
+    )
 
 
 def test_training_and_validation_may_be_one_set() -> None:

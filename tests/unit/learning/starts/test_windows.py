@@ -46,7 +46,7 @@ def test_windows_end_with_the_sequence() -> None:
     alone = slice_clusters(data, 9, width=1, rng=rng())
     assert alone[0] != alone[3]
     features = clusters._features(data, [0])
-    found = clusters._windows(features, data, np.arange(4), 1).reshape(4, 3, 2)
+    found = clusters._windows(features, data, np.arange(4), 1, 1).reshape(4, 3, 1)
     np.testing.assert_array_equal(found[[0, 2], 0], 0.0)
     np.testing.assert_array_equal(found[[1, 3], 2], 0.0)
     np.testing.assert_array_equal(found[1, 0], found[0, 1])
@@ -56,10 +56,10 @@ def test_features_have_mean_zero_and_missing_entries_are_the_mean() -> None:
     values = arbitrary_sequence(MIXED, 200, rng())
     values[rng(1).random(values.shape) < 0.3] = np.nan
     found = clusters._features(as_sequences(MIXED, [values]), range(5))
-    assert found.shape == (200, 2 + 3 + 1 + 1 + 1)
+    assert found.shape == (200, 1 + 3 + 1 + 1 + 1)
     np.testing.assert_allclose(found.mean(axis=0), 0.0, atol=0.02)
-    np.testing.assert_array_equal(found[np.isnan(values[:, 2]), 5], 0.0)
-    np.testing.assert_array_equal(found[np.isnan(values[:, 0]), :2], 0.0)
+    np.testing.assert_array_equal(found[np.isnan(values[:, 2]), 4], 0.0)
+    np.testing.assert_array_equal(found[np.isnan(values[:, 0]), :1], 0.0)
 
 
 @pytest.mark.parametrize("num_clusters", [1, 2, 7, 50])
