@@ -26,7 +26,7 @@ class Priors(Options):
     without one takes its `default_prior`, which follows the scale of the data, with
     `leaf_pseudo_count` in place of its own strength where that is given. A positive count keeps an
     edge or a category from dying by accident. `by_variable` has priors for single variables, in the
-    order of the schema, None for those without one of their own.
+    order of the schema; one of another family, or None, counts for nothing.
 
     Where the weights of a sum depend on an input, its tables are drawn towards each other: each has
     `table_pseudo_count` observations more that are distributed as their geometric mean, and its
@@ -63,11 +63,11 @@ class Priors(Options):
 
     def leaf(self, family: Family, variable: int | None = None) -> Prior:
         """The prior of the leaves of a family, over a variable where that is known."""
-        is_known = variable is not None and variable < len(self.by_variable)
-        own = self.by_variable[variable] if is_known and variable is not None else None
-        if own is not None:
-            return own
         usual: Any = family.default_prior
+        if variable is not None and variable < len(self.by_variable):
+            own = self.by_variable[variable]
+            if own is not None and type(own) is type(usual):
+                return own
         given = [prior for prior in self.leaves if type(prior) is type(usual)]
         if not given and self.leaf_pseudo_count is not None:
             usual = replace(usual, pseudo_count=self.leaf_pseudo_count)

@@ -62,7 +62,7 @@ def _relearn(network: DynamicNetwork, data: Sequences, priors: Priors) -> Dynami
         values = told_values(data, bank.variable)
         unlagged = bank.family.blind(values)
         # The untied bottom network has leaves of its own, which stand on one slice each.
-        parameters, prior = leaves[number], priors.leaf(bank.family)
+        parameters, prior = leaves[number], priors.leaf(bank.family, bank.variable)
         for _ in range(_STEPS if bank.family.is_stepped else 1):
             everywhere = bank.family.expected_statistics(parameters, unlagged, counts)
             everywhere *= np.minimum(1.0, _WEIGHT / np.maximum(everywhere[:, :1], NO_WEIGHT))
