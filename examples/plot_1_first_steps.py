@@ -31,7 +31,7 @@ new = [machine(60) for _ in range(20)]
 # ``DSPN`` learns structure and parameters. ``effort`` limits the work; by default it follows the
 # amount of data.
 
-model = dspn.DSPN(dspn.Auto(effort=0.05), random_state=0).fit(train)
+model = dspn.DSPN(dspn.Auto(effort=1), random_state=0).fit(train)
 apart = dspn.HMM(1, random_state=0).fit(train)
 print(model.model_)
 print(f"nats per new sequence: {model.score(new):.0f}, independent entries {apart.score(new):.0f}")

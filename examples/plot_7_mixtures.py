@@ -60,5 +60,5 @@ ax = plot_template(model)
 # %%
 # The automatic learner creates mixtures. It explains what it tried, the gains, and its choice.
 
-found = dspn.DSPN(dspn.Auto(effort=0.05), schema=schema, random_state=0).fit(readers + others)
+found = dspn.DSPN(dspn.Auto(effort=1), schema=schema, random_state=0).fit(readers + others)
 print(found.explanation_)

@@ -172,6 +172,7 @@ class Chooser:
         self._known: dict[tuple[Block, int], BlockModel] = {}
         self._best: Choice | None = None
         self._plain: Choice | None = None
+        self._is_clear = False
 
     def model(self, pool: Pool, block: Block) -> BlockModel:
         """The mixture of a block's candidates."""
@@ -200,10 +201,9 @@ class Chooser:
             self._best = new
         if self._plain is None:
             self._plain = new
-        if not is_clear(self._best.validation, self._plain.validation):
-            return self._plain
-        self._plain = self._best
-        return self._best
+        if not self._is_clear:
+            self._is_clear = is_clear(self._best.validation, self._plain.validation)
+        return self._best if self._is_clear else self._plain
 
 
 def is_clear(new: Floats, old: Floats, errors: float = 1.0) -> bool:
