@@ -57,9 +57,9 @@ _LADDER_SHARE: Final = 0.6
 FIRST_ROUGH: Final = 50_000
 # Blocks that are compared take no more steps than this.
 _FEW_STEPS: Final = 10
-# Variables by themselves are near where they are not this much behind all of them together;
-# otherwise blocks of some may take so much of the effort.
-_NEAR: Final = 1.1
+# Variables by themselves are near where they are behind all of them together by no more than this
+# share; otherwise blocks of some may take so much of the effort.
+_NEAR: Final = 0.1
 _FAR_SHARE: Final = 0.03
 # Estimates of dependence look at so many pairs of entries at the most.
 _MOST_PAIRS: Final = 50_000_000
@@ -353,7 +353,8 @@ class AutoRun:
         scores |= self._roughly([(own,) for own in task.varying], most)
         apart = sum(scores.get((own,), -inf) for own in task.varying)
         # Where variables by themselves are far behind, only the strongest joins are looked at.
-        if apart < _NEAR * scores.get(task.varying, 0.0):
+        together = scores.get(task.varying, 0.0)
+        if together - apart > _NEAR * abs(together):
             most = min(most, self._work + _FAR_SHARE * task.effort)
         for union, _, _ in joins[:-1]:
             found = {} if apart == -inf or self._has_ended else self._roughly([union], most)
