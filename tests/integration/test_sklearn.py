@@ -159,7 +159,7 @@ def test_a_grid_search_reaches_into_the_classifier() -> None:
 
 
 def test_a_grid_search_chooses_a_dspn() -> None:
-    arrays, _ = sequences(15, 3)
+    arrays, _ = sequences(40, 3)
     own = DSPN(Paper(GrowthOptions(num_starts=1, em=QUICK), None), random_state=0)
     search = GridSearchCV(own, {"learner__growth__max_interfaces": [1, 2]}, cv=2).fit(arrays)
     assert search.best_params_ == {"learner__growth__max_interfaces": 2}
