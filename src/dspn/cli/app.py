@@ -116,6 +116,7 @@ def fit(
     as_continue: Path | None = None,
     unknown: Unknown = "error",
     table: Table,
+    as_input: list[str] | None = None,
     training: Training,
     as_json: bool = False,
     quiet: bool = False,
@@ -128,6 +129,7 @@ def fit(
         dspn fit days.csv -s day -t hour -o weather.dspn
         dspn fit days.csv -s day --variables sky,celsius --kind sky=categorical -o weather.dspn
         dspn fit days.parquet -s day --effort 20 --validation new.parquet -o weather.dspn
+        dspn fit days.csv -s day -t time --input hour --input dose -o weather.dspn
         dspn fit days.csv -s day --checkpoint run --time-limit 600 -o weather.dspn
         dspn fit shards/ --checkpoint run --ray auto -o machines.dspn
         dspn fit --continue weather.dspn new.csv -o newer.dspn
@@ -201,6 +203,7 @@ def forecast(
     steps: int = 1,
     levels: str = "0.05,0.5,0.95",
     known: str | None = None,
+    inputs: str | None = None,
     *,
     request: Request,
 ) -> None:
@@ -214,6 +217,7 @@ def forecast(
     Examples:
         dspn forecast weather.dspn days.csv --steps 24 -o ahead.csv
         dspn forecast weather.dspn days.csv --steps 24 --known tomorrow.csv
+        dspn forecast weather.dspn days.csv --steps 24 --inputs doses.csv
         dspn forecast weather.dspn days.csv --steps 3 --levels 0.1,0.9
     """
 

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -15,12 +15,20 @@ import numpy as np
 from typer import BadParameter
 
 from dspn.cli import console, sink, source
-from dspn.cli.options import Table, Training, Unknown, check_extension, parse_kinds, parse_names
+from dspn.cli.options import (
+    Table,
+    Training,
+    Unknown,
+    check_extension,
+    parse_inputs,
+    parse_kinds,
+    parse_names,
+)
 from dspn.data.chunks import Chunk, Described, collect, describe_column
 from dspn.data.dataset import Dataset, is_dataset
-from dspn.data.order import describe_steps, near_misses, variable_names
+from dspn.data.order import Keys, describe_steps, near_misses, variable_names
 from dspn.data.proposals import propose
-from dspn.data.schema import Schema, list_names
+from dspn.data.schema import Kind, Schema, Variable, list_names
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError, StructureError, printable
 from dspn.executors import Ray
@@ -41,7 +49,11 @@ _TIME: Final = re.compile(rf"\s*(({_YEAR_FIRST}|{_YEAR_LAST})([T ]+{_CLOCK})?|{_
 
 
 def read_training_data(
-    table: Table, *, quiet: bool, besides: tuple[str, ...] = ()
+    table: Table,
+    *,
+    quiet: bool,
+    besides: tuple[str, ...] = (),
+    inputs: list[str] | None = None,
 ) -> tuple[Sequences, Chunk]:
     """The sequences of a table, and its rows.
 
@@ -49,8 +61,9 @@ def read_training_data(
         table: The table, and how to read it.
         quiet: Do not show the variables, and the notes on them.
         besides: Columns that are read too, and are no variables.
+        inputs: Columns that are inputs, and rules of inputs.
     """
-    chunk, names = read_columns(table, quiet=quiet, besides=besides)
+    chunk, names, own = read_columns(table, quiet=quiet, besides=besides, inputs=inputs)
     told, writing = parse_kinds(table.kind), source.writing_of(table.read)
 
     def describe(name: str) -> Described:
@@ -59,10 +72,20 @@ def read_training_data(
         return item
 
     variables = collect(describe, names)
-    schema = Schema(tuple(item.variable for item in variables))
-    sequences = chunk.ordered((item.codes for item in variables), schema)
+    given = collect(lambda name: _as_input(describe(name)), filter(_is_column, own))
+    declared = {item.variable.name: item.variable for item in given}
+    schema = Schema(
+        tuple(item.variable for item in variables),
+        tuple(declared[item] if isinstance(item, str) else item for item in own),
+    )
+    sequences = chunk.ordered((item.codes for item in (*variables, *given)), schema)
     if not quiet:
-        show_variables(variables)
+        computed = (
+            Described(item, sequences.inputs[:, number], "input, by its rule")
+            for number, item in enumerate(schema.inputs)
+            if item.rule is not None
+        )
+        show_variables((*variables, *given, *computed))
         console.note(size_of(chunk))
         for text in advice(variables, chunk):
             console.note(f"note: {text}")
@@ -70,20 +93,66 @@ def read_training_data(
 
 
 def read_columns(
-    table: Table, *, quiet: bool, besides: tuple[str, ...] = ()
-) -> tuple[Chunk, list[str]]:
-    """All rows of a table to learn from, and the names of its variables."""
+    table: Table,
+    *,
+    quiet: bool,
+    besides: tuple[str, ...] = (),
+    inputs: list[str] | None = None,
+) -> tuple[Chunk, list[str], list[Any]]:
+    """All rows of a table to learn from, the names of its variables, and its inputs.
+
+    An input is the name of a column, or has a rule.
+    """
     read, wanted, told = table.read, parse_names(table.variables), parse_kinds(table.kind)
     with source.open_table(table.data, read) as opened:
         keys = source.find_keys(opened, read, None, quiet=quiet)
-        without = [*(table.exclude or ()), *besides]
+        own = parse_inputs(inputs, opened.columns)
+        given = [*filter(_is_column, own)]
+        _check_inputs(own, keys, {*(wanted or ()), *besides}, told)
+        without = [*(table.exclude or ()), *besides, *given]
         names = variable_names(opened.title, opened.columns, keys, wanted, without)
-        for name in sorted(told.keys() - set(names)):
+        for name in sorted(told.keys() - {*names, *given}):
             near = near_misses(name, names)
             raise DataError(
                 f"--kind names {name!r}{near}, but the variables are {list_names(names)}."
             )
-        return source.read_whole(opened, keys, names, read, besides), names
+        return source.read_whole(opened, keys, [*names, *given], read, besides), names, own
+
+
+def _is_column(item: Any) -> bool:
+    return isinstance(item, str)
+
+
+def _check_inputs(
+    own: Iterable[Any], keys: Keys, others: set[str], told: Mapping[str, str]
+) -> None:
+    """Raises where an input is a column for something else, or needs times that are not there."""
+    for item in own:
+        if isinstance(item, str):
+            if item in keys.names:
+                raise DataError(f"column {item!r} cannot be both a key and an --input.")
+            if item in others:
+                raise DataError(
+                    f"column {item!r} cannot be both a variable and an --input; leave it out of "
+                    "one."
+                )
+            if told.get(item, "continuous") not in ("categorical", "binary", "continuous"):
+                raise BadParameter(
+                    f"--kind {item}={told[item]} is for variables: an input is categorical, binary "
+                    "or continuous."
+                )
+        elif item.rule.needs_times and keys.order is None:
+            raise DataError(
+                f"--input {item.name} follows from the times of the slices; name their column "
+                "with --order."
+            )
+
+
+def _as_input(item: Described) -> Described:
+    """The column as an input: counts are continuous."""
+    own = item.variable
+    variable = Variable.continuous(own.name) if own.kind is Kind.COUNT else own
+    return Described(variable, item.codes, f"input, {item.reason}")
 
 
 def show_variables(variables: Iterable[Described]) -> None:
@@ -230,6 +299,7 @@ def _make_estimator(training: Training, fraction: float | None, *, quiet: bool) 
         families="auto" if training.families == "auto" else None,
         lags=training.lags,
         lags_of=training.lags_of,
+        leaf_inputs=training.leaf_inputs,
         executor=None if training.ray is None else Ray(training.ray),
         verbose=0 if quiet else 1,
     )
@@ -242,6 +312,7 @@ def fit(
     as_continue: Path | None = None,
     unknown: Unknown = "error",
     *,
+    as_input: list[str] | None = None,
     as_json: bool = False,
     quiet: bool = False,
 ) -> None:
@@ -253,11 +324,12 @@ def fit(
         output: The model file; by default that of `as_continue`.
         as_continue: A model to go on from.
         unknown: What a category is that this model does not know.
+        as_input: Columns that are inputs, and rules of inputs.
         as_json: Write a summary to standard output.
         quiet: No notes and no progress.
     """
     if as_continue is not None:
-        _check_unused(table, training)
+        _check_unused(table, training, as_input)
         target = as_continue if output is None else output
         continue_fit(as_continue, table, target, unknown, as_json=as_json, quiet=quiet)
         return
@@ -268,6 +340,11 @@ def fit(
     check_extension(output, ".dspn")
     if training.learner == "em" and training.interfaces is None:
         raise BadParameter("--learner em needs the number of --interfaces.")
+    if as_input and training.learner != "auto" and not training.leaf_inputs:
+        raise BadParameter(
+            f"--learner {training.learner} uses inputs in leaves only: add --leaf-inputs, or leave "
+            "out --input."
+        )
     sink.check_place(str(output))
     fraction = None  # the option names a table
     with suppress(ValueError):
@@ -275,6 +352,8 @@ def fit(
     estimator = _make_estimator(training, fraction, quiet=quiet)
     sequences: Sequences | Dataset
     if is_dataset(table.data):
+        if as_input:
+            raise BadParameter("--input is for tables: shards hold no inputs.")
         if table.variables or table.kind or table.exclude:
             raise BadParameter(
                 "--variables, --exclude and --kind are for `dspn prepare`, not for its shards."
@@ -282,8 +361,12 @@ def fit(
         sequences = Dataset.open(table.data)
         keys = sequences.keys
     else:
-        sequences, chunk = read_training_data(table, quiet=quiet)
+        sequences, chunk = read_training_data(table, quiet=quiet, inputs=as_input)
         keys = chunk.keys
+        for own in () if training.leaf_inputs else sequences.schema.inputs:
+            if not own.num_categories:
+                text = f"input {own.name!r} is a number, which only leaves can use"
+                console.note(f"note: {text}: say --leaf-inputs.", quiet=quiet)
     held_out = None
     if fraction is None:
         with source.open_table(training.validation, table.read) as opened:
@@ -291,6 +374,10 @@ def fit(
             parts = source.read_chunks(opened, schema, None, read, quiet=True, whole=True)
             ((_, held_out),) = parts
     estimator.fit(sequences, validation=held_out)
+    for tried in getattr(estimator, "tables_", ()):
+        worth = f"{tried.gain:.3g} nats per held-out sequence, error {tried.error:.2g}"
+        used = "used" if tried.kept else "not used"
+        console.note(f"transitions by input {tried.name!r} gain {worth}: {used}", quiet=quiet)
     for choice in estimator.families_:
         console.note(f"leaves of {choice}", quiet=quiet)
     provenance = source.remember_keys(estimator.model_.provenance, keys, table.read)
@@ -326,11 +413,12 @@ def _name_sample(sample: Any, data: Dataset) -> str:
     )
 
 
-def _check_unused(table: Table, training: Training) -> None:
+def _check_unused(table: Table, training: Training, inputs: list[str] | None) -> None:
     """Raises where options are given that a model that learns on has settled."""
     options = [(item, getattr(training, item.name)) for item in fields(training)]
     given = [item.name for item, value in options if value != item.default]
     given += [name for name in ("variables", "exclude", "kind") if getattr(table, name)]
+    given += ["input"] if inputs else []
     if given:
         option = f"--{given[0].replace('_', '-')}"
         raise BadParameter(

@@ -46,6 +46,7 @@ def _contents(path: Path) -> dict[str, Any]:
         "classes": list(loaded.classes),
         "logits": loaded.logits.tolist(),
         "variables": models[0]["variables"],
+        "inputs": models[0]["inputs"],
         "models": models,
         "provenance": loaded.provenance,
     }
@@ -61,6 +62,11 @@ def _model(loaded: LoadedMixture) -> dict[str, Any]:
             {"name": item.name, "kind": str(item.kind), "categories": list(item.categories)}
             | ({} if item.leaf is None else {"leaf": dict(item.leaf.to_json())})
             for item in mixture.schema
+        ],
+        "inputs": [
+            {"name": item.name, "kind": str(item.kind), "categories": list(item.categories)}
+            | ({} if item.rule is None else {"rule": item.rule.to_json()})
+            for item in mixture.schema.inputs
         ],
         "components": list(map(_network, mixture.weights, mixture.components)),
         "provenance": loaded.provenance,
@@ -87,12 +93,13 @@ def _describe(contents: dict[str, Any]) -> Iterator[Any]:
     """The lines and tables that describe a file."""
     yield f"{printable(contents['file'])}: a valid {contents['type']}"
     rows = []
-    for item in contents["variables"]:
+    for item in (*contents["variables"], *contents["inputs"]):
         categories = item["categories"]
         more = f", ... ({len(categories)})" if len(categories) > 12 else ""
         shown = printable(", ".join(map(str, categories[:12]))) + more
         leaf = f" ({item['leaf']['name']})" if "leaf" in item else ""
-        rows.append((printable(item["name"]), item["kind"] + leaf, shown))
+        role = ", input" if item in contents["inputs"] else ""
+        rows.append((printable(item["name"]), item["kind"] + leaf + role, shown))
     yield console.make_table(("variable", "kind", "categories"), rows)
     if contents["type"] == "classifier":
         yield f"classes: {printable(', '.join(map(str, contents['classes'])))}"
@@ -188,9 +195,10 @@ def _problems_for(model: Model, path: str, read: Reading, *, quiet: bool) -> lis
     with source.open_table(path, read) as table:
         keys = source.find_keys(table, read, model.provenance, quiet=quiet)
         read = source.as_fitted(read, model.provenance, quiet=quiet)
-        chunk = source.read_whole(table, keys, list(model.schema.names), read)
+        own = (*model.schema, *model.schema.given_inputs)
+        chunk = source.read_whole(table, keys, [item.name for item in own], read)
     writing = source.writing_of(read)
-    for variable in model.schema:
+    for variable in own:
         try:
             column = chunk.column(variable.name, writing)
             code_cells(chunk.table[variable.name], variable, column)
@@ -203,7 +211,7 @@ def _describe_table(
     table: Table, problems: list[str], *, quiet: bool, as_json: bool
 ) -> dict[str, Any]:
     """Notes what `dspn fit` would say of a table, and adds what is wrong with its columns."""
-    chunk, names = fit.read_columns(table, quiet=quiet)
+    chunk, names, _ = fit.read_columns(table, quiet=quiet)
     told, writing = parse_kinds(table.kind), source.writing_of(table.read)
     variables = []
     for name in names:

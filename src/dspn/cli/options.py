@@ -1,6 +1,6 @@
 """Every option of every command, described once, and how a command gets its options."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass
 from enum import StrEnum
 from inspect import Parameter, Signature, signature
@@ -73,6 +73,8 @@ _DESCRIPTIONS: Final = {
     "calibration looks, 1 by default.",
     "--levels": "Levels of the quantiles of numbers, separated by commas.",
     "--mark": "Add a column with the names of the variables that were filled.",
+    "--inputs FILE": "Table of the inputs of the slices to come that no rule computes, in order: "
+    "--steps rows for each sequence, with the same key columns; the order column may be left out.",
     "--known FILE": "Table of what is known of the slices to come, in order, with the same key "
     "columns; variables that it does not have are not known.",
     "--hide": "What is hidden: entries at random, gaps of one variable, or the last slices.",
@@ -99,6 +101,10 @@ _DESCRIPTIONS: Final = {
     "family of its leaves, such as student_t or von_mises:24; repeatable.",
     "prepare: --kind NAME=KIND": "Kind of a variable: categorical, binary, continuous or count; "
     "repeatable.",
+    "--input COLUMN": "Column that is given at every slice and not modelled, or a rule that "
+    "computes it: position:24, to_end:24, phase:24, sine:24, cosine:24, or of the order column "
+    "hour, weekday, month, elapsed; repeatable.",
+    "--leaf-inputs": "The leaves are told the inputs too; else only transitions depend on them.",
     "--learner": "How the model is learned.",
     "--interfaces 1..": "Number of interface nodes, for the learners paper and em.",
     "--transitions WHICH": "Which nodes the sums read, for the learner em: all (dense), or few of "
@@ -211,6 +217,7 @@ class Training:
     engine: Literal["cpu", "gpu"] = "cpu"
     lags: int = 0
     lags_of: Literal["own", "all"] = "own"
+    leaf_inputs: bool = False
 
 
 @final
@@ -375,6 +382,60 @@ def parse_kinds(given: list[str] | None, *, has_leaves: bool = True) -> dict[str
             raise BadParameter(f"--kind must be {rule}, but is {text!r}.")
         kinds[name] = kind
     return kinds
+
+
+def parse_inputs(given: list[str] | None, columns: Sequence[str]) -> list[Any]:
+    """Names of columns, and inputs that are computed by rules, each named by its text.
+
+    A word is a column where there is one of this name.
+    """
+    from dspn.data.inputs import Calendar, Cosine, Elapsed, Phase, Position, Sine, ToEnd
+    from dspn.data.order import near_misses
+    from dspn.errors import DataError
+
+    sized = {"position": Position, "to_end": ToEnd, "phase": Phase, "sine": Sine, "cosine": Cosine}
+    found: list[Any] = []
+    for text in given or []:
+        name, _, setting = text.partition(":")
+        if text in columns:
+            item: Any = text
+        elif text in ("hour", "weekday", "month"):
+            item = Calendar(text).named(text)
+        elif name == "calendar":
+            item = _rule(text, Calendar, setting).named(text)
+        elif text == "elapsed":
+            item = Elapsed().named(text)
+        elif name in sized:
+            item = _rule(text, sized[name], _number(text, setting)).named(text)
+        else:
+            raise DataError(
+                f"--input {text!r} is no column of the table{near_misses(text, columns)} and no "
+                f"rule ({', '.join(f'{own}:24' for own in sized)}, hour, weekday, month, elapsed); "
+                f"its columns are {', '.join(columns)}."
+            )
+        if item in found:
+            raise BadParameter(f"--input {text} is given twice; leave one out.")
+        found.append(item)
+    return found
+
+
+def _number(text: str, setting: str) -> float:
+    try:
+        number = float(setting)
+    except ValueError:
+        raise BadParameter(
+            f"--input {text} must have a number after the colon, as in {text.partition(':')[0]}:24."
+        ) from None
+    return int(number) if number.is_integer() else number
+
+
+def _rule(text: str, kind: Any, setting: Any) -> Any:
+    from dspn.errors import DataError
+
+    try:
+        return kind(setting)
+    except DataError as error:
+        raise BadParameter(f"--input {text}: {error}") from error
 
 
 def check_extension(output: str | Path, *extensions: str) -> None:

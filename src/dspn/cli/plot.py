@@ -77,7 +77,7 @@ def _read_sequences(
             table, model.schema, model.provenance, read, unknown, quiet=quiet, whole=True
         )
     keys = chunk.keys
-    if keys.order is None:
+    if keys.order is None or sequences.table_keys is not None:
         return sequences
     with convertible(keys.order, chunk.table[keys.order]):
         values = np.array(chunk.table[keys.order].to_pylist(), dtype=object)[chunk.grouping.rows]

@@ -15,9 +15,10 @@ from dspn.cli import console, sink, source
 from dspn.cli.options import Parallel, Request, Target, parse_levels
 from dspn.data.cells import convertible, decode_cells, is_text, plain, with_columns
 from dspn.data.chunks import Chunk, Source
+from dspn.data.coding import decode_matrix
 from dspn.data.dataset import is_dataset
-from dspn.data.order import next_values, order_goes_on
-from dspn.data.schema import Kind, Schema, Variable
+from dspn.data.order import next_values, order_goes_on, parsed_values, require_columns
+from dspn.data.schema import Kind, Schema, Variable, list_names
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
 from dspn.inference.marginals import Imputation, Marginals
@@ -397,22 +398,23 @@ def _forecast(
     steps: int,
     levels: Sequence[float],
     known: Mapping[Any, Any] | None = None,
+    inputs: Mapping[Any, Any] | None = None,
 ) -> Any:
     """The distributions of the slices that follow, a row for each step of each sequence.
 
-    `known` has the coded slices to come of sequences by id.
+    `known` has the coded slices to come of sequences by id, and `inputs` their inputs and times.
     """
     ahead, longer = None, data
+    given = None if inputs is None else _inputs_ahead(chunk, steps, inputs)
     if known is not None:
         nothing = np.full((1, data.num_variables), np.nan)
-        ids = chunk.grouping.ids if chunk.keys.sequence is not None else [None]
-        parts = [known.get(name, nothing) for name in ids]
+        parts = [known.get(name, nothing) for name in _ids(chunk)]
         offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
         ahead = Sequences.from_codes(np.vstack(parts), offsets, Schema(data.schema.variables))
 
     def predict(quantiles: tuple[float, ...]) -> Marginals:
         nonlocal longer
-        found = model.forecast(data, steps, quantiles=quantiles, known=ahead)
+        found = model.forecast(data, steps, quantiles=quantiles, known=ahead, inputs=given)
         longer = found.sequences
         return found.marginals
 
@@ -468,14 +470,93 @@ def impute(levels: str, mark: bool, request: Request) -> None:
     ask("impute", request, **more, **({"mark": True} if mark else {}))
 
 
-def forecast(steps: int, levels: str, known: str | None, request: Request) -> None:
+def forecast(
+    steps: int, levels: str, known: str | None, inputs: str | None, request: Request
+) -> None:
     """Writes the distributions of the next `steps` slices, with quantiles of the `levels`."""
     options: dict[str, Any] = {"steps": steps, "levels": parse_levels(levels)}
     if known is not None:
         if is_dataset(request.data):
             raise DataError("--known works on tables; leave it out for a data set in shards.")
         options["known"] = _read_known(known, request, steps)
+    schema = source.load_model(request.model).schema
+    if inputs is not None:
+        if is_dataset(request.data):
+            raise DataError("--inputs works on tables; leave it out for a data set in shards.")
+        options["inputs"] = _read_inputs(inputs, request)
+    elif schema.given_inputs and not is_dataset(request.data):
+        names = list_names([own.name for own in schema.given_inputs])
+        raise DataError(
+            f"the model has inputs that no rule computes ({names}); give those of the "
+            "slices ahead with --inputs FILE."
+        )
     ask("forecast", request, **options)
+
+
+def _read_inputs(path: str, request: Request) -> dict[Any, Any]:
+    """Inputs of slices to come by the id of the sequence, and their times where these matter.
+
+    The table has all inputs of the model, or those that no rule computes.
+    """
+    model, read = source.load_model(request.model), request.read
+    own, told = model.schema.inputs, source.remembered_keys(model.provenance)
+    if not own:
+        raise DataError("--inputs is for models with inputs, but this one has none; leave it out.")
+    with source.open_table(path, read) as table:
+        is_whole = all(item.name in table.columns for item in own)
+        wanted = own if is_whole or not model.schema.given_inputs else model.schema.given_inputs
+        names = [item.name for item in wanted]
+        remedy = "--inputs must have the inputs of the slices ahead"
+        require_columns(table.title, table.columns, names, remedy)
+        if (read.order or told.get("order")) not in table.columns:
+            read = replace(read, order=None, every=None, duplicates=None)
+            told = {name: told[name] for name in told.keys() - {"order", "every", "duplicates"}}
+        schema = Schema(tuple(replace(item, rule=None, default=None) for item in wanted))
+        ((chunk, data),) = source.read_chunks(
+            *(table, schema, {source.TABLE: told}, read, request.unknown), quiet=True, whole=True
+        )
+    computed = [item for item in own if item not in wanted and item.rule.needs_times]
+    times = chunk.order_values() if computed and chunk.keys.order is not None else None
+    values, ids = decode_matrix(data.values, schema), _ids(chunk)
+    found = {}
+    for i, name in enumerate(ids):
+        rows = slice(data.offsets[i], data.offsets[i + 1])
+        found[name] = values[rows], None if times is None else times[rows]
+    return found
+
+
+def _ids(chunk: Chunk) -> list[Any]:
+    return chunk.grouping.ids if chunk.keys.sequence is not None else [None]
+
+
+def _inputs_ahead(chunk: Chunk, steps: int, inputs: Mapping[Any, Any]) -> list[Any]:
+    """Inputs of the slices ahead of each sequence; raises where there are not `steps` of them.
+
+    Where inputs are computed from times, those of the slices ahead must be the ones that follow.
+    """
+    found, keys, ids = [], chunk.keys, _ids(chunk)
+    following = None
+    if keys.order is not None and any(times is not None for _, times in inputs.values()):
+        later = next_values(chunk.table[keys.order], keys, chunk.grouping, steps)
+        following = parsed_values(later, keys, 1)
+    for i, name in enumerate(ids):
+        values, times = inputs.get(name, ((), None))
+        of = "the table" if name is None else f"sequence {name!r}"
+        if len(values) != steps:
+            raise DataError(
+                f"--inputs must have {steps} rows for each sequence, as --steps says, but has "
+                f"{len(values) or 'none'} for {of}."
+            )
+        if times is not None and following is not None:
+            wrong = np.flatnonzero(times != following[i * steps : (i + 1) * steps])
+            if wrong.size:
+                raise DataError(
+                    f"the order column of --inputs must go on by the step of the table, but for "
+                    f"{of} row {wrong[0] + 1} is {times[wrong[0]]} in place of "
+                    f"{following[i * steps + wrong[0]]}; correct it, or give all inputs."
+                )
+        found.append(values)
+    return found
 
 
 def _read_known(path: str, request: Request, steps: int) -> dict[Any, Any]:
@@ -504,7 +585,7 @@ def _read_known(path: str, request: Request, steps: int) -> dict[Any, Any]:
     places = [model.schema.index(name) for name in schema.names]
     values = np.full((data.total_slices, len(model.schema)), np.nan)
     values[:, places] = data.values
-    ids = chunk.grouping.ids if chunk.keys.sequence is not None else [None]
+    ids = _ids(chunk)
     return {name: values[data.offsets[i] : data.offsets[i + 1]] for i, name in enumerate(ids)}
 
 
@@ -531,6 +612,7 @@ def sample(model: Path, number: int, length: int, seed: int | None, target: Targ
     """
     form = sink.output_format(target)
     loaded = source.load_model(model)
+    source.require_computable(loaded.schema, "dspn sample")
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
         console.note(f"note: seed {seed}", quiet=target.quiet)

@@ -61,12 +61,24 @@ def load_model(path: Path) -> Model:
 
 def check_texts(path: Path, schema: Schema, classes: Iterable[Any] = ()) -> None:
     """Raises if a name, a category or a class is text that no table can hold."""
-    named = (text for variable in schema for text in (variable.name, *variable.categories))
+    every = (*schema, *schema.inputs)
+    named = (text for variable in every for text in (variable.name, *variable.categories))
     for text in map(str, chain(named, classes)):
         if not is_utf8(text):
             raise DataError(
                 f"{str(path)!r} must have names and categories that a table can hold, but "
                 f"{text[:60]!r} has half of a surrogate pair; give it another name."
+            )
+
+
+def require_computable(schema: Schema, command: str, *, is_stream: bool = False) -> None:
+    """Raises where an input does not follow from the number of a slice alone."""
+    for own in schema.inputs:
+        rule = own.rule
+        if rule is None or rule.needs_times or (is_stream and rule.name == "to_end"):
+            raise DataError(
+                f"`{command}` takes no model with inputs that do not follow from the number of a "
+                f"slice, as {own.name!r}; ask it in Python, with `inputs`."
             )
 
 
@@ -188,7 +200,9 @@ def read_chunks(
     keys, writing = replace(keys, dates=read.dates), writing_of(read)
     unseen = Unseen() if unknown == "missing" else None
     extra = tuple(extra)
-    names = [*schema.names, *extra]
+    given = [own.name for own in schema.given_inputs]
+    require_columns(source.title, source.columns, given, "the model takes it as an input")
+    names = [*schema.names, *given, *extra]
     with show_progress(title, quiet=quiet) as advance:
         choice: dict[str, Any] = {"sort": read.sort, "whole": whole, "chunk_rows": read.chunk_rows}
         choice |= {"grid": Grid(read.every, read.duplicates or "error"), "decimal": read.decimal}

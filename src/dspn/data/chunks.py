@@ -20,13 +20,14 @@ from dspn.data.cells import (
 )
 from dspn.data.coding import Raw, categorical_variable, infer_variable, require_words
 from dspn.data.grid import AS_IT_IS, Grid, plan_grid, with_grid
-from dspn.data.layout import AS_USUAL, Column, Unseen, Writing
+from dspn.data.layout import AS_USUAL, Column, TableKeys, Unseen, Writing
 from dspn.data.order import (
     Grouping,
     Keys,
     find_starts,
     group_rows,
     number_sequences,
+    parsed_values,
     require_columns,
     with_order_type,
 )
@@ -103,15 +104,36 @@ class Chunk:
             column = self.column(variable.name, writing, unseen)
             return code_cells(self.table[variable.name], variable, column)
 
-        return self.ordered(collect(code, schema), schema)
+        found = collect(code, (*schema, *schema.given_inputs))
+        return self.ordered(found, schema)
 
     def ordered(self, columns: Iterable[Floats], schema: Schema) -> Sequences:
-        """The sequences of codes in the order of the table's rows, a column for each variable."""
-        values = np.empty((self.table.num_rows, len(schema)))
+        """The sequences of codes in the order of the table's rows.
+
+        There is a column for each variable, and then for each input that no rule computes.
+        """
+        values = np.empty((self.table.num_rows, len(schema) + len(schema.given_inputs)))
         for number, codes in enumerate(columns):
             values[:, number] = codes[self.grouping.rows]
         ids = None if self.keys.sequence is None else self.grouping.ids
-        return Sequences.from_codes(values, self.grouping.offsets, schema, ids)
+        keys = None
+        if any(own.rule is not None and own.rule.needs_times for own in schema.inputs):
+            order = None if self.keys.order is None else self.order_values()
+            keys = TableKeys(self.keys.sequence or "sequence", self.keys.order, order)
+        return Sequences(
+            values[:, : len(schema)],
+            self.grouping.offsets,
+            schema,
+            None if ids is None else tuple(ids),
+            table_keys=keys,
+            inputs=values[:, len(schema) :],
+        )
+
+    def order_values(self) -> NDArray[Any]:
+        """Values of the order column of each slice, parsed."""
+        return parsed_values(self.table[self.keys.order], self.keys, self.first_row)[
+            self.grouping.rows
+        ]
 
     def as_rows(self, found: NDArray[Any]) -> NDArray[Any]:
         """Values of each slice in the order of the table's rows."""

@@ -17,6 +17,7 @@ from typing import Any, Final, final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyarrow import types
 
 from dspn._arguments import Bools, Ints
@@ -360,6 +361,24 @@ def _parse(cells: Any, keys: Keys, column: Column) -> Any:
     row = next(row for row, cell in enumerate(cells) if not _stands_for(cell, ZONED_TIMES))
     rule = "times with an offset, as 2024-03-31T02:00+01:00"
     raise column.wrong(row, rule, cells[row].as_py(), "the rows before do")
+
+
+def values_of(cells: Any) -> NDArray[Any]:
+    """Values of an order column: numbers and times as NumPy has them, anything else as objects."""
+    if not isinstance(cells, list):
+        kind = cells.type
+        is_time = types.is_date(kind) or types.is_duration(kind) or types.is_timestamp(kind)
+        has_zone = types.is_timestamp(kind) and kind.tz is not None
+        if types.is_integer(kind) or types.is_floating(kind) or (is_time and not has_zone):
+            return np.array(cells.to_numpy(zero_copy_only=False))
+        cells = plain(cells).to_pylist()
+    return np.fromiter(cells, dtype=object, count=len(cells))
+
+
+def parsed_values(cells: Any, keys: Keys, first_row: int) -> NDArray[Any]:
+    """Values of the order column of a file; text that stands for numbers or times is parsed."""
+    with convertible(keys.order, cells):
+        return values_of(_parse(plain(cells), keys, Column(str(keys.order), first_row)))
 
 
 def parse_dates(cells: Any, form: str, column: Column) -> Any:

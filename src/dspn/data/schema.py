@@ -192,6 +192,11 @@ class Schema:
         """Number of variables in a slice."""
         return len(self.variables)
 
+    @property
+    def given_inputs(self) -> tuple[Variable, ...]:
+        """The inputs that no rule computes."""
+        return tuple(own for own in self.inputs if own.rule is None)
+
     def __len__(self) -> int:
         """Number of variables in a slice."""
         return len(self.variables)

@@ -9,7 +9,6 @@ from typing import Any, Final
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyarrow import types
 
 from dspn._arguments import Floats, Ints
@@ -23,6 +22,7 @@ from dspn.data.order import (
     order_cells,
     require_columns,
     require_different,
+    values_of,
     variable_names,
     with_order_type,
 )
@@ -111,7 +111,7 @@ def read_table(
     order_values = None
     if keys.order is not None:
         with convertible(keys.order, ordered):
-            order_values = _order_values(_ordered(ordered, plan, keys))
+            order_values = values_of(_ordered(ordered, plan, keys))
     found = TableKeys(keys.sequence or "sequence", keys.order, order_values)
     return read(names), names, regular, found, (*read(given), given)
 
@@ -232,18 +232,6 @@ def _read_column(column: Any, name: str, ragged: Ragged) -> Raw:
             # Every Categorical of pandas declares its categories, in order or not.
             cells = pa.DictionaryArray.from_arrays(cells.indices, cells.dictionary, ordered=True)
         return read_cells(cells, Column(name, ragged=ragged))
-
-
-def _order_values(cells: Any) -> NDArray[Any]:
-    """Values of an order column: numbers and times as NumPy has them, anything else as objects."""
-    if not isinstance(cells, list):
-        kind = cells.type
-        is_time = types.is_date(kind) or types.is_duration(kind) or types.is_timestamp(kind)
-        has_zone = types.is_timestamp(kind) and kind.tz is not None
-        if types.is_integer(kind) or types.is_floating(kind) or (is_time and not has_zone):
-            return np.array(cells.to_numpy(zero_copy_only=False))
-        cells = plain(cells).to_pylist()
-    return np.fromiter(cells, dtype=object, count=len(cells))
 
 
 def make_table(batch: Sequences, library: str, keys: TableKeys) -> Any:

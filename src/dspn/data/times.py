@@ -14,8 +14,8 @@ from dspn.data.order import Grouping, Keys, next_values, with_order_type
 from dspn.errors import DataError
 
 NO_TIMES: Final = (
-    "read the data by `Sequences.from_table` with an `order` column of times, or give the values "
-    "themselves by `inputs`"
+    "read a table with an `order` column of times (--order in commands), or give the values "
+    "themselves as a column of `inputs`"
 )
 _READ: Final = {"hour": pc.hour, "weekday": pc.day_of_week, "month": pc.month}
 _KEYS: Final = Keys(None, "order")
