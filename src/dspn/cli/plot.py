@@ -84,6 +84,14 @@ def _read_sequences(
     return replace(sequences, table_keys=TableKeys(keys.sequence or "sequence", keys.order, values))
 
 
+def _require_no_given_inputs(model: Model) -> None:
+    for own in model.schema.given_inputs:
+        raise DataError(
+            f"a picture of a forecast needs the input {own.name!r} of the slices ahead, which this "
+            "command does not take; write the forecast by `dspn forecast --inputs`."
+        )
+
+
 def _pick(data: Sequences, only: str | None) -> Sequences:
     """The sequence of an id, or the first."""
     if only is None:
@@ -105,6 +113,8 @@ def plot(drawing: Drawing) -> None:
     draw, subject = _PICTURES[drawing.kind]
     model = source.load_model(drawing.model)
     sequences = None
+    if drawing.kind == "forecast":
+        _require_no_given_inputs(model)
     if subject != _MODEL:
         if drawing.data is None:
             raise DataError(f"a picture of {subject} needs DATA; name a table after the model.")
@@ -138,6 +148,7 @@ def report(
 
     sink.check_place(str(output))
     loaded = source.load_model(model)
+    _require_no_given_inputs(loaded)
     sequences = _read_sequences(loaded, data, read, unknown, quiet=quiet)
     write_report(loaded, sequences, output, **page)
     console.note(f"wrote {output}: {console.counted(len(sequences), 'sequence')}", quiet=quiet)

@@ -612,7 +612,7 @@ def sample(model: Path, number: int, length: int, seed: int | None, target: Targ
     """
     form = sink.output_format(target)
     loaded = source.load_model(model)
-    source.require_computable(loaded.schema, "dspn sample")
+    source.require_computable(loaded.schema, "`dspn sample`")
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
         console.note(f"note: seed {seed}", quiet=target.quiet)

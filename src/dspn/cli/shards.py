@@ -110,7 +110,7 @@ def ask(name: str, request: Request, model: Model, options: dict[str, Any]) -> N
             f"--jobs and --ray work on data sets in shards, but {source.quoted(request.data)} is "
             "a table; leave them out, or make a data set of it with `dspn prepare`."
         )
-    source.require_computable(model.schema, f"dspn {name.split()[0]}` on shards")
+    source.require_computable(model.schema, f"`dspn {name.split()[0]}` on shards")
     data, target = Dataset.open(request.data), request.target
     _check_reading(request.read, data.keys)
     if target.output == sink.STDOUT:

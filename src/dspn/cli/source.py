@@ -77,7 +77,7 @@ def require_computable(schema: Schema, command: str, *, is_stream: bool = False)
         rule = own.rule
         if rule is None or rule.needs_times or (is_stream and rule.name == "to_end"):
             raise DataError(
-                f"`{command}` takes no model with inputs that do not follow from the number of a "
+                f"{command} takes no model with inputs that do not follow from the number of a "
                 f"slice, as {own.name!r}; ask it in Python, with `inputs`."
             )
 

@@ -41,7 +41,7 @@ def watch(model: Path, watching: Watching) -> None:
     if alarm is not None and not 0 < alarm < 1:
         raise BadParameter(f"--alarm must be a probability between 0 and 1, but is {alarm:g}.")
     loaded = source.load_model(model)
-    source.require_computable(loaded.schema, "dspn watch", is_stream=True)
+    source.require_computable(loaded.schema, "`dspn watch`", is_stream=True)
     streams = _Streams(loaded, watching.state, quiet=watching.quiet)
     keys: dict[str, str] | None = None
     is_first = True
