@@ -69,6 +69,10 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "interface_posteriors": lambda own: own.interface_posteriors(GAPS),
     "component_posteriors": lambda own: own.component_posteriors(GAPS),
     "impute": lambda own: own.impute(GAPS),
+    "impute_with_bands": lambda own: own.impute_with_bands(GAPS),
+    "transform": lambda own: own.transform(GAPS),
+    "evaluate": lambda own: own.evaluate(DATA, seed=3),
+    "backtest": lambda own: own.backtest(DATA, 2),
     "complete": lambda own: own.complete(GAPS),
     "surprise": lambda own: own.surprise(DATA),
     "forecast": lambda own: own.forecast(DATA, 3),
@@ -81,8 +85,8 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "predict_proba": lambda own: own.predict_proba(DATA),
     "predict_log_proba": lambda own: own.predict_log_proba(DATA),
 }
-MAKERS = {"fit", "partial_fit", "load", "save", "from_hmm", "from_dbn", "to"}
-NOT_KEPT = {"history_", "dead_", "trail_", "growth_", "estimators_"}
+MAKERS = {"fit", "fit_transform", "partial_fit", "load", "save", "from_hmm", "from_dbn", "to"}
+NOT_KEPT = {"history_", "dead_", "trail_", "tables_", "growth_", "estimators_"}
 
 
 def seeded(own: Any) -> dict[str, Any]:
@@ -195,7 +199,10 @@ def test_the_model_of_an_estimator_is_saved_as_a_model(tmp_path: Path) -> None:
 EM = EmOptions(max_steps=9)
 # Parameters as files had them before learners were objects.
 OLD_PARAMETERS = [
-    ({"learner": "auto", "effort": 0.5, "max_interfaces": 6, "auto": None}, Auto(0.5, 0.3, 6)),
+    (
+        {"learner": "auto", "effort": 0.5, "max_interfaces": 6, "auto": None},
+        Auto(0.5, max_interfaces=6),
+    ),
     (
         {"learner": "auto", "effort": None, "auto": {"class": "AutoOptions", "patience": 3}},
         Auto(patience=3),

@@ -22,7 +22,6 @@ from dspn.data.sequences import Sequences
 from dspn.demo._house import AHEAD, AROUND, SCHEMA, WARM, Fault, House, house, with_faults
 from dspn.errors import ModelFileError
 from dspn.inference.marginals import Marginals
-from dspn.learning.auto.base import Auto
 from dspn.models import DSPN, HMM, Model
 from dspn.plotting._style import figure_of, note
 from dspn.plotting._values import runs
@@ -30,7 +29,6 @@ from dspn.plotting.network import plot_template
 from dspn.plotting.sequence import plot_forecast, plot_surprise
 from dspn.report.page import write_report
 
-_EFFORT: Final = 1.0
 _BAND: Final = (0.1, 0.9)
 _SKY, _CELSIUS, _WIND = (SCHEMA.index(name) for name in ("sky", "celsius", "wind"))
 _SKIES: Final = SCHEMA[_SKY].categories
@@ -129,10 +127,10 @@ def _introduce(console: Console, example: House) -> None:
 
 def _learn(console: Console, example: House) -> dict[str, Model]:
     """The DSPN that is learned, and two models to compare it with, by name."""
-    call = f"model = dspn.DSPN(dspn.Auto(effort={_EFFORT}), random_state=0).fit(recordings)"
+    call = "model = dspn.DSPN(random_state=0).fit(recordings)"
     _print_heading(console, "Learn", call)
     with Console(stderr=True).status("trying models, keeping what pays") as status:
-        learned = DSPN(Auto(effort=_EFFORT), n_jobs=2, random_state=0).fit(example.training)
+        learned = DSPN(n_jobs=2, random_state=0).fit(example.training)
         status.update("a hidden Markov model, to compare")
         hmm = HMM((4, 8, 16, 32, 64), random_state=0).fit(example.training)
         independent = HMM(1, random_state=0).fit(example.training)

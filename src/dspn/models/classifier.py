@@ -332,6 +332,7 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
             for one in found.models
         ]
         own.schema_, own.estimators_, own.history_ = own.models_[0].schema, [], ()
+        own.ending_ = None
         own.provenance_ = found.provenance
         own._remember_columns(own.schema_)
         return own

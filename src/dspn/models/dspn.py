@@ -277,6 +277,8 @@ class DSPN(SequenceEstimator):
             data.train,
             data.validation,
             priors=priors,
+            rng=data.rng(7),
+            most=getattr(self._options(), "max_interfaces", 8),
             weights=data.weights,
             deadline=data.clock.is_due,
         )

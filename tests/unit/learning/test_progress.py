@@ -45,7 +45,7 @@ def test_report_is_one_line_with_every_figure() -> None:
         "60 s  search: best score -12.346 nats per sequence, 7 of 1200 accepted; "
         "5 interface nodes, 64 nodes, 96 edges"
     )
-    assert str(replace(report, limit=600)).startswith("60 of 600 s  search:")
+    assert str(replace(report, limit=600)).startswith("60 of 600 s (10 %, 540 s left)  search:")
     assert "best score -inf nats" in str(replace(report, score=-float("inf")))
 
 

@@ -100,10 +100,8 @@ def test_the_automatic_learner_keeps_an_input_that_pays_and_no_other() -> None:
         noise = [rng.choice(["a", "b"], len(own)) for own in inputs]
         return [np.stack([a, b], axis=1).astype(object) for a, b in zip(noise, inputs, strict=True)]
 
-    model = DSPN(Auto(effort=0.1, max_interfaces=2), random_state=0).fit(
-        X, inputs=with_noise(known)
-    )
+    model = DSPN(Auto(effort=5, max_interfaces=2), random_state=0).fit(X, inputs=with_noise(known))
     assert [(own.name, own.kept) for own in model.tables_] == [("u0", False), ("u1", True)]
     told = with_noise(told)
-    plain = DSPN(Auto(effort=0.1, max_interfaces=2), random_state=0).fit(X)
+    plain = DSPN(Auto(effort=5, max_interfaces=2), random_state=0).fit(X)
     assert model.score(test, inputs=told) > plain.score(test) + 1.0

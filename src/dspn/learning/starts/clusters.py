@@ -45,6 +45,7 @@ _MOST_ITERATIONS: Final = 12
 _FEW_CLUSTERS: Final = 64
 # Windows are told apart by as many of their principal components, see `_principal_axes`.
 _MOST_AXES: Final = 40
+_MANY_FEATURES: Final = 1024
 # One outlier must not have a cluster of its own.
 _FARTHEST: Final = 5.0
 # What is left of a cluster's say in the order of others when the next one is numbered.
@@ -111,8 +112,14 @@ def _windows(features: Singles, data: Sequences, rows: Ints, width: int, ahead: 
 def _principal_axes(rows: Singles) -> Singles:
     """The directions in which rows of mean zero vary most, (features, at most `_MOST_AXES`).
 
-    Distances within them are nearly those of all features, at a fraction of the cost.
+    Distances within them are nearly those of all features, at a fraction of the cost. Very many
+    features, as of a variable with many categories, leave no time for all directions.
     """
+    if rows.shape[1] > _MANY_FEATURES:
+        from sklearn.utils.extmath import randomized_svd
+
+        found: Singles = randomized_svd(rows, _MOST_AXES, random_state=0)[2].T
+        return found
     square = (rows.T @ rows).astype(np.float64)
     axes: Singles = np.linalg.eigh(square)[1][:, -_MOST_AXES:].astype(np.float32)
     return axes
