@@ -1,4 +1,4 @@
-"""The second bench: the default learner on data that it was never tuned on.
+"""The second bench: the default learner beside hidden Markov models on many kinds of data.
 
 Sources with known truth and public data; independent entries and a ladder of hidden Markov models
 beside them. It is run once per release.
