@@ -288,7 +288,7 @@ class Linear(Rule):
     def log_prior(
         self, rows: Floats, num_features: int, reference: Floats, c: float
     ) -> tuple[Floats, Floats]:
-        """-c/2 (log v + (v_0 + |b|^2) / v); -inf below the floor."""
+        """-c/2 (log v + (v_0 + b'b) / v); -inf below the floor."""
         coefficients, variances = rows[:, :-1], rows[:, -1]
         # Standard rows come from those in the units of y and may be off by rounding.
         below = variances < _RELATIVE_FLOOR * reference[0] * (1.0 - 1e-9)
@@ -530,7 +530,7 @@ class Softmax(_Stepped):
     def log_prior(
         self, rows: Floats, num_features: int, reference: Floats, c: float
     ) -> tuple[Floats, Floats]:
-        """C sum_j log p_j at the mean of the features, less 5 c |b|^2."""
+        """C sum_j log p_j at the mean of the features, less 5 c b'b."""
         own = rows.reshape(len(rows), num_features, self.num_categories)
         logs = log_softmax(own[:, 0], axis=1) if len(own) else own[:, 0]
         rest = own[:, 1:]
@@ -644,7 +644,7 @@ class LogLinear(_Stepped):
     def log_prior(
         self, rows: Floats, num_features: int, reference: Floats, c: float
     ) -> tuple[Floats, Floats]:
-        """C (rate_0 b_0 - exp b_0) less c/2 |b|^2."""
+        """C (rate_0 b_0 - exp b_0) less c/2 b'b."""
         first, rest = np.minimum(rows[:, 0], 700.0), rows[:, 1:]
         usual = math.exp(reference[0])
         found = c * (usual * first - np.exp(first)) - 0.5 * c * (rest * rest).sum(axis=1)
