@@ -1,10 +1,12 @@
 """The models of the tables, by name, with the options that they are compared at."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, Final, final
 
+from dspn.learning.distill import Distilled
+from dspn.learning.lstm import Lstms
 from experiments.baselines import (
     Baseline,
     HmmBaseline,
@@ -15,7 +17,7 @@ from experiments.baselines import (
     RevealBaseline,
     SearchScoreBaseline,
 )
-from experiments.dspns import AutomaticDspn, SearchedDspn
+from experiments.dspns import AutomaticDspn, DistilledDspn, SearchedDspn
 
 _STATES: Final = (2, 4, 8, 16, 32, 64, 128)
 LADDER: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -78,6 +80,12 @@ def _lstm(setting: Setting) -> Baseline[Any]:
     return SliceLstm(SliceLstmOptions(device=setting.device))
 
 
+def _distilled(setting: Setting) -> Baseline[Any]:
+    em = replace(Distilled().em, max_steps=3, min_steps=3)
+    teacher = Lstms(device=setting.device)
+    return DistilledDspn(Distilled(teacher, n_interfaces=256, num_draws=240_000, em=em))
+
+
 CONTENDERS: Final = {
     "iid": Contender("i.i.d.", _hmm(1), "step of EM"),
     "learnspn": Contender("LearnSPN", lambda _: LearnSpnBaseline(), "all of it"),
@@ -100,5 +108,8 @@ CONTENDERS: Final = {
         lambda setting: AutomaticDspn(setting.effort, setting.num_jobs),
         "try",
         limited=False,
+    ),
+    "distilled": Contender(
+        "DSPN, distilled", _distilled, "step of EM", limited=False, needs_torch=True
     ),
 }

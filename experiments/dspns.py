@@ -6,8 +6,11 @@ from typing import Any, final
 
 from dspn._arguments import Floats
 from dspn.data import Sequences
+from dspn.data.sequences import sequences_of
+from dspn.inputs import Position
 from dspn.learning.auto import Auto, AutoLearned, learn_auto
 from dspn.learning.auto.planner import AutoState
+from dspn.learning.distill import Distilled, distil
 from dspn.learning.learner import DEFAULT_PLAN, Learned, Plan, learn
 from dspn.models import Model
 from experiments.baselines.base import Baseline, FittedBaseline, Task
@@ -91,6 +94,38 @@ def described(found: AutoLearned) -> dict[str, Any]:
         "members": members,
         "edges": sum(network.template.num_edges for network in found.mixture),
     }
+
+
+@final
+class DistilledDspn(Baseline[FittedDspn]):
+    """A DSPN distilled from LSTMs; an iteration is a step of EM on real data.
+
+    Sequences of one length have tables by position.
+    """
+
+    def __init__(self, options: Distilled) -> None:
+        self.options = options
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        return "DSPN, distilled"
+
+    def _fitted(self, task: Task) -> FittedDspn:
+        """Learned from the draws of LSTMs, then from the data."""
+        sets, lengths = [task.train, task.validation], task.train.lengths
+        if lengths.min() == lengths.max() > 1:
+            place = Position(int(lengths[0])).named("position")
+            schema = task.schema.with_inputs([place])
+            sets = [sequences_of(own, schema, "data") for own in sets]
+        found = distil(*sets, options=self.options, seed=task.seed, clock=task.clock)
+        details = {
+            "validation": found.score,
+            "worth": found.worth,
+            "interfaces": found.mixture.num_interfaces,
+        }
+        steps = max(1, found.history[-1].step)
+        return FittedDspn(task.clock.seconds, steps, found.ending, Model(found.mixture), details)
 
 
 @final

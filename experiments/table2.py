@@ -37,6 +37,7 @@ MODELS: Final = (
     "reveal",
     "dspn-search",
     "dspn",
+    "distilled",
 )
 
 _OWN: Final = "dspn"
