@@ -115,7 +115,7 @@ class DistilledDspn(Baseline[FittedDspn]):
         """Learned from the draws of LSTMs, then from the data."""
         sets, lengths = [task.train, task.validation], task.train.lengths
         if lengths.min() == lengths.max() > 1:
-            place = Position(int(lengths[0])).named("position")
+            place = Position(int(lengths[0])).named()
             schema = task.schema.with_inputs([place])
             sets = [sequences_of(own, schema, "data") for own in sets]
         found = distil(*sets, options=self.options, seed=task.seed, clock=task.clock)

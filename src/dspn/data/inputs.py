@@ -58,9 +58,10 @@ class Rule(ABC):
     name: ClassVar[str]
     needs_times: ClassVar[bool] = False
 
+    @property
     @abstractmethod
-    def named(self, name: str) -> Variable:
-        """The input of this rule by a name."""
+    def categories(self) -> range | None:
+        """The categories of the input; None where it is continuous."""
 
     @abstractmethod
     def codes(self, place: Place) -> Floats:
@@ -71,9 +72,22 @@ class Rule(ABC):
         """Codes (sequences, steps) of the slices that follow, given those so far."""
 
     @final
+    def named(self, name: str | None = None) -> Variable:
+        """The input of this rule, by a name or by its usual one."""
+        own = str(name or getattr(self, "field", self.name))
+        if self.categories is None:
+            return Variable.continuous(own, rule=self)
+        return Variable.categorical(own, self.categories, rule=self)
+
+    @final
     def to_json(self) -> dict[str, Any]:
         """The rule and its settings; `rule_from_json` reads them."""
         return {"rule": self.name, **asdict(self)}  # type: ignore[call-overload]
+
+
+def _require_size(rule: Rule, setting: str) -> None:
+    size = whole_number(getattr(rule, setting), setting, DataError, least=2)
+    object.__setattr__(rule, setting, size)
 
 
 @final
@@ -85,11 +99,12 @@ class Position(Rule):
     name = "position"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", whole_number(self.size, "size", DataError, least=2))
+        _require_size(self, "size")
 
-    def named(self, name: str) -> Variable:
-        """A categorical input."""
-        return Variable.categorical(name, range(self.size), rule=self)
+    @property
+    def categories(self) -> range:
+        """The positions."""
+        return range(self.size)
 
     def codes(self, place: Place) -> Floats:
         """The position, at most `size - 1`."""
@@ -113,11 +128,12 @@ class ToEnd(Rule):
     name = "to_end"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", whole_number(self.size, "size", DataError, least=2))
+        _require_size(self, "size")
 
-    def named(self, name: str) -> Variable:
-        """A categorical input."""
-        return Variable.categorical(name, range(self.size), rule=self)
+    @property
+    def categories(self) -> range:
+        """The numbers of slices to the end."""
+        return range(self.size)
 
     def codes(self, place: Place) -> Floats:
         """The slices to the end, at most `size - 1`."""
@@ -138,11 +154,12 @@ class Phase(Rule):
     name = "phase"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "period", whole_number(self.period, "period", DataError, least=2))
+        _require_size(self, "period")
 
-    def named(self, name: str) -> Variable:
-        """A categorical input."""
-        return Variable.categorical(name, range(self.period), rule=self)
+    @property
+    def categories(self) -> range:
+        """The phases."""
+        return range(self.period)
 
     def codes(self, place: Place) -> Floats:
         """The position modulo the period."""
@@ -154,77 +171,64 @@ class Phase(Rule):
         return np.asarray((last + np.arange(1, steps + 1)) % self.period)
 
 
-def _angle(period: Any) -> float:
-    if not is_number(period) or not 0 < period < math.inf:
-        raise DataError(f"`period` must be a finite number above 0, found {period!r}.")
-    return 2 * math.pi / float(period)
+@dataclass(frozen=True)
+class _Wave(Rule):
+    """A wave of the phase of a period."""
 
+    period: float
+    categories = None
 
-def _waves_ahead(codes: Floats, offsets: Ints, steps: int, angle: float, wave: Any) -> Floats:
-    """A wave goes on by s(t+1) = 2 cos(angle) s(t) - s(t-1)."""
-    lengths = np.diff(offsets)
-    last = codes[offsets[1:] - 1]
-    single = lengths == 1
-    if (np.abs(last - wave(0.0))[single] > 1e-12).any():
-        sequence = int(np.argmax(single & (np.abs(last - wave(0.0)) > 1e-12)))
-        raise DataError(
-            f"sequence {sequence} has a single slice, which does not tell where its wave goes; "
-            "give the `inputs` of the slices ahead."
-        )
-    before = np.where(single, wave(-angle), codes[np.maximum(offsets[1:] - 2, 0)])
-    out = np.empty((lengths.size, steps))
-    for step in range(steps):
-        before, last = last, np.clip(2 * math.cos(angle) * last - before, -1.0, 1.0)
-        out[:, step] = last
-    return out
+    _at: ClassVar[np.ufunc]  # the wave at an angle
+
+    def __post_init__(self) -> None:
+        if not is_number(self.period) or not 0 < self.period < math.inf:
+            raise DataError(f"`period` must be a finite number above 0, found {self.period!r}.")
+
+    @property
+    def _angle(self) -> float:
+        """The angle of a step."""
+        return 2 * math.pi / float(self.period)
+
+    @final
+    def codes(self, place: Place) -> Floats:
+        """The wave at 2 pi t / period."""
+        return np.asarray(self._at(self._angle * place.position))
+
+    @final
+    def ahead(self, codes: Floats, offsets: Ints, steps: int) -> Floats:
+        """The wave goes on by s(t+1) = 2 cos(angle) s(t) - s(t-1)."""
+        lengths, last = np.diff(offsets), codes[offsets[1:] - 1]
+        single = lengths == 1
+        astray = single & (np.abs(last - self._at(0.0)) > 1e-12)
+        if astray.any():
+            raise DataError(
+                f"sequence {int(np.argmax(astray))} has a single slice, which does not tell where "
+                "its wave goes; give the `inputs` of the slices ahead."
+            )
+        before = np.where(single, self._at(-self._angle), codes[np.maximum(offsets[1:] - 2, 0)])
+        out = np.empty((lengths.size, steps))
+        for step in range(steps):
+            before, last = last, np.clip(2 * math.cos(self._angle) * last - before, -1.0, 1.0)
+            out[:, step] = last
+        return out
 
 
 @final
 @dataclass(frozen=True)
-class Sine(Rule):
+class Sine(_Wave):
     """The sine of the phase of a period, a continuous input."""
 
-    period: float
     name = "sine"
-
-    def __post_init__(self) -> None:
-        _angle(self.period)
-
-    def named(self, name: str) -> Variable:
-        """A continuous input."""
-        return Variable.continuous(name, rule=self)
-
-    def codes(self, place: Place) -> Floats:
-        """Sin(2 pi t / period)."""
-        return np.asarray(np.sin(_angle(self.period) * place.position))
-
-    def ahead(self, codes: Floats, offsets: Ints, steps: int) -> Floats:
-        """The wave goes on."""
-        return _waves_ahead(codes, offsets, steps, _angle(self.period), math.sin)
+    _at = np.sin
 
 
 @final
 @dataclass(frozen=True)
-class Cosine(Rule):
+class Cosine(_Wave):
     """The cosine of the phase of a period, a continuous input."""
 
-    period: float
     name = "cosine"
-
-    def __post_init__(self) -> None:
-        _angle(self.period)
-
-    def named(self, name: str) -> Variable:
-        """A continuous input."""
-        return Variable.continuous(name, rule=self)
-
-    def codes(self, place: Place) -> Floats:
-        """Cos(2 pi t / period)."""
-        return np.asarray(np.cos(_angle(self.period) * place.position))
-
-    def ahead(self, codes: Floats, offsets: Ints, steps: int) -> Floats:
-        """The wave goes on."""
-        return _waves_ahead(codes, offsets, steps, _angle(self.period), math.cos)
+    _at = np.cos
 
 
 _FIELDS: Final = {"hour": range(24), "weekday": range(7), "month": range(1, 13)}
@@ -246,9 +250,10 @@ class Calendar(Rule):
         if self.field not in _FIELDS:
             raise DataError(f"`field` must be one of {', '.join(_FIELDS)}, found {self.field!r}.")
 
-    def named(self, name: str) -> Variable:
-        """A categorical input."""
-        return Variable.categorical(name, _FIELDS[self.field], rule=self)
+    @property
+    def categories(self) -> range:
+        """The hours, weekdays or months."""
+        return _FIELDS[self.field]
 
     def codes(self, place: Place) -> Floats:
         """The field of each time."""
@@ -268,10 +273,7 @@ class Elapsed(Rule):
 
     name = "elapsed"
     needs_times = True
-
-    def named(self, name: str) -> Variable:
-        """A continuous input."""
-        return Variable.continuous(name, rule=self)
+    categories = None
 
     def codes(self, place: Place) -> Floats:
         """Differences of the times."""
@@ -304,7 +306,7 @@ def declared_inputs(items: Iterable[Any]) -> tuple[Any, ...]:
     out = []
     for item in items:
         if isinstance(item, Rule):
-            item = item.named(item.field if isinstance(item, Calendar) else item.name)
+            item = item.named()
         if not isinstance(item, str | Variable):
             raise DataError(
                 "`inputs` must be names of columns, rules of `dspn.inputs` or Variable objects, "

@@ -257,9 +257,12 @@ def _is_finite(value: Any) -> bool:
 def _checked_inputs(
     variables: Sequence[Variable], inputs: Iterable[Variable], columns: dict[str, int]
 ) -> tuple[Variable, ...]:
-    own = tuple(inputs)
+    own = tuple(item.named() if hasattr(item, "named") else item for item in inputs)
     if not all(isinstance(item, Variable) for item in own):
-        raise DataError(f"`inputs` of a schema must be Variable objects, found {own!r}.")
+        raise DataError(
+            "`inputs` of a schema must be Variable objects or rules of `dspn.inputs`, found "
+            f"{own!r}."
+        )
     seen: set[str] = set()
     for item in own:
         if item.kind is Kind.COUNT or item.leaf is not None:

@@ -189,3 +189,9 @@ def test_a_missing_input_takes_the_declared_value() -> None:
     schema = Schema((Variable.continuous("x0"),), (own,))
     given = np.array(["p", None], dtype=object)
     assert Sequences.from_arrays([np.zeros(2)], schema=schema, inputs=given).inputs[1, 0] == 1
+
+
+def test_rules_are_inputs_of_a_schema_by_their_usual_names() -> None:
+    schema = Schema((Variable.binary("x"),), inputs=(Position(3), Calendar("hour"), Sine(4.0)))
+    assert [own.name for own in schema.inputs] == ["position", "hour", "sine"]
+    assert schema.inputs[0] == Position(3).named("position")
