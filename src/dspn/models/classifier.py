@@ -75,7 +75,6 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
         X: Any,
         y: Any,
         *,
-        lengths: Any = None,
         sample_weight: Any = None,
         validation: Any = None,
         **reading: Unpack[Reading],
@@ -88,7 +87,7 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
         read, and `y` has the classes in the order of the first rows of the sequences.
         """
         base, ascent = self._checked()
-        data, weights = self._read_for_fit(X, lengths, base.schema, sample_weight, reading=reading)
+        data, weights = self._read_for_fit(X, base.schema, sample_weight, reading)
         classes, codes = _coded_labels(_checked_labels(y, len(data)), weights)
         held = None if validation is None else _labelled(validation, data.schema, classes)
         seed = seed_of(base.random_state if self.random_state is None else self.random_state)
@@ -158,12 +157,13 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
                 "`partial_fit` needs `mode='generative'`, as discriminative steps change the "
                 "models of all classes on all data together; use `fit`, or choose 'generative'."
             )
+        rows: Reading = {"lengths": lengths}
         is_first = "models_" not in vars(self)
         known = _checked_classes(classes, None if is_first else self.classes_)
         if is_first:
-            data, weights = self._read_for_fit(X, lengths, base.schema, sample_weight)
+            data, weights = self._read_for_fit(X, base.schema, sample_weight, rows)
         else:
-            data, weights = self._read_for_query(X, lengths, self.schema_, "X"), None
+            data, weights = self._read_for_query(X, self.schema_, "X", rows), None
             if sample_weight is not None:
                 weights = sequence_weights(sample_weight, "sample_weight", DataError, len(data))
         codes = _codes_of(_checked_labels(y, len(data)), known)
@@ -264,15 +264,13 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
             for network, own in zip(fit.networks, self.models_, strict=True)
         ]
 
-    def predict_log_proba(
-        self, X: Any, *, lengths: Any = None, **reading: Unpack[Reading]
-    ) -> Floats:
+    def predict_log_proba(self, X: Any, **reading: Unpack[Reading]) -> Floats:
         """Log P(class | sequence), (sequences, classes).
 
         A sequence that is impossible in every class has the prior of the classes, with a warning.
         """
         check_is_fitted(self, "models_")
-        data = self._read_for_query(X, lengths, self.schema_, "X", reading=reading)
+        data = self._read_for_query(X, self.schema_, "X", reading)
         found = steps.class_likelihoods([model.compiled for model in self.models_], data)
         nowhere = np.flatnonzero(np.all(found[0] == -np.inf, axis=1))
         if nowhere.size:
@@ -283,26 +281,18 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
             )
         return steps.class_posteriors(found, self.class_log_prior_)
 
-    def predict_proba(self, X: Any, *, lengths: Any = None, **reading: Unpack[Reading]) -> Floats:
+    def predict_proba(self, X: Any, **reading: Unpack[Reading]) -> Floats:
         """P(class | sequence), (sequences, classes)."""
-        return np.exp(self.predict_log_proba(X, lengths=lengths, **reading))
+        return np.exp(self.predict_log_proba(X, **reading))
 
-    def predict(self, X: Any, *, lengths: Any = None, **reading: Unpack[Reading]) -> NDArray[Any]:
+    def predict(self, X: Any, **reading: Unpack[Reading]) -> NDArray[Any]:
         """The most probable class of each sequence."""
-        best = self.predict_log_proba(X, lengths=lengths, **reading).argmax(axis=1)
+        best = self.predict_log_proba(X, **reading).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
-    def score(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        lengths: Any = None,
-        **reading: Unpack[Reading],
-    ) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]) -> float:
         """Share of the sequences whose class is predicted."""
-        predicted = self.predict(X, lengths=lengths, **reading)
+        predicted = self.predict(X, **reading)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def save(self, path: Path, *, provenance: Mapping[str, Any] | None = None) -> None:

@@ -49,11 +49,14 @@ from dspn.leaves import Families
 from dspn.leaves.told import has_lags, longest_lag, sources_of, with_context
 from dspn.models.forms import (
     TABLE,
+    Given,
     Reading,
     as_given,
     check_unused_labels,
     is_frame,
     read_form,
+    show_arguments,
+    told_keys,
 )
 from dspn.models.model import FITTED, Model, Queries
 from dspn.models.online import TRAINED_ON, with_batch, with_state
@@ -65,7 +68,6 @@ if TYPE_CHECKING:
     from dspn.data.dataset import Dataset
 
 _LARGEST_SEED: Final = 2**32
-_AS_IT_IS: Final[Reading] = {}
 _MOST_NAMED: Final = 5
 _GRACE: Final = 0.1  # of a time limit: what a last pass over the data may take after it
 # What a model file holds elsewhere, or what belongs to the machine.
@@ -255,23 +257,26 @@ class SequenceReader(BaseEstimator):
 
     _ROWS_ARE_SEQUENCES: ClassVar[bool] = False
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        show_arguments(cls)  # before scikit-learn looks at them
+        super().__init_subclass__(**kwargs)
+
     def _read_for_fit(
         self,
         X: Any,
-        lengths: Any,
         schema: Schema | None,
         sample_weight: Any,
+        reading: Reading,
         inputs: Any = None,
-        reading: Reading = _AS_IT_IS,
     ) -> tuple[Sequences, Floats | None]:
         """The sequences of X, whose columns are remembered, and how often each counts."""
         if schema is not None:
             require_type(schema, Schema, "schema", DataError)
-        told = {name: own for name, own in reading.items() if name != "kinds" and own is not None}
-        self._reading = {name: str(own) for name, own in told.items()}
+        lengths, told = reading.get("lengths"), told_keys(reading)
+        self._reading = {name: str(own) for name, own in told.items() if name != "kinds"}
         # A frame without keys is one of samples where rows are sequences.
-        if reading or not (self._ROWS_ARE_SEQUENCES and is_frame(X)):
-            X, inputs = read_form(X, lengths, schema, reading, {}, inputs)
+        if reading.keys() - {"lengths"} or not (self._ROWS_ARE_SEQUENCES and is_frame(X)):
+            X, inputs = read_form(X, schema, reading, {}, inputs)
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         if lengths is not None or _is_matrix(X):
@@ -302,18 +307,13 @@ class SequenceReader(BaseEstimator):
         return data, sequence_weights(sample_weight, "sample_weight", DataError, len(data))
 
     def _read_for_query(
-        self,
-        X: Any,
-        lengths: Any,
-        schema: Schema,
-        argument: str,
-        inputs: Any = None,
-        reading: Reading = _AS_IT_IS,
+        self, X: Any, schema: Schema, argument: str, reading: Reading, inputs: Any = None
     ) -> Sequences:
         """The sequences of X, of the variables that were fitted."""
-        known = self._remembered()
-        if reading or known or not (self._ROWS_ARE_SEQUENCES and is_frame(X)):
-            X, inputs = read_form(X, lengths, schema, reading, known, inputs)
+        lengths, known = reading.get("lengths"), self._remembered()
+        told = reading.keys() - {"lengths"}
+        if told or known or not (self._ROWS_ARE_SEQUENCES and is_frame(X)):
+            X, inputs = read_form(X, schema, reading, known, inputs)
         if lengths is not None or _is_matrix(X):
             return self._cut(self._matrix(X, lengths, reset=False), lengths, schema, None, inputs)
         return sequences_of(X, schema, argument, inputs)
@@ -532,32 +532,25 @@ class SequenceEstimator(Queries, SequenceReader):
         return self.model_.compiled
 
     def _read(
-        self,
-        X: Any,
-        lengths: Any = None,
-        argument: str = "X",
-        inputs: Any = None,
-        **reading: Unpack[Reading],
+        self, X: Any, argument: str = "X", /, *, inputs: Any = None, **reading: Unpack[Reading]
     ) -> Sequences:
         check_is_fitted(self, "model_")
-        return self._read_for_query(X, lengths, self.model_.schema, argument, inputs, reading)
+        return self._read_for_query(X, self.model_.schema, argument, reading, inputs)
 
     def _remembered(self) -> Mapping[str, Any]:
         told = self.model_.provenance.get(TABLE) if "model_" in vars(self) else None
         return told if isinstance(told, dict) else {}
 
-    def transform(
-        self, X: Any, *, lengths: Any = None, inputs: Any = None, **reading: Unpack[Reading]
-    ) -> Any:
+    def transform(self, X: Any, **given: Unpack[Given]) -> Any:
         """X with its missing entries filled in as `impute` does, in the form that X has."""
-        filled = self.impute(X, lengths=lengths, inputs=inputs, **reading)
-        return as_given(filled, X, reading.get("layout") or self._remembered().get("layout"))
+        filled = self.impute(X, **given)
+        return as_given(filled, X, given.get("layout") or self._remembered().get("layout"))
 
     def fit_transform(self, X: Any, y: Any = None, **how: Any) -> Any:
         """`fit`, and then `transform` of the same data."""
         self.fit(X, y, **how)
-        known = {"lengths", "inputs", *Reading.__annotations__}
-        return self.transform(X, **{name: how[name] for name in how.keys() & known})
+        known = how.keys() & Given.__annotations__
+        return self.transform(X, **{name: how[name] for name in known})
 
     def sample(
         self,
@@ -575,16 +568,10 @@ class SequenceEstimator(Queries, SequenceReader):
         return self.model_.sample(n_samples, length, inputs=inputs, rng=rng_of(random_state))
 
     def sample_given(
-        self,
-        X: Any,
-        *,
-        lengths: Any = None,
-        inputs: Any = None,
-        random_state: Any = None,
-        **reading: Unpack[Reading],
+        self, X: Any, *, random_state: Any = None, **given: Unpack[Given]
     ) -> Sequences:
         """Missing entries drawn jointly, given the observed ones."""
-        data = self._read(X, lengths, inputs=inputs, **reading)
+        data = self._read(X, **given)
         return self.model_.sample_given(data, rng=rng_of(random_state))
 
     def sample_futures(
@@ -592,13 +579,12 @@ class SequenceEstimator(Queries, SequenceReader):
         X: Any,
         steps: int,
         *,
-        lengths: Any = None,
         inputs: Any = None,
         random_state: Any = None,
         **reading: Unpack[Reading],
     ) -> Sequences:
         """One drawn continuation of each sequence; `inputs` as for `forecast`."""
-        data, rng = self._read(X, lengths, **reading), rng_of(random_state)
+        data, rng = self._read(X, **reading), rng_of(random_state)
         return self.model_.sample_futures(data, steps, inputs=inputs, rng=rng)
 
     def set_params(self, **params: Any) -> Self:
@@ -617,11 +603,9 @@ class SequenceEstimator(Queries, SequenceReader):
         X: Any,
         y: Any = None,
         *,
-        lengths: Any = None,
-        inputs: Any = None,
         sample_weight: Any = None,
         validation: Any = None,
-        **reading: Unpack[Reading],
+        **given: Unpack[Given],
     ) -> Self:
         """Learns a model of the sequences.
 
@@ -643,9 +627,10 @@ class SequenceEstimator(Queries, SequenceReader):
             reading: For a data frame `sequence`, `order`, `kinds`, `every`, `duplicates` and
                 `dates`, as in `Sequences.from_table`; for arrays `layout`. See `Reading`.
         """
-        clock = Clock(getattr(self, "time_limit", None))
+        clock, inputs = Clock(getattr(self, "time_limit", None)), given.pop("inputs", None)
+        reading: Reading = given
         if _is_dataset(X):
-            if lengths is not None or sample_weight is not None or reading:
+            if sample_weight is not None or any(own is not None for own in reading.values()):
                 raise DataError(
                     "`lengths`, `sample_weight` and how tables are read must be left out with a "
                     "Dataset."
@@ -655,14 +640,13 @@ class SequenceEstimator(Queries, SequenceReader):
                     "`families` must be left out with a Dataset, whose leaves are usual."
                 )
             return self._fit_dataset(X, validation, clock)
-        data, weights = self._read_for_fit(X, lengths, self.schema, sample_weight, inputs, reading)
+        data, weights = self._read_for_fit(X, self.schema, sample_weight, reading, inputs)
         check_unused_labels(y, data)
         data = self._with_rule(data)
         held = None
         if validation is not None:
-            held = self._read_for_query(
-                validation, None, data.schema, "validation", reading=reading
-            )
+            how: Reading = {**reading, "lengths": None}
+            held = self._read_for_query(validation, data.schema, "validation", how)
             _warn_of_unseen_categories(data, held)
         self._fit_read(data, weights, held, clock)
         return self._remember_table()
@@ -797,13 +781,7 @@ class SequenceEstimator(Queries, SequenceReader):
 
     @final
     def partial_fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        lengths: Any = None,
-        sample_weight: Any = None,
-        **reading: Unpack[Reading],
+        self, X: Any, y: Any = None, *, sample_weight: Any = None, **reading: Unpack[Reading]
     ) -> Self:
         """Learns from one more batch of sequences, without those that came before.
 
@@ -829,12 +807,10 @@ class SequenceEstimator(Queries, SequenceReader):
                 "that are told something are not learned batch by batch. Use `fit`."
             )
         if "model_" not in vars(self):
-            data, weights = self._read_for_fit(
-                X, lengths, self.schema, sample_weight, reading=reading
-            )
+            data, weights = self._read_for_fit(X, self.schema, sample_weight, reading)
             check_unused_labels(y, data)
             return self._take(data, weights)._remember_table()
-        data = self._read_for_query(X, lengths, self.model_.schema, "X", reading=reading)
+        data = self._read_for_query(X, self.model_.schema, "X", reading)
         check_unused_labels(y, data)
         weights = None
         if sample_weight is not None:
@@ -881,7 +857,7 @@ class SequenceEstimator(Queries, SequenceReader):
         if self.schema is not None:
             sample = sequences_of(sample, self.schema, "X")
         if validation is not None:
-            held = self._read_for_query(validation, None, sample.schema, "validation")
+            held = self._read_for_query(validation, sample.schema, "validation", {})
         self._remember_columns(sample.schema)
         _warn_of_idle_variables(sample)
         parts = TrainingData.split(sample, None, None, self.validation_fraction, seed)

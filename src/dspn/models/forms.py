@@ -6,7 +6,8 @@ What could be meant in two ways is never guessed: an error says what was found, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypedDict, final
+from inspect import Parameter, isfunction, signature
+from typing import Any, Final, TypedDict, TypeVar, Unpack, final
 
 import numpy as np
 
@@ -22,16 +23,19 @@ _IDS: Final = ("id", "unique_id", "sequence", "series", "case", "subject", "samp
 _FEWEST_ROWS: Final = 3  # of sequences that a column of ids tells apart
 _FEWEST_STEPS: Final = 10  # from which on a counter is no chance
 
+_Class = TypeVar("_Class", bound=type[Any])
 
-@final
+
 class Reading(TypedDict, total=False):
     """How data are read, as far as they do not say it themselves; the same for all queries.
 
-    `sequence`, `order`, `kinds`, `every`, `duplicates` and `dates` are those of
-    `Sequences.from_table`, for X that is a data frame. `layout` is for arrays: "slices_first" where
-    a sequence is (slices, variables), "channels_first" where it is (variables, slices).
+    `lengths` are the slices of each sequence, for X that is one array of rows. `sequence`, `order`,
+    `kinds`, `every`, `duplicates` and `dates` are those of `Sequences.from_table`, for X that is a
+    data frame. `layout` is for arrays: "slices_first" where a sequence is (slices, variables),
+    "channels_first" where it is (variables, slices).
     """
 
+    lengths: Any
     sequence: str | None
     order: str | None
     kinds: Mapping[str, Any] | None
@@ -41,6 +45,37 @@ class Reading(TypedDict, total=False):
     layout: str | None
 
 
+@final
+class Given(Reading, total=False):
+    """How data are read, and the inputs of their slices, laid out as they are."""
+
+    inputs: Any
+
+
+def show_arguments(cls: _Class) -> _Class:
+    """Names `lengths` and `inputs` in the signatures of methods that take them with the others.
+
+    `help`, and scikit-learn where it passes arguments along, know a method by its signature.
+    """
+    shown = {"reading": ("lengths",), "given": ("lengths", "inputs")}
+    rest = Parameter("reading", Parameter.VAR_KEYWORD, annotation=Unpack[Reading])
+    for method in filter(isfunction, vars(cls).values()):
+        known = signature(method)
+        *others, last = known.parameters.values()
+        if last.kind is Parameter.VAR_KEYWORD and last.name in shown:
+            named = [
+                Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Any)
+                for name in shown[last.name]
+            ]
+            vars(method)["__signature__"] = known.replace(parameters=[*others, *named, rest])
+    return cls
+
+
+def told_keys(reading: Reading) -> dict[str, Any]:
+    """What says how a table or its arrays are laid out, as far as it is told."""
+    return {name: v for name, v in reading.items() if name != "lengths" and v is not None}
+
+
 def is_frame(X: Any) -> bool:
     """Whether X is a data frame, or a table."""
     return not isinstance(X, Sequences | Mapping) and hasattr(X, "columns") and hasattr(X, "shape")
@@ -48,7 +83,6 @@ def is_frame(X: Any) -> bool:
 
 def read_form(
     X: Any,
-    lengths: Any,
     schema: Schema | None,
     reading: Reading,
     remembered: Mapping[str, Any],
@@ -60,7 +94,6 @@ def read_form(
 
     Args:
         X: The data.
-        lengths: Slices of each sequence where X is one array of rows.
         schema: The variables, where they are known.
         reading: How to read X.
         remembered: How the data were read that the model was fitted to.
@@ -69,12 +102,12 @@ def read_form(
     unknown = [name for name in reading if name not in Reading.__annotations__]
     if unknown:
         raise TypeError(f"there is no argument {unknown[0]!r}")
-    told: dict[str, Any] = {name: own for name, own in reading.items() if own is not None}
+    lengths, told = reading.get("lengths"), told_keys(reading)
     layout = told.pop("layout", None)
     if lengths is not None and told:
         raise DataError(f"`lengths` must be left out with `{next(iter(told))}`.")
     if is_frame(X):
-        usual = Reading.__annotations__.keys() - {"layout"}
+        usual = Reading.__annotations__.keys() - {"layout", "lengths"}
         known = {name: own for name, own in remembered.items() if name in usual}
         if not told and schema is not None and lengths is None and _has_keys(X, known):
             told = known

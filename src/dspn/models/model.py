@@ -33,7 +33,7 @@ from dspn.io.codec import LoadedClassifier
 from dspn.io.files import Path, load_any, load_mixture, save_mixture
 from dspn.io.json_values import JSON
 from dspn.leaves import Families
-from dspn.models.forms import TABLE, Reading, check_unused_labels, read_form
+from dspn.models.forms import TABLE, Given, Reading, check_unused_labels, read_form, show_arguments
 from dspn.structure.dbn import DbnStructure, DbnTables, from_dbn
 from dspn.structure.edit import marginal
 from dspn.structure.hmm import from_hmm
@@ -48,6 +48,7 @@ _ESTIMATORS: Final = ("DSPN", "HMM", "HMMSPN")
 FITTED: Final = "fitted"
 
 
+@show_arguments
 class Queries(ABC):
     """The questions that models and fitted estimators answer alike.
 
@@ -65,129 +66,68 @@ class Queries(ABC):
 
     @abstractmethod
     def _read(
-        self,
-        X: Any,
-        lengths: Any = None,
-        argument: str = "X",
-        inputs: Any = None,
-        **reading: Unpack[Reading],
+        self, X: Any, argument: str = "X", /, *, inputs: Any = None, **reading: Unpack[Reading]
     ) -> Sequences:
         """The sequences of X, which messages call `argument`."""
 
-    def log_likelihood(
-        self, X: Any, *, lengths: Any = None, inputs: Any = None, **reading: Unpack[Reading]
-    ) -> Floats:
+    def log_likelihood(self, X: Any, **given: Unpack[Given]) -> Floats:
         """Log P(observed entries) of each sequence; -inf, with a warning, where impossible."""
-        return log_likelihood(self._compiled(), self._read(X, lengths, inputs=inputs, **reading))
+        return log_likelihood(self._compiled(), self._read(X, **given))
 
-    def score_samples(
-        self, X: Any, *, lengths: Any = None, inputs: Any = None, **reading: Unpack[Reading]
-    ) -> Floats:
+    def score_samples(self, X: Any, **given: Unpack[Given]) -> Floats:
         """`log_likelihood`, by scikit-learn's name."""
-        return self.log_likelihood(X, lengths=lengths, inputs=inputs, **reading)
+        return self.log_likelihood(X, **given)
 
-    def score(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        lengths: Any = None,
-        inputs: Any = None,
-        **reading: Unpack[Reading],
-    ) -> float:
+    def score(self, X: Any, y: Any = None, **given: Unpack[Given]) -> float:
         """Mean log-likelihood of a sequence; `y` is not used."""
-        data = self._read(X, lengths, inputs=inputs, **reading)
+        data = self._read(X, **given)
         check_unused_labels(y, data)
         return float(log_likelihood(self._compiled(), data).mean())
 
-    def log_prob(
-        self,
-        query: Any,
-        evidence: Any,
-        *,
-        lengths: Any = None,
-        inputs: Any = None,
-        **reading: Unpack[Reading],
-    ) -> Floats:
+    def log_prob(self, query: Any, evidence: Any, **given: Unpack[Given]) -> Floats:
         """Log Pr(query | evidence) of each sequence; NaN marks what a side does not mention."""
-        program, asked = self._compiled(), self._read(query, lengths, "query", inputs, **reading)
-        return log_prob(
-            program, asked, self._read(evidence, lengths, "evidence", inputs, **reading)
-        )
+        program, asked = self._compiled(), self._read(query, "query", **given)
+        return log_prob(program, asked, self._read(evidence, "evidence", **given))
 
     def marginals(
-        self,
-        X: Any,
-        *,
-        lengths: Any = None,
-        inputs: Any = None,
-        quantiles: Sequence[float] = (),
-        **reading: Unpack[Reading],
+        self, X: Any, *, quantiles: Sequence[float] = (), **given: Unpack[Given]
     ) -> Marginals:
         """P(entry | evidence) of every missing entry."""
-        return marginals(
-            self._compiled(), self._read(X, lengths, inputs=inputs, **reading), quantiles=quantiles
-        )
+        return marginals(self._compiled(), self._read(X, **given), quantiles=quantiles)
 
-    def interface_posteriors(
-        self, X: Any, *, lengths: Any = None, inputs: Any = None, **reading: Unpack[Reading]
-    ) -> Floats:
+    def interface_posteriors(self, X: Any, **given: Unpack[Given]) -> Floats:
         """P(component, interface node | evidence) for every slice, (slices, interfaces).
 
         Components come one after the other.
         """
-        return interface_posteriors(
-            self._compiled(), self._read(X, lengths, inputs=inputs, **reading)
-        )
+        return interface_posteriors(self._compiled(), self._read(X, **given))
 
-    def component_posteriors(
-        self, X: Any, *, lengths: Any = None, inputs: Any = None, **reading: Unpack[Reading]
-    ) -> Floats:
+    def component_posteriors(self, X: Any, **given: Unpack[Given]) -> Floats:
         """P(component | evidence) of each sequence, (sequences, components)."""
-        return component_posteriors(
-            self._compiled(), self._read(X, lengths, inputs=inputs, **reading)
-        )
+        return component_posteriors(self._compiled(), self._read(X, **given))
 
-    def impute(
-        self, X: Any, *, lengths: Any = None, inputs: Any = None, **reading: Unpack[Reading]
-    ) -> Sequences:
+    def impute(self, X: Any, **given: Unpack[Given]) -> Sequences:
         """Missing entries replaced by the mode, median or mean of their marginals."""
-        return impute(self._compiled(), self._read(X, lengths, inputs=inputs, **reading))
+        return impute(self._compiled(), self._read(X, **given))
 
     def impute_with_bands(
-        self,
-        X: Any,
-        *,
-        lengths: Any = None,
-        inputs: Any = None,
-        quantiles: Sequence[float] = (0.1, 0.9),
-        **reading: Unpack[Reading],
+        self, X: Any, *, quantiles: Sequence[float] = (0.1, 0.9), **given: Unpack[Given]
     ) -> Imputation:
         """What `impute` fills in, a mark of it, and the quantiles of every filled number."""
-        data = self._read(X, lengths, inputs=inputs, **reading)
+        data = self._read(X, **given)
         return impute_with_bands(self._compiled(), data, quantiles=quantiles)
 
-    def complete(
-        self, X: Any, *, lengths: Any = None, inputs: Any = None, **reading: Unpack[Reading]
-    ) -> Completion:
+    def complete(self, X: Any, **given: Unpack[Given]) -> Completion:
         """The most probable missing entries and latent choices, jointly."""
-        return complete(self._compiled(), self._read(X, lengths, inputs=inputs, **reading))
+        return complete(self._compiled(), self._read(X, **given))
 
-    def surprise(
-        self,
-        X: Any,
-        *,
-        lengths: Any = None,
-        inputs: Any = None,
-        fitted: bool = False,
-        **reading: Unpack[Reading],
-    ) -> Surprise:
+    def surprise(self, X: Any, *, fitted: bool = False, **given: Unpack[Given]) -> Surprise:
         """How unexpected each slice is given its past, and each entry given all others.
 
         With `fitted` X is what the model was learned from, and no entry vouches for itself in the
         tails: see `dspn.inference.surprise`.
         """
-        data = self._read(X, lengths, inputs=inputs, **reading)
+        data = self._read(X, **given)
         return surprise(self._compiled(), data, fitted=fitted)
 
     def forecast(
@@ -195,7 +135,6 @@ class Queries(ABC):
         X: Any,
         steps: int,
         *,
-        lengths: Any = None,
         inputs: Any = None,
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         num_paths: int = 1000,
@@ -217,24 +156,22 @@ class Queries(ABC):
             known: What is known of the next slices of each sequence, NaN for what is not.
             reading: How X is read; see `Reading`.
         """
-        program, data = self._compiled(), self._read(X, lengths, **reading)
+        program, data = self._compiled(), self._read(X, **reading)
         more: dict[str, Any] = {"quantiles": quantiles, "num_paths": num_paths, "seed": seed}
-        given = None if known is None else _known(known, program.schema)
-        return forecast(program, data, steps, known=given, inputs=inputs, **more)
+        ahead = None if known is None else _known(known, program.schema)
+        return forecast(program, data, steps, known=ahead, inputs=inputs, **more)
 
     def evaluate(
         self,
         X: Any,
         *,
-        lengths: Any = None,
-        inputs: Any = None,
         hide: Hiding = "random",
         share: float = 0.2,
         length: int = 6,
         steps: int = 1,
         season: int | None = None,
         seed: int = 0,
-        **reading: Unpack[Reading],
+        **given: Unpack[Given],
     ) -> Evaluation:
         """Hides observed entries and scores what the model and simple rules say of them.
 
@@ -251,7 +188,7 @@ class Queries(ABC):
             reading: How X is read; see `Reading`.
         """
         own: Any = {"hide": hide, "share": share, "length": length, "steps": steps}
-        program, data = self._compiled(), self._read(X, lengths, inputs=inputs, **reading)
+        program, data = self._compiled(), self._read(X, **given)
         return evaluate(program, data, season=season, seed=seed, **own)
 
     def backtest(
@@ -259,13 +196,11 @@ class Queries(ABC):
         X: Any,
         steps: int,
         *,
-        lengths: Any = None,
-        inputs: Any = None,
         origins: int = 10,
         stride: int | None = None,
         window: int | None = None,
         season: int | None = None,
-        **reading: Unpack[Reading],
+        **given: Unpack[Given],
     ) -> Evaluation:
         """Forecasts from rolling origins, scored by step against what came.
 
@@ -281,9 +216,7 @@ class Queries(ABC):
             reading: How X is read; see `Reading`.
         """
         own: Any = {"origins": origins, "stride": stride, "window": window, "season": season}
-        return backtest(
-            self._compiled(), self._read(X, lengths, inputs=inputs, **reading), steps, **own
-        )
+        return backtest(self._compiled(), self._read(X, **given), steps, **own)
 
     def filter(self, state: FilterState | None = None) -> Filter:
         """A stream of slices, from its beginning or from a saved state."""
@@ -291,6 +224,7 @@ class Queries(ABC):
 
 
 @final
+@show_arguments
 class Model(Queries):
     """A checked DSPN, or a mixture of several, with its queries.
 
@@ -397,17 +331,12 @@ class Model(Queries):
         return self.compiled
 
     def _read(
-        self,
-        X: Any,
-        lengths: Any = None,
-        argument: str = "X",
-        inputs: Any = None,
-        **reading: Unpack[Reading],
+        self, X: Any, argument: str = "X", /, *, inputs: Any = None, **reading: Unpack[Reading]
     ) -> Sequences:
         told = self.provenance.get(TABLE)
         known = told if isinstance(told, dict) else {}
-        X, inputs = read_form(X, lengths, self.schema, reading, known, inputs)
-        if lengths is not None:
+        X, inputs = read_form(X, self.schema, reading, known, inputs)
+        if (lengths := reading.get("lengths")) is not None:
             return Sequences.from_concatenated(X, lengths, schema=self.schema, inputs=inputs)
         return sequences_of(X, self.schema, argument, inputs)
 
@@ -430,31 +359,22 @@ class Model(Queries):
         return redraw_outside(self.compiled, drawn, bounds, rng=rng) if bounds else drawn
 
     def sample_given(
-        self,
-        X: Any,
-        *,
-        lengths: Any = None,
-        inputs: Any = None,
-        rng: np.random.Generator,
-        **reading: Unpack[Reading],
+        self, X: Any, *, rng: np.random.Generator, **given: Unpack[Given]
     ) -> Sequences:
         """Missing entries drawn jointly, given the observed ones."""
-        return sample_given(
-            self.compiled, self._read(X, lengths, inputs=inputs, **reading), rng=rng
-        )
+        return sample_given(self.compiled, self._read(X, **given), rng=rng)
 
     def sample_futures(
         self,
         X: Any,
         steps: int,
         *,
-        lengths: Any = None,
         inputs: Any = None,
         rng: np.random.Generator,
         **reading: Unpack[Reading],
     ) -> Sequences:
         """One drawn continuation of each sequence; `inputs` as for `forecast`."""
-        data = self._read(X, lengths, **reading)
+        data = self._read(X, **reading)
         return sample_futures(self.compiled, data, steps, inputs=inputs, rng=rng)
 
     def over(self, variables: Iterable[str]) -> "Model":

@@ -1,5 +1,6 @@
 """Every form in which data may be given means the same sequences."""
 
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dspn
@@ -217,3 +219,34 @@ def test_sequences_of_no_weight_are_neither_learned_from_nor_held_out() -> None:
     assert_allclose(parts.weights, 2.0, rtol=0)
     both = np.concatenate([parts.train.values, parts.validation.values])
     assert_array_equal(np.sort(both[:, 0]), data.values[weights > 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("method", "names"),
+    [
+        (dspn.Model.impute, {"lengths", "inputs", "reading"}),
+        (dspn.Model.forecast, {"lengths", "inputs", "reading"}),
+        (HMM.fit, {"lengths", "inputs", "reading"}),
+        (HMM.partial_fit, {"lengths", "reading"}),
+        (DSPNClassifier.predict, {"lengths", "reading"}),
+    ],
+)
+def test_help_names_the_arguments_of_reading(method: Callable[..., Any], names: set[str]) -> None:
+    shown = inspect.signature(method).parameters
+    assert shown.keys() & {"lengths", "inputs", "reading", "given"} == names
+
+
+def test_scikit_learn_can_pass_lengths_along() -> None:
+    with sklearn.config_context(enable_metadata_routing=True):
+        for model in (hmm(), DSPNClassifier(hmm())):
+            told = model.set_score_request(lengths=True).set_fit_request(lengths=True)
+            assert told.get_metadata_routing().score.requests["lengths"] is True
+
+
+def test_arguments_that_no_method_has_are_refused() -> None:
+    model = hmm().fit(arrays())
+    for name in ("length", "argument"):
+        with pytest.raises(TypeError, match=f"no argument '{name}'"):
+            model.impute(arrays(), **{name: None})
+    with pytest.raises(TypeError, match="no argument 'inputs'"):
+        model.partial_fit(arrays(), inputs=[])
