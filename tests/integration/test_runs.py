@@ -20,9 +20,9 @@ import pytest
 import dspn
 from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.__main__ import main
+from dspn.atomic import replacing
 from dspn.errors import ModelFileError
 from dspn.io import write_atomically
-from dspn.io.atomic import replacing
 from dspn.learning.auto import Auto, learn_auto
 from dspn.learning.growth import GrowthOptions
 from dspn.learning.learner import Plan, learn

@@ -10,13 +10,13 @@ import numpy as np
 from typer import BadParameter
 
 from dspn import plotting
+from dspn.atomic import write_atomically
 from dspn.cli import console, sink, source
 from dspn.cli.options import Drawing, Reading, Unknown, check_extension
 from dspn.data.cells import convertible
 from dspn.data.layout import TableKeys
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
-from dspn.io.atomic import write_atomically
 from dspn.models.model import Model
 
 _STEPS: Final = 3

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from dspn.atomic import is_temporary, write_atomically
 from dspn.cli import console, sink, source
 from dspn.cli.options import (
     Format,
@@ -24,7 +25,6 @@ from dspn.data.prepare import prepare as prepare_dataset
 from dspn.data.scan import naming
 from dspn.errors import DataError
 from dspn.executors import Executor, Ray, Shared, executor_of
-from dspn.io.atomic import is_temporary, write_atomically
 from dspn.learning.run import describe_options
 from dspn.models.model import Model
 

@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 from pyarrow.csv import WriteOptions, write_csv
 
 from dspn._arguments import Floats
+from dspn.atomic import replacing
 from dspn.cli.console import ReaderGoneError, counted, note, plainly
 from dspn.cli.options import Format, Target
 from dspn.cli.source import TYPED
 from dspn.data.cells import is_text, with_columns
 from dspn.errors import DataError, DspnError
-from dspn.io.atomic import replacing
 
 STDOUT: Final = "-"
 _EXTENSIONS: Final[dict[str, Format]] = {

@@ -13,6 +13,7 @@ from typing import Any, Final, TextIO, final
 import pyarrow as pa
 from typer import BadParameter
 
+from dspn.atomic import write_atomically
 from dspn.cli import source
 from dspn.cli.console import ReaderGoneError, counted, note, sentence
 from dspn.cli.options import Watching, parse_levels
@@ -24,7 +25,6 @@ from dspn.data.order import require_different
 from dspn.data.schema import Schema, Variable
 from dspn.errors import DataError, EvidenceError, ModelFileError
 from dspn.inference.filter import Filter, FilterState
-from dspn.io.atomic import write_atomically
 from dspn.io.codec import Contents
 from dspn.io.files import pack, unpack
 from dspn.io.json_values import JSON

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 from pyarrow import ipc, types
 
 from dspn._arguments import Ints, require_type, whole_number
+from dspn.atomic import replacing
 from dspn.data.cells import code_cells, is_missing, is_text, plain
 from dspn.data.chunks import Chunk, chunks
 from dspn.data.dataset import (
@@ -221,7 +221,7 @@ def prepare(
             "statistics": list(statistics),
             "shards": [shard for own in made for shard in own["shards"]],
         }
-        _write(work, path / MANIFEST, json.dumps(manifest, indent=1).encode())
+        _write(path / MANIFEST, json.dumps(manifest, indent=1).encode())
     shutil.rmtree(work, ignore_errors=True)
     length, name = max((own["longest"] for own in made), key=lambda own: own[0])
     if length > size:
@@ -303,7 +303,7 @@ def _claim(path: Path, origin: str) -> None:
                 "give another one."
             )
         plan.parent.mkdir(exist_ok=True)
-        _write(plan.parent, plan, origin.encode())
+        _write(plan, origin.encode())
     elif plan.read_bytes() != origin.encode():
         raise DataError(
             f"{str(path)!r} holds the unfinished preparation of other files or options; give "
@@ -311,14 +311,9 @@ def _claim(path: Path, origin: str) -> None:
         )
 
 
-def _write(work: Path, path: Path, data: Any) -> None:
-    """Writes a file whole or not at all."""
-    new = work / f"{secrets.token_hex(8)}.tmp"
-    with open(new, "wb") as file:
+def _write(path: Path, data: Any) -> None:
+    with replacing(str(path), None) as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
 
 
 def _each(
@@ -342,7 +337,7 @@ def _each(
 def _kept(function: Callable[[Any], Any], item: tuple[Path, Any]) -> None:
     """The result of a piece of work, written."""
     file, given = item
-    _write(file.parent, file, json.dumps(function(given)).encode())
+    _write(file, json.dumps(function(given)).encode())
 
 
 def _pieces(tables: Sequence[Table], scans: Sequence[Mapping[str, Any]]) -> list[list[Table]]:
@@ -422,7 +417,7 @@ class _ShardWriter:
         order = None if orders[0] is None else pa.concat_arrays(orders)
         data = encode_shard(codes, every, pa.concat_arrays(ids), order, self._code.schema)
         name = f"{self._prefix}-{len(self.shards):05d}.arrow"
-        _write(Path(self._code.work), Path(self._code.path) / name, data)
+        _write(Path(self._code.path) / name, data)
         self.shards.append(
             {
                 "file": name,

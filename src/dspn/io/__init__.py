@@ -1,6 +1,6 @@
 """Model files: one model in one `*.dspn` file, written atomically and checked when it is read."""
 
-from dspn.io.atomic import path_text, write_atomically
+from dspn.atomic import path_text, write_atomically
 from dspn.io.codec import LoadedClassifier, LoadedMixture
 from dspn.io.files import (
     Path,

@@ -20,9 +20,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from dspn._arguments import Floats
+from dspn.atomic import path_text, write_atomically
 from dspn.errors import ModelFileError, printable
 from dspn.io import codec
-from dspn.io.atomic import path_text, write_atomically
 from dspn.io.codec import Contents, Label, LoadedClassifier, LoadedMixture
 from dspn.io.json_values import JSON, compact, fields, items, parse, plain, refuse_if, text, whole
 from dspn.leaves import Families

@@ -24,10 +24,10 @@ from rich.table import Table
 
 from dspn._arguments import is_number, require_type
 from dspn._version import __version__
+from dspn.atomic import exclusive, is_temporary, path_text, write_atomically
 from dspn.data.sequences import Sequences, data_fingerprint
 from dspn.engine.base import TimeUpError, until
 from dspn.errors import DataError, ModelFileError, StructureError, warn
-from dspn.io.atomic import exclusive, is_temporary, path_text, write_atomically
 from dspn.io.files import load_network, save_network
 from dspn.io.json_values import JSON, compact, parse, plain
 from dspn.io.json_values import fields as json_fields

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arguments import Floats, Ints
+from dspn.atomic import write_atomically
 from dspn.data.sequences import Sequences, data_fingerprint, joined, sequences_of
 from dspn.engine.base import Expectation, ExpectedFlows, Program, TimeUpError, until
 from dspn.errors import DataError, EvidenceError, ModelFileError
 from dspn.executors import Executor, Serial, Shared
-from dspn.io.atomic import write_atomically
 from dspn.io.codec import Contents
 from dspn.io.files import pack, unpack
 from dspn.learning.em import DeadNode, EmOptions, EmState, Members, fit_em, sum_by_shard

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dspn._arguments import Bools, Floats, Ints, require_type, sequence_weights, whole_number
 from dspn._version import __version__
+from dspn.atomic import path_text
 from dspn.data.inputs import Rule
 from dspn.data.schema import Schema
 from dspn.data.sequences import Sequences, data_fingerprint, drawn_places, joined, sequences_of
@@ -30,7 +31,6 @@ from dspn.errors import (
     warn,
 )
 from dspn.executors import Executor, executor_of
-from dspn.io.atomic import path_text
 from dspn.io.codec import LoadedMixture
 from dspn.io.files import Path, load_mixture, save_mixture
 from dspn.io.json_values import JSON

@@ -17,11 +17,11 @@ import numpy as np
 
 from dspn import __version__
 from dspn._arguments import Floats, require_type, whole_number
+from dspn.atomic import path_text, write_atomically
 from dspn.data.schema import Kind, Variable
 from dspn.data.sequences import Sequences, sequences_of
 from dspn.errors import DataError, StructureError
 from dspn.inference.evaluation import informed_by
-from dspn.io.atomic import path_text, write_atomically
 from dspn.models.model import Model
 from dspn.plotting._style import counted
 from dspn.report._facts import Records, json_text, make_records, page_facts

@@ -9,10 +9,10 @@ from shutil import copytree
 import numpy as np
 import pytest
 
-from dspn import EmOptions, Model, Schema, Sequences, Variable
+from dspn import EmOptions, Model, Schema, Sequences, Variable, atomic
 from dspn.errors import ModelFileError, StructureError
 from dspn.executors import Serial
-from dspn.io import atomic, load_network, save_network
+from dspn.io import load_network, save_network
 from dspn.learning.auto import Auto, AutoLearned, learn_auto
 from dspn.learning.auto import run as running
 from dspn.learning.auto.base import AutoTask, Candidate, Recipe, Try

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dspn import atomic
 from dspn.errors import ModelFileError
-from dspn.io import atomic, write_atomically
+from dspn.io import write_atomically
 
 OLD = b"the old file"
 NEW = b"the new file" * 1000
