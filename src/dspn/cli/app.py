@@ -15,7 +15,7 @@ from dspn._version import __version__
 from dspn.cli import console, options
 from dspn.cli.options import (
     Drawing,
-    Parallel,
+    Preparation,
     Reading,
     Request,
     Table,
@@ -137,18 +137,7 @@ def fit(
 
 
 @_command("shards.prepare")
-def prepare(
-    tables: list[str],
-    output: Path,
-    read: Reading,
-    variables: str | None = None,
-    exclude: list[str] | None = None,
-    kind: list[str] | None = None,
-    shard_slices: int | None = None,
-    quiet: bool = False,
-    *,
-    parallel: Parallel,
-) -> None:
+def prepare(asked: Preparation) -> None:
     """Turn tables larger than memory into a data set of shards, for fit, score, impute, surprise.
 
     The files have the same columns. The rows of a sequence may lie anywhere, also in several files.

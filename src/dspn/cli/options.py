@@ -200,6 +200,25 @@ class Table:
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """Tables of one data set in shards, its directory, and who does the work.
+
+    `tables` are files, directories or patterns. A shard is cut from `shard_slices` slices on.
+    """
+
+    tables: list[str]
+    output: Path
+    read: Reading
+    variables: str | None = None
+    exclude: list[str] | None = None
+    kind: list[str] | None = None
+    shard_slices: int | None = None
+    quiet: bool = False
+    parallel: Parallel
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class Training:
     """How to learn; `validation` is a fraction, or the name of another table."""
 

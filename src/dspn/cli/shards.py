@@ -11,6 +11,7 @@ from dspn.cli import console, sink, source
 from dspn.cli.options import (
     Format,
     Parallel,
+    Preparation,
     Reading,
     Request,
     Target,
@@ -41,39 +42,17 @@ def make_executor(parallel: Parallel) -> Executor:
     return executor_of("processes", jobs)
 
 
-def prepare(
-    tables: list[str],
-    output: Path,
-    read: Reading,
-    variables: str | None = None,
-    exclude: list[str] | None = None,
-    kind: list[str] | None = None,
-    shard_slices: int | None = None,
-    quiet: bool = False,
-    *,
-    parallel: Parallel,
-) -> None:
-    """Writes the tables as a data set in shards.
-
-    Args:
-        tables: Files, directories or patterns.
-        output: The directory of the data set.
-        read: How the tables are read.
-        variables: Names of the variables.
-        exclude: Columns that are not variables.
-        kind: Kinds of variables.
-        shard_slices: Number of slices from which on a shard is cut.
-        quiet: No notes and no progress.
-        parallel: Who does the work.
-    """
+def prepare(asked: Preparation) -> None:
+    """Writes the tables as a data set in shards."""
+    read, quiet = asked.read, asked.quiet
     with console.show_progress("prepare", quiet=quiet) as advance:
         data = prepare_dataset(
-            tables,
-            output,
+            asked.tables,
+            asked.output,
             sequence=read.sequence,
             order=read.order,
-            variables=parse_names(variables),
-            kinds=parse_kinds(kind, has_leaves=False),
+            variables=parse_names(asked.variables),
+            kinds=parse_kinds(asked.kind, has_leaves=False),
             missing=source.missing_words(read.missing),
             delimiter=read.delimiter,
             decimal=read.decimal,
@@ -81,16 +60,16 @@ def prepare(
             dates=read.dates,
             every=read.every,
             duplicates=read.duplicates or "error",
-            exclude=exclude or (),
-            shard_slices=shard_slices,
-            executor=make_executor(parallel),
+            exclude=asked.exclude or (),
+            shard_slices=asked.shard_slices,
+            executor=make_executor(asked.parallel),
             on_progress=lambda _, rows: advance(rows, None),
         )
     for line in data.notes:
         console.note(line, quiet=quiet)
     counts = (len(data), "sequence"), (data.total_slices, "slice"), (len(data.shards), "shard")
     size = ", ".join(console.counted(*own) for own in counts)
-    console.note(f"wrote {output}: {size}", quiet=quiet)
+    console.note(f"wrote {asked.output}: {size}", quiet=quiet)
 
 
 def ask(name: str, request: Request, model: Model, options: dict[str, Any]) -> None:
