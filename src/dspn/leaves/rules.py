@@ -380,24 +380,70 @@ class _Stepped(Rule):
         """Weight, coefficients, X'AX and the slope."""
         return 1 + 2 * self.width(num_features) + num_features * num_features
 
-    def _parts(self, statistics: Floats, num_features: int) -> tuple[Floats, Floats, Floats]:
-        """Weights, curvatures (L, F, F) and slopes (L, F, m); zeros where there is no weight."""
-        size = self.width(num_features)
-        statistics = np.where(statistics[:, :1] < NO_WEIGHT, 0.0, statistics)
-        shape = (len(statistics), num_features, num_features)
-        curvature = statistics[:, 1 + size : -size].reshape(shape)
-        slope = statistics[:, -size:].reshape(len(statistics), num_features, self.num_outputs)
-        return statistics[:, 0], curvature, slope
+    def _start(self, num_features: int, reference: Floats) -> Floats:
+        """The coefficients that `statistics` are taken at."""
+        return np.zeros(self.width(num_features))
 
-    def _began(self, statistics: Floats, num_features: int, start: Floats) -> Floats:
-        """The coefficients (L, F, m) that the statistics were taken at."""
-        size = self.width(num_features)
-        weight = statistics[:, :1]
+    @abstractmethod
+    def _slopes(self, rows: Floats, features: Floats, values: Floats) -> tuple[Floats, Floats]:
+        """Slopes of log p in the linear terms (V, L, m), and a bound of their curvature (V, L)."""
+
+    @abstractmethod
+    def _prior_curvature(self, rows: Floats, num_features: int, c: float) -> Floats:
+        """A bound of the curvature of the log prior in each coefficient, (L, F)."""
+
+    def _shortened(self, step: Floats, reference: Floats) -> Floats:
+        """A step (L, F, m) that does not lower the penalised likelihood."""
+        return step
+
+    def statistics(
+        self, features: Floats, values: Floats, num_features: int, reference: Floats
+    ) -> Floats:
+        """Those at the start."""
+        start = self._start(num_features, reference)
+        with np.errstate(under="ignore"):
+            slopes, bound = self._slopes(start[None], features, values)
+            own = (features[:, :, None] * slopes).reshape(len(values), start.size)
+            ones = np.ones((len(values), 1))
+            return np.concatenate([ones, ones * start, bound * _outer(features), own], axis=1)
+
+    def expected(
+        self,
+        rows: Floats,
+        features: Floats,
+        values: Floats,
+        counts: Floats,
+        num_features: int,
+        reference: Floats,
+    ) -> Floats:
+        """Slopes and curvatures at the leaves' own coefficients."""
+        weight = counts.sum(axis=1, keepdims=True)
+        curvature = np.zeros((len(rows), num_features**2))
+        slope = np.zeros((len(rows), num_features, self.num_outputs))
+        for start in range(0, len(values), _ROWS):
+            part = slice(start, start + _ROWS)
+            slopes, bound = self._slopes(rows, features[part], values[part])
+            own = counts[:, part]
+            slopes *= own.T[:, :, None]
+            slope += np.einsum("vf,vlm->lfm", features[part], slopes, optimize=True)
+            curvature += (own * bound.T) @ _outer(features[part])
+        return np.concatenate([weight, weight * rows, curvature, slope.reshape(rows.shape)], axis=1)
+
+    def maximise(
+        self, statistics: Floats, num_features: int, reference: Floats, c: float
+    ) -> Floats:
+        """The maximum of the bound, from the coefficients that the statistics were taken at."""
+        size, weight = self.width(num_features), statistics[:, :1]
         empty = weight < NO_WEIGHT
-        own = statistics[:, 1 : 1 + size] / np.where(empty, 1.0, weight)
-        return np.where(empty, start.ravel(), own).reshape(
-            len(statistics), num_features, self.num_outputs
-        )
+        rows = statistics[:, 1 : 1 + size] / np.where(empty, 1.0, weight)
+        rows = np.where(empty, self._start(num_features, reference), rows)
+        own = np.where(empty, 0.0, statistics)
+        bound = own[:, 1 + size : -size].reshape(len(own), num_features, num_features).copy()
+        places = np.arange(num_features)
+        bound[:, places, places] += self._prior_curvature(rows, num_features, c)
+        slope = own[:, -size:] + self.log_prior(rows, num_features, reference, c)[1]
+        step = _solve(bound, slope.reshape(len(own), num_features, self.num_outputs))
+        return np.asarray(rows + self._shortened(step, reference).reshape(rows.shape))
 
     def gradient(self, rows: Floats, statistics: Floats, num_features: int) -> Floats:
         """The slope."""
@@ -473,59 +519,17 @@ class Softmax(_Stepped):
         found = np.take_along_axis(self._every(rows, features), codes[:, None, None], axis=2)
         return np.where(counted[:, None], found[:, :, 0], -np.inf)
 
-    def statistics(
-        self, features: Floats, values: Floats, num_features: int, reference: Floats
-    ) -> Floats:
-        """Those at equal probabilities."""
-        rows = np.zeros((1, self.width(num_features)))
-        left = self._left(rows, features, values)[:, 0]
-        slope = (features[:, :, None] * left[:, None]).reshape(len(values), rows.size)
-        ones = np.ones((len(values), 1))
-        return np.concatenate([ones, np.zeros_like(slope), _outer(features), slope], axis=1)
-
-    def _left(self, rows: Floats, features: Floats, values: Floats) -> Floats:
-        """Indicators less probabilities, (V, L, K)."""
+    def _slopes(self, rows: Floats, features: Floats, values: Floats) -> tuple[Floats, Floats]:
+        """Indicators less probabilities, and Bohning's bound."""
         codes, _ = _codes(values, self.num_categories)
         found = -np.exp(self._every(rows, features))
         found[np.arange(len(values)), :, codes] += 1.0
-        return found
+        return found, np.full(found.shape[:2], 0.5)
 
-    def expected(
-        self,
-        rows: Floats,
-        features: Floats,
-        values: Floats,
-        counts: Floats,
-        num_features: int,
-        reference: Floats,
-    ) -> Floats:
-        """Slopes at the leaves' own coefficients."""
-        weight = counts.sum(axis=1, keepdims=True)
-        shape = (len(rows), *features.shape[1:], self.num_categories)
-        curvature = np.zeros((len(rows), features.shape[1] ** 2))
-        slope = np.zeros(shape)
-        for start in range(0, len(values), _ROWS):
-            part = slice(start, start + _ROWS)
-            left = self._left(rows, features[part], values[part])
-            left *= counts[:, part].T[:, :, None]
-            slope += np.einsum("vf,vlk->lfk", features[part], left, optimize=True)
-            curvature += counts[:, part] @ _outer(features[part])
-        flat = slope.reshape(rows.shape)
-        return np.concatenate([weight, weight * rows, curvature, flat], axis=1)
-
-    def maximise(
-        self, statistics: Floats, num_features: int, reference: Floats, c: float
-    ) -> Floats:
-        """The maximum of Bohning's bound."""
-        start = np.zeros((num_features, self.num_categories))
-        began = self._began(statistics, num_features, start)
-        _, curvature, slope = self._parts(statistics, num_features)
-        rows = began.reshape(len(began), self.width(num_features))
-        slope = slope + self.log_prior(rows, num_features, reference, c)[1].reshape(began.shape)
-        bound = 0.5 * curvature
-        bound[:, 0, 0] += 0.5 * c * self.num_categories
-        bound += 10.0 * c * np.diag(np.append(0.0, np.ones(num_features - 1)))
-        return np.asarray((began + _solve(bound, slope)).reshape(rows.shape))
+    def _prior_curvature(self, rows: Floats, num_features: int, c: float) -> Floats:
+        """Bohning's bound for the first, the ridge for the others."""
+        own = np.append(0.5 * c * self.num_categories, np.full(num_features - 1, 10.0 * c))
+        return np.tile(own, (len(rows), 1))
 
     def log_prior(
         self, rows: Floats, num_features: int, reference: Floats, c: float
@@ -586,60 +590,25 @@ class LogLinear(_Stepped):
         return np.where(counted[:, None], found, -np.inf)
 
     def _start(self, num_features: int, reference: Floats) -> Floats:
-        start = np.zeros(num_features)
-        start[0] = reference[0]
-        return start
+        """The mean count."""
+        return np.append(reference[0], np.zeros(num_features - 1))
 
-    def statistics(
-        self, features: Floats, values: Floats, num_features: int, reference: Floats
-    ) -> Floats:
-        """Those at the mean count."""
-        start = self._start(num_features, reference)
-        rate = math.exp(start[0])
-        ones = np.ones((len(values), 1))
-        with np.errstate(under="ignore"):
-            slope = features * (values - rate)[:, None]
-        own = (ones, ones * start, rate * _outer(features), slope)
-        return np.concatenate(own, axis=1)
+    def _slopes(self, rows: Floats, features: Floats, values: Floats) -> tuple[Floats, Floats]:
+        """Counts less rates, and the rates."""
+        logs = features @ rows.T
+        rates = np.exp(np.minimum(logs, _LARGEST_LOG_RATE))
+        left = np.where(logs < _LARGEST_LOG_RATE, values[:, None] - rates, 0.0)
+        return left[:, :, None], rates
 
-    def expected(
-        self,
-        rows: Floats,
-        features: Floats,
-        values: Floats,
-        counts: Floats,
-        num_features: int,
-        reference: Floats,
-    ) -> Floats:
-        """Slopes and curvatures at the leaves' own coefficients."""
-        weight = counts.sum(axis=1, keepdims=True)
-        curvature = np.zeros((len(rows), features.shape[1] ** 2))
-        slope = np.zeros(rows.shape)
-        for start in range(0, len(values), _ROWS):
-            part = slice(start, start + _ROWS)
-            logs = features[part] @ rows.T
-            rates = np.exp(np.minimum(logs, _LARGEST_LOG_RATE)).T
-            free = logs.T < _LARGEST_LOG_RATE
-            own = counts[:, part]
-            slope += (own * np.where(free, values[part] - rates, 0.0)) @ features[part]
-            curvature += (own * rates) @ _outer(features[part])
-        return np.concatenate([weight, weight * rows, curvature, slope], axis=1)
+    def _prior_curvature(self, rows: Floats, num_features: int, c: float) -> Floats:
+        """The rate for the first, the ridge for the others."""
+        first = np.exp(np.minimum(rows[:, :1], _LARGEST_LOG_RATE))
+        return c * np.concatenate([first, np.ones((len(rows), num_features - 1))], axis=1)
 
-    def maximise(
-        self, statistics: Floats, num_features: int, reference: Floats, c: float
-    ) -> Floats:
+    def _shortened(self, step: Floats, reference: Floats) -> Floats:
         """Newton's step, shortened to moves of at most 1.5 of any log rate."""
-        start = self._start(num_features, reference)
-        began = self._began(statistics, num_features, start)
-        _, curvature, slope = self._parts(statistics, num_features)
-        rows = began[:, :, 0]
-        slope = slope + self.log_prior(rows, num_features, reference, c)[1][:, :, None]
-        bound = curvature + c * np.diag(np.append(0.0, np.ones(num_features - 1)))
-        bound[:, 0, 0] += c * np.exp(np.minimum(rows[:, 0], _LARGEST_LOG_RATE))
-        step = _solve(bound, slope)[:, :, 0]
-        move = np.abs(step) @ np.append(1.0, reference[1:])
-        step *= np.minimum(1.0, _SAFE_MOVE / np.maximum(move, NO_WEIGHT))[:, None]
-        return np.asarray(rows + step)
+        move = np.einsum("lfm,f->lm", np.abs(step), np.append(1.0, reference[1:]))[:, :, None]
+        return np.asarray(step * np.minimum(1.0, _SAFE_MOVE / np.maximum(move, NO_WEIGHT)))
 
     def log_prior(
         self, rows: Floats, num_features: int, reference: Floats, c: float
@@ -698,6 +667,11 @@ class Table(Rule):
         count = rows.shape[-1] // self.num_categories
         return rows.reshape(*rows.shape[:-1], count, self.num_categories)
 
+    def _places(self, features: Floats, values: Floats) -> tuple[Ints, Bools]:
+        """The cell of each combination and category, and which values are categories."""
+        codes, counted = _codes(values, self.num_categories)
+        return features[:, 0].astype(np.int64) * self.num_categories + codes, counted
+
     def resolve(self, rows: Floats, features: Floats) -> Floats:
         """The probabilities at each combination."""
         tables = self._tables(rows)
@@ -709,8 +683,7 @@ class Table(Rule):
 
     def log_prob(self, rows: Floats, features: Floats, values: Floats) -> Floats:
         """The log probability at combination and category."""
-        codes, counted = _codes(values, self.num_categories)
-        places = features[:, 0].astype(np.int64) * self.num_categories + codes
+        places, counted = self._places(features, values)
         with np.errstate(divide="ignore"):
             logs = np.ascontiguousarray(np.log(rows).T)
         return np.where(counted[:, None], np.take(logs, places, axis=0), -np.inf)
@@ -719,8 +692,7 @@ class Table(Rule):
         self, features: Floats, values: Floats, num_features: int, reference: Floats
     ) -> Floats:
         """(1, indicators of combination and category)."""
-        codes, _ = _codes(values, self.num_categories)
-        places = features[:, 0].astype(np.int64) * self.num_categories + codes
+        places, _ = self._places(features, values)
         found = np.zeros((len(values), self.size(num_features)))
         found[:, 0] = 1.0
         found[np.arange(len(values)), 1 + places] = 1.0
