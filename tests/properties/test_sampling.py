@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from dspn import DataError, EvidenceError, Model, Schema, Variable
+from dspn import DataError, EvidenceError, Model, Schema, Sequences, Variable
+from dspn.engine import compile_program
 from dspn.leaves import Family
 from dspn.structure import DynamicNetwork, Leaf
 from oracles import cdf, density, evaluate, leaf_values, static_network
@@ -176,3 +177,17 @@ def test_draws_stay_within_declared_bounds() -> None:
         model.sample(1, 2, rng=np.random.default_rng(1), bounds={"humid": (500.0, 501.0)})
     with pytest.raises(DataError, match="`bounds` of 'rain'"):
         model.sample(1, 2, rng=np.random.default_rng(1), bounds={"rain": (0.0, 1.0)})
+
+
+def test_draws_of_whole_sequences_do_not_depend_on_the_rest_of_the_batch() -> None:
+    network = random_network(random_recipe(3, kinds=("continuous", "binary", "count")))
+    schema, seeds = network.schema, np.arange(9, dtype=np.uint64)
+    program = compile_program(network).components[0]
+    blank = Sequences.from_codes(np.full((24, 3), np.nan), np.arange(9) * 3, schema)
+    seen = Sequences.from_codes(np.array([[0.5, 1.0, 2.0]]), [0, 1], schema)
+    values = np.concatenate([blank.values, seen.values])
+    both = Sequences.from_codes(values, [*blank.offsets.tolist(), 25], schema)
+    alone, together = program.draw(blank, seeds[:8]), program.draw(both, seeds)
+    np.testing.assert_array_equal(together.leaves[:24], alone.leaves)
+    np.testing.assert_array_equal(together.interfaces[:24], alone.interfaces)
+    np.testing.assert_allclose(alone.log_values, 0.0, rtol=0, atol=1e-12)

@@ -198,7 +198,7 @@ class Job:
     @classmethod
     def for_stream(cls, program: CpuProgram, data: Sequences) -> "Job":
         """A job whose tables do not depend on the data, so that `on` can take other slices."""
-        return cls(program, data, encode(data, counts=False))
+        return cls(program, data, encode(data, seen=False))
 
     def on(self, data: Sequences) -> "Job":
         """The same job of a stream on other slices, with the same tables."""

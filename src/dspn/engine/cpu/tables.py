@@ -221,8 +221,12 @@ def _count_values(column: Floats) -> Floats | None:
     return None if distinct.size > _MOST_COUNTS else np.append(distinct, np.nan)
 
 
-def encode(data: Sequences, *, counts: bool = True) -> Coding:
-    """Codes of all categorical variables and, with `counts`, of counts with few distinct values."""
+def encode(data: Sequences, *, seen: bool = True) -> Coding:
+    """Codes of all categorical variables.
+
+    With `seen` also those of counts with few distinct values and of numbers that are all missing,
+    as in draws of whole sequences: codes that depend on the data.
+    """
     values: list[Floats] = []
     factor_of: list[int] = []
     follows_schema = True
@@ -232,7 +236,7 @@ def encode(data: Sequences, *, counts: bool = True) -> Coding:
             pass
         elif variable.kind == Kind.CATEGORICAL:
             known = np.append(np.arange(variable.num_categories, dtype=np.float64), np.nan)
-        elif variable.kind == Kind.COUNT and counts:
+        elif seen and (variable.kind == Kind.COUNT or np.isnan(data.values[:, number]).all()):
             known = _count_values(data.values[:, number])
             follows_schema = follows_schema and known is None
         factor_of.append(-1 if known is None else len(values))
