@@ -87,18 +87,25 @@ def _unrolled(network: DynamicNetwork, num_slices: int, inputs: bytes | None) ->
     return unroll(network, num_slices, told)
 
 
+@lru_cache(maxsize=256)
+def _edges(static: StaticNetwork) -> list[tuple[Sequence[int] | None, list[float] | None]]:
+    """Children and weights of every node; a leaf has neither, a product no weights."""
+    return [
+        (None if isinstance(node, Leaf) else node.children, None if own is None else own.tolist())  # type: ignore[union-attr]
+        for node, own in zip(static.nodes, static.weights, strict=True)
+    ]
+
+
 def evaluate(static: StaticNetwork, leaves: Sequence[float], *, add: Add = math.fsum) -> float:
     """Value of the root when leaf node i is leaves[i]; `add=max` maximises at the sums."""
     values: list[float] = []
-    for index, node in enumerate(static.nodes):
-        if isinstance(node, Leaf):
+    for index, (children, weights) in enumerate(_edges(static)):
+        if children is None:
             values.append(leaves[index])
-        elif isinstance(node, Product):
-            values.append(math.prod(values[child] for child in node.children))
+        elif weights is None:
+            values.append(math.prod([values[child] for child in children]))
         else:
-            assert isinstance(node, Sum)
-            weights = static.weights[index].tolist()  # type: ignore[union-attr]
-            values.append(add([w * values[c] for w, c in zip(weights, node.children, strict=True)]))
+            values.append(add([w * values[c] for w, c in zip(weights, children, strict=True)]))
     return values[static.root]
 
 
@@ -106,15 +113,22 @@ def leaf_values(static: StaticNetwork, values: Floats, *, missing: str = "sum") 
     """Density of every leaf at the values (T, n); a missing one has 1, or its mode's for "max"."""
     flat = values.reshape(-1).tolist()
     found = [math.nan] * len(static.nodes)
-    for index, node in enumerate(static.nodes):
-        if isinstance(node, Leaf):
-            row = static.leaf_parameters[index].tolist()  # type: ignore[union-attr]
-            value = flat[node.variable]
-            if math.isnan(value) and missing == "max":
-                found[index] = mode_density(node.family, row)
-            else:
-                found[index] = density(node.family, row, value)
+    for index, node, row in _leaves(static):
+        value = flat[node.variable]
+        if math.isnan(value) and missing == "max":
+            found[index] = mode_density(node.family, row)
+        else:
+            found[index] = density(node.family, row, value)
     return found
+
+
+@lru_cache(maxsize=256)
+def _leaves(static: StaticNetwork) -> list[tuple[int, Leaf, list[float]]]:
+    return [
+        (index, node, row.tolist())  # type: ignore[union-attr]
+        for index, (node, row) in enumerate(zip(static.nodes, static.leaf_parameters, strict=True))
+        if isinstance(node, Leaf)
+    ]
 
 
 def likelihood(network: DynamicNetwork, values: Floats, inputs: Floats | None = None) -> float:
@@ -282,6 +296,23 @@ def has_leaf_below(template: Template) -> list[bool]:
     return found
 
 
+@lru_cache(maxsize=256)
+def _parts(
+    network: DynamicNetwork,
+) -> tuple[list[bool], list[tuple[dict[int, list[float]], dict[int, list[float]]]]]:
+    """Nodes that stay in the bottom network; weights of sums and rows of leaves, there and above.
+
+    Plain numbers, converted once for each network.
+    """
+    template, parameters = network.template, network.parameters
+    both = (parameters.bottom or parameters.template, parameters.template)
+    found = []
+    for own in both:
+        rows = {node: row.tolist() for node, row in leaf_rows(template, own).items()}
+        found.append((sum_weights(template.nodes, own.weights), rows))
+    return has_leaf_below(template), found
+
+
 def slice_by_slice(
     network: DynamicNetwork,
     values: Floats,
@@ -296,15 +327,10 @@ def slice_by_slice(
     product). With `inputs_of_bottom=1` they are kept and every input is 1, which must be the same.
     """
     template, top, parameters = network.template, network.top, network.parameters
-    kept = has_leaf_below(template)
+    kept, parts = _parts(network)
     below: list[float] = []
     for height, t in enumerate(stack_order(network, len(values))):
-        own = (
-            parameters.bottom
-            if height == 0 and parameters.bottom is not None
-            else parameters.template
-        )
-        weights, rows = sum_weights(template.nodes, own.weights), leaf_rows(template, own)
+        weights, rows = parts[min(height, 1)]
         found = [math.nan] * len(template.nodes)
         for index in template.order:
             node = template.nodes[index]
@@ -316,9 +342,9 @@ def slice_by_slice(
                 value = float(values[t, node.variable])
                 lacking = math.isnan(value) and add is max
                 found[index] = (
-                    mode_density(node.family, rows[index].tolist())
+                    mode_density(node.family, rows[index])
                     if lacking
-                    else density(node.family, rows[index].tolist(), value)
+                    else density(node.family, rows[index], value)
                 )
             else:
                 found[index] = _combine(node, weights.get(index), found, add)

@@ -3,14 +3,16 @@
 import copy
 from collections.abc import Callable
 from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from dspn import DynamicNetwork, Model, Schema, Sequences, Variable, inference
 from dspn.engine import Engine, Program, Want, compile_program
-from dspn.engine.base import rounded, without_values
+from dspn.engine.base import Choices, Expectation, Posteriors, rounded, without_values
 from dspn.engine.cpu import CpuEngine, Paths
+from dspn.inference.surprise import Surprise
 from dspn.leaves import Categorical
 from dspn.structure import Mixture, NetworkParameters, Parameters, initial_network
 from oracles import best_completion, interface_posteriors, log_likelihood, surprise_of_slice
@@ -34,6 +36,7 @@ ENGINES: dict[str, tuple[Engine | str, str]] = {
     ),
 }
 CASES = [*range(24), 61, 77, 102]
+_TIMES = 3
 
 
 @pytest.fixture(params=ENGINES, ids=lambda name: name.replace(" ", "-"))
@@ -46,16 +49,16 @@ def _compile(network: DynamicNetwork, engine: str) -> Program:
     return compile_program(network, engine=own, precision=precision)
 
 
-def _repeated(seed: int) -> tuple[DynamicNetwork, list[np.ndarray], Sequences]:
-    """A random case with every sequence several times, so that slices repeat."""
+Case = tuple[DynamicNetwork, list[np.ndarray], Sequences]
+
+
+def _repeated(seed: int) -> Case:
+    """A random case; the batch has every sequence several times, so that slices repeat."""
     network, arrays, _ = random_case(seed)
-    arrays = arrays * 3
-    offsets = np.concatenate([[0], np.cumsum([len(values) for values in arrays])])
-    data = Sequences.from_codes(np.concatenate(arrays), offsets, network.schema)
-    return network, arrays, data
+    return network, arrays, as_sequences(network.schema, arrays * _TIMES)
 
 
-def _chain_case(seed: int) -> tuple[DynamicNetwork, list[np.ndarray], Sequences]:
+def _chain_case(seed: int) -> Case:
     rng = np.random.default_rng(seed)
     schema = Schema((Variable.binary("a"), Variable.categorical("b", (0, 1, 2))))
     root = "first" if seed % 2 else "last"
@@ -67,8 +70,19 @@ def _chain_case(seed: int) -> tuple[DynamicNetwork, list[np.ndarray], Sequences]
     return model.network, data.to_arrays(), data
 
 
-def _cases() -> list[tuple[DynamicNetwork, list[np.ndarray], Sequences]]:
+@cache
+def _cases() -> list[Case]:
     return [_repeated(seed) for seed in CASES] + [_chain_case(seed) for seed in range(15)]
+
+
+@cache
+def _enumerated(oracle: Callable[[DynamicNetwork, np.ndarray], Any]) -> list[np.ndarray]:
+    """What an oracle says of the sequences of each batch: computed once, for every engine."""
+    found = []
+    for network, arrays, data in _cases():
+        own = [np.atleast_1d(oracle(network, values)) for values in arrays]
+        found.append(np.concatenate(own * (len(data) // len(arrays))))
+    return found
 
 
 def _tolerance(engine: str) -> float:
@@ -77,37 +91,31 @@ def _tolerance(engine: str) -> float:
 
 def test_likelihood_agrees_with_enumeration(engine: str) -> None:
     least = _tolerance(engine)
-    for network, arrays, data in _cases():
-        expected = [log_likelihood(network, values) for values in arrays]
+    for (network, _, data), expected in zip(_cases(), _enumerated(log_likelihood), strict=True):
         found = _compile(network, engine).log_likelihood(data)
         np.testing.assert_allclose(found, expected, rtol=least, atol=1e-3 * least)
 
 
 def test_interface_posteriors_agree_with_enumeration(engine: str) -> None:
-    for network, arrays, data in _cases():
-        expected = np.concatenate([interface_posteriors(network, values) for values in arrays])
+    told = _enumerated(interface_posteriors)
+    for (network, _, data), expected in zip(_cases(), told, strict=True):
         found = inference.interface_posteriors(_compile(network, engine), data)
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-13)
 
 
 def test_completion_agrees_with_enumeration(engine: str) -> None:
-    for network, arrays, data in _cases():
-        expected = np.log([best_completion(network, values) for values in arrays])
+    for (network, _, data), expected in zip(_cases(), _enumerated(best_completion), strict=True):
         found = inference.complete(_compile(network, engine), data).log_prob
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found, np.log(expected), rtol=1e-9, atol=1e-12)
 
 
-@cache
-def _surprises() -> list[list[float]]:
-    return [
-        [surprise_of_slice(network, values, t) for values in arrays for t in range(len(values))]
-        for network, arrays, _ in _cases()
-    ]
+def _surprises(network: DynamicNetwork, values: np.ndarray) -> list[float]:
+    return [surprise_of_slice(network, values, t) for t in range(len(values))]
 
 
 def test_surprises_agree_with_enumeration(engine: str) -> None:
     least = _tolerance(engine)
-    for (network, _, data), expected in zip(_cases(), _surprises(), strict=True):
+    for (network, _, data), expected in zip(_cases(), _enumerated(_surprises), strict=True):
         found = inference.surprise(_compile(network, engine), data).slices
         np.testing.assert_allclose(found, expected, rtol=least, atol=1e-2 * least)
 
@@ -118,38 +126,58 @@ def _all_flows(program: Program, data: Sequences) -> list[np.ndarray]:
     return [array for part in parts for array in (part.weights, *part.leaves)]
 
 
-def _mixture_case(seed: int) -> tuple[Mixture, Sequences]:
+class Answers(NamedTuple):
+    """What a program says of all that is compared between paths."""
+
+    posteriors: Posteriors
+    flows: Expectation
+    surprise: Surprise
+    best: Choices
+
+    @classmethod
+    def of(cls, program: Program, data: Sequences) -> "Answers":
+        want = Want(leaves=np.ones(data.values.shape, dtype=np.bool_), interfaces=True)
+        return cls(
+            program.posteriors(data, want),
+            program.expected_flows(data),
+            inference.surprise(program, data),
+            program.best(data),
+        )
+
+
+@cache
+def _mixture_case(seed: int) -> tuple[Mixture, Sequences, Answers]:
     """Two random networks of the same variables and root, and sequences possible in the first."""
     fixed = {"kinds": ("binary", "ternary", "binary"), "root": ("first", "last")[seed % 2]}
     first, _, data = random_case(seed, **fixed)
     second = random_network(random_recipe(seed + 100, **fixed))
-    return Mixture((first, second), [0.25, 0.75]), data
+    mixture = Mixture((first, second), [0.25, 0.75])
+    return mixture, data, Answers.of(compile_program(mixture, engine="reference"), data)
 
 
 @pytest.mark.parametrize("seed", [0, 3, 5, 8, 11, 14])
 def test_mixtures_agree_on_every_path(engine: str, seed: int) -> None:
-    mixture, data = _mixture_case(seed)
+    mixture, data, expected = _mixture_case(seed)
     own, precision = ENGINES[engine]
     program = compile_program(mixture, engine=own, precision=precision)
-    reference = compile_program(mixture, engine="reference")
     close = {"rtol": _tolerance(engine), "atol": _tolerance(engine) / 10}
-    want = Want(leaves=np.ones(data.values.shape, dtype=np.bool_), interfaces=True)
-    found, expected = program.posteriors(data, want), reference.posteriors(data, want)
-    for mine, theirs in zip(found.leaves, expected.leaves, strict=True):
+    found = Answers.of(program, data)
+    own, other = found.posteriors, expected.posteriors
+    for mine, theirs in zip(own.leaves, other.leaves, strict=True):
         np.testing.assert_allclose(mine, theirs, **close)
-    np.testing.assert_allclose(found.interfaces, expected.interfaces, **close)
-    np.testing.assert_allclose(found.shares, expected.shares, **close)
-    np.testing.assert_allclose(program.log_likelihood(data), rounded(expected.log_values), **close)
-    flows, other_flows = program.expected_flows(data), reference.expected_flows(data)
+    np.testing.assert_allclose(own.interfaces, other.interfaces, **close)
+    np.testing.assert_allclose(own.shares, other.shares, **close)
+    np.testing.assert_allclose(program.log_likelihood(data), rounded(other.log_values), **close)
+    flows, other_flows = found.flows, expected.flows
     np.testing.assert_allclose(flows.counts, other_flows.counts, **close)
     for one, two in zip(flows.components, other_flows.components, strict=True):
         np.testing.assert_allclose(one.template.weights, two.template.weights, **close)
         np.testing.assert_allclose(one.top.weights, two.top.weights, **close)
-    surprise, other_surprise = (inference.surprise(own, data) for own in (program, reference))
+    surprise, other_surprise = found.surprise, expected.surprise
     np.testing.assert_allclose(surprise.slices, other_surprise.slices, **close)
     np.testing.assert_allclose(surprise.variables, other_surprise.variables, **close)
     np.testing.assert_allclose(surprise.tails, other_surprise.tails, **close)
-    best, other_best = program.best(data), reference.best(data)
+    best, other_best = found.best, expected.best
     np.testing.assert_allclose(best.log_values, other_best.log_values, rtol=1e-9)
     np.testing.assert_array_equal(best.component, other_best.component)
 
@@ -172,10 +200,16 @@ def test_streams_agree_on_every_path(engine: str) -> None:
             np.testing.assert_allclose(mine, theirs, rtol=least, atol=least / 10)
 
 
+@cache
+def _usual_flows(number: int) -> list[np.ndarray]:
+    network, _, data = _cases()[number]
+    return _all_flows(compile_program(network), data)
+
+
 def test_expected_flows_agree_on_every_path(engine: str) -> None:
-    for network, _, data in _cases():
+    for number, (network, _, data) in enumerate(_cases()):
         found = _all_flows(_compile(network, engine), data)
-        for own, other in zip(found, _all_flows(compile_program(network), data), strict=True):
+        for own, other in zip(found, _usual_flows(number), strict=True):
             least = _tolerance(engine)
             np.testing.assert_allclose(own, other, rtol=least, atol=least / 10)
 

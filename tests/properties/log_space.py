@@ -4,7 +4,9 @@ Values of a slice are divided by their largest in each interface group (the root
 group), which keeps the logarithms small and so their rounding; nothing ever leaves log space.
 """
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from math import fsum
 
 import numpy as np
@@ -26,6 +28,14 @@ def log_sum(rows: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         total: Floats = safe + np.log(np.exp(rows - safe).sum(axis=0))
     return total
+
+
+def log_sum_of(terms: list[float]) -> float:
+    """`log_sum` of plain numbers: nodes of a single slice have few children."""
+    largest = max(terms)
+    if largest == MINUS_INFINITY:
+        return largest
+    return largest + math.log(fsum([math.exp(term - largest) for term in terms]))
 
 
 def log_max(rows: Floats) -> Floats:
@@ -77,6 +87,9 @@ class LogSpace:
         self.stack = stack_order(network, len(values))
         bottom = parameters.bottom or parameters.template
         self.weights = [self._log_weights(own.weights) for own in (bottom, parameters.template)]
+        self.edges = [
+            {index: row[:, 0].tolist() for index, row in own.items()} for own in self.weights
+        ]
         self.rows = [leaf_rows(template, own) for own in (bottom, parameters.template)]
         self.kept = has_leaf_below(template)
         self.reads = [False] * len(template.nodes)
@@ -92,11 +105,15 @@ class LogSpace:
                 for index, row in sum_weights(self.network.template.nodes, flat).items()
             }
 
-    @property
+    @cached_property
     def log_likelihood(self) -> float:
-        return self.upward().log_value
+        return self._up.log_value
 
-    @property
+    @cached_property
+    def _up(self) -> Upward:
+        return self.upward()
+
+    @cached_property
     def best_completion(self) -> float:
         """Log of the largest joint density of latent choices and missing values."""
         return self.upward(maximise=True).log_value
@@ -129,24 +146,25 @@ class LogSpace:
     def upward(self, *, maximise: bool = False, chosen: NDArray[np.bool_] | None = None) -> Upward:
         """The upward pass; `chosen` (T, k), by slice number, says which interfaces are allowed."""
         template, top = self.network.template, self.network.top
-        add = log_max if maximise else log_sum
+        add = max if maximise else log_sum_of
         found = self._slice_part(maximise=maximise)
         num_slices, k = len(self.values), template.num_interfaces
         interfaces = np.zeros((num_slices, k))
         scales = np.zeros((num_slices, k))
-        mixing = [index for index in template.order if self.reads[index]]
-        lists = {i: list(getattr(template.nodes[i], "children", ())) for i in mixing}
+        mixing = [(index, template.nodes[index]) for index in template.order if self.reads[index]]
         for height in range(num_slices):
-            for index in mixing:
-                node = template.nodes[index]
+            now, edges = found[:, height].tolist(), self.edges[min(height, 1)]
+            for index, node in mixing:
                 if height == 0 and not self.kept[index]:
-                    found[index, 0] = 0.0
+                    now[index] = 0.0
                 elif isinstance(node, Input):
-                    found[index, height] = interfaces[height - 1, node.position]
+                    now[index] = interfaces[height - 1, node.position].item()
+                elif isinstance(node, Product):
+                    now[index] = sum([now[child] for child in node.children])
                 else:
-                    logs = self.weights[min(height, 1)].get(index)
-                    below = found[lists[index], height : height + 1]
-                    found[index, height] = self._combine(node, logs, below, add)[0]  # type: ignore[arg-type]
+                    pairs = zip(edges[index], node.children, strict=True)  # type: ignore[union-attr]
+                    now[index] = add([log + now[child] for log, child in pairs])
+            found[:, height] = now
             outputs = found[list(template.outputs), height]
             if chosen is not None:
                 outputs = np.where(chosen[self.stack[height]], outputs, MINUS_INFINITY)
@@ -154,7 +172,7 @@ class LogSpace:
                 largest = outputs[list(group)].max()
                 scales[height, list(group)] = largest if np.isfinite(largest) else 0.0
             interfaces[height] = outputs - scales[height]
-        top_values, _ = self._top(interfaces[-1], add)
+        top_values, _ = self._top(interfaces[-1], log_max if maximise else log_sum)
         root = float(top_values[top.root])
         firsts = [group[0] for group in self.network.groups]
         total = fsum([root, *scales[:, firsts].reshape(-1).tolist()])
@@ -179,10 +197,11 @@ class LogSpace:
                 found[index] = self._combine(node, logs.get(index), found[list(node.children)], add)
         return found[:, 0], logs
 
+    @cached_property
     def posteriors(self) -> tuple[Floats, Floats]:
         """Posteriors of interfaces (T, k) and of leaf nodes (T, nodes; 0 for others), by slice."""
         template, top = self.network.template, self.network.top
-        up = self.upward()
+        up = self._up
         num_slices = len(self.values)
         reading = [index for index in reversed(template.order) if self.reads[index]]
         down = np.full((len(template.nodes), num_slices), MINUS_INFINITY)
@@ -195,13 +214,13 @@ class LogSpace:
         above = at_top[list(top.inputs), 0]
         for height in reversed(range(num_slices)):
             chosen[height] = np.exp(above + up.interfaces[height] - up.root)
-            now = down[:, height : height + 1]
-            now[list(template.outputs), 0] = above - up.scales[height]
-            values = up.nodes[:, height : height + 1]
+            down[list(template.outputs), height] = above - up.scales[height]
+            now, values = down[:, height].tolist(), up.nodes[:, height].tolist()
             for index in reading:
-                logs_here = self.weights[min(height, 1)].get(index)
-                _push(template.nodes[index], index, logs_here, values, now, self.reads)
-            above = now[list(template.inputs), 0]
+                logs_here = self.edges[min(height, 1)].get(index)
+                _push_one(template.nodes[index], index, logs_here, values, now, self.reads)
+            down[:, height] = now
+            above = down[list(template.inputs), height]
         self._push_slice_part(up, down)
         is_leaf = np.array([isinstance(node, Leaf) for node in template.nodes])
         leaves = np.where(is_leaf[:, None], np.exp(down + up.nodes - up.root), 0.0).T
@@ -250,6 +269,20 @@ def _push(node, index, logs, values, down, wanted=None) -> None:  # type: ignore
         else:
             share = down[index] + logs[place]
         down[child] = np.logaddexp(down[child], share)
+
+
+def _push_one(node, index, logs, values, down, wanted) -> None:  # type: ignore[no-untyped-def]
+    """`_push` in plain numbers, for one slice."""
+    if not isinstance(node, Sum | Product) or down[index] == MINUS_INFINITY:
+        return
+    for place, child in enumerate(node.children):
+        if wanted[child]:
+            if isinstance(node, Product):
+                others = [values[c] for c in node.children if c != child]
+                share = down[index] + sum(others)
+            else:
+                share = down[index] + logs[place]
+            down[child] = log_sum_of([down[child], share])
 
 
 @dataclass(frozen=True)

@@ -144,8 +144,9 @@ def _reference(number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     program = compile_program(network, engine="reference")
     prefixes = np.empty(0)
     if number < 60 or number >= len(CASES):  # they take long
-        found = program.components[0].prefixes(data)
-        prefixes = np.stack([rounded(found.log_seen), rounded(found.log_unseen)])
+        half = data[: len(data) // 2]  # every sequence is there twice
+        found = program.components[0].prefixes(half)
+        prefixes = np.tile(np.stack([rounded(found.log_seen), rounded(found.log_unseen)]), 2)
     return (
         _flat(program.expected_flows(data).flows),
         inference.interface_posteriors(program, data),

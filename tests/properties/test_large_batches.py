@@ -35,7 +35,7 @@ def test_every_query_of_a_large_batch_agrees_with_log_space(seed: int) -> None:
     np.testing.assert_allclose(model.log_likelihood(data), expected, rtol=1e-9, atol=1e-12)
     best = [reference.best_completion for reference in references]
     np.testing.assert_allclose(model.complete(data).log_prob, best, rtol=1e-9, atol=1e-12)
-    posteriors = [reference.posteriors() for reference in references]
+    posteriors = [reference.posteriors for reference in references]
     chosen = np.concatenate([interfaces for interfaces, _ in posteriors])
     np.testing.assert_allclose(model.interface_posteriors(data), chosen, rtol=1e-9, atol=1e-12)
     marginals = model.marginals(data)

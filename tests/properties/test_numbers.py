@@ -23,11 +23,6 @@ def prepared(name: str, root: str) -> tuple[Model, Sequences, LogSpace]:
     return Model(network), as_sequences(network.schema, [values]), LogSpace(network, values)
 
 
-@lru_cache(maxsize=64)
-def posteriors(name: str, root: str) -> tuple[np.ndarray, np.ndarray]:
-    return prepared(name, root)[2].posteriors()
-
-
 @every_case
 @pytest.mark.parametrize("name", CASES)
 def test_log_likelihood_equals_the_log_space_reference(name: str, root: str) -> None:
@@ -38,8 +33,8 @@ def test_log_likelihood_equals_the_log_space_reference(name: str, root: str) -> 
 @every_case
 @pytest.mark.parametrize("name", CASES)
 def test_interface_posteriors_equal_the_log_space_reference(name: str, root: str) -> None:
-    model, data, _ = prepared(name, root)
-    expected = posteriors(name, root)[0]
+    model, data, reference = prepared(name, root)
+    expected = reference.posteriors[0]
     np.testing.assert_allclose(model.interface_posteriors(data), expected, rtol=RTOL, atol=1e-10)
 
 
@@ -47,7 +42,7 @@ def test_interface_posteriors_equal_the_log_space_reference(name: str, root: str
 @pytest.mark.parametrize("name", CASES)
 def test_marginals_equal_the_log_space_reference(name: str, root: str) -> None:
     model, data, reference = prepared(name, root)
-    leaves = posteriors(name, root)[1]
+    leaves = reference.posteriors[1]
     marginals = model.marginals(data)
     np.testing.assert_allclose(marginals.log_likelihood, [reference.log_likelihood], rtol=RTOL)
     for v, variable in enumerate(model.schema):
@@ -134,7 +129,7 @@ def test_evidence_that_reverses_is_right_amid_benign_sequences() -> None:
     references = [LogSpace(network, own) for own in arrays]
     expected = [reference.log_likelihood for reference in references]
     np.testing.assert_allclose(model.log_likelihood(data), expected, rtol=RTOL)
-    chosen = np.concatenate([reference.posteriors()[0] for reference in references])
+    chosen = np.concatenate([reference.posteriors[0] for reference in references])
     np.testing.assert_allclose(model.interface_posteriors(data), chosen, rtol=RTOL, atol=1e-10)
 
 
@@ -225,7 +220,7 @@ def test_long_sequence_of_a_random_template_agrees_with_log_space(seed: int) -> 
         model.log_likelihood(data), [reference.log_likelihood], rtol=RTOL, atol=1e-12
     )
     np.testing.assert_allclose(
-        model.interface_posteriors(data), reference.posteriors()[0], rtol=RTOL, atol=1e-12
+        model.interface_posteriors(data), reference.posteriors[0], rtol=RTOL, atol=1e-12
     )
     completion = model.complete(data)
     np.testing.assert_allclose(

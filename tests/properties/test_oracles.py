@@ -119,7 +119,7 @@ def test_log_space_agrees_with_plain_numbers(seed: int) -> None:
             rtol=1e-11,
             atol=1e-12,
         )
-        chosen, leaves = reference.posteriors()
+        chosen, leaves = reference.posteriors
         np.testing.assert_allclose(
             chosen, interface_posteriors(network, values), rtol=1e-10, atol=1e-13
         )
@@ -142,6 +142,4 @@ def test_log_space_of_a_template_agrees_with_the_recursions_of_an_hmm() -> None:
     reference = LogSpace(network, codes[:, None].astype(float))
     np.testing.assert_allclose(reference.log_likelihood, expected.log_likelihood, rtol=1e-12)
     np.testing.assert_allclose(reference.best_completion, expected.viterbi, rtol=1e-12)
-    np.testing.assert_allclose(
-        reference.posteriors()[0], expected.posteriors, rtol=1e-10, atol=1e-14
-    )
+    np.testing.assert_allclose(reference.posteriors[0], expected.posteriors, rtol=1e-10, atol=1e-14)

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from dspn._arguments import Floats, Ints
 from dspn.data.sequences import Sequences
@@ -86,7 +85,7 @@ class _Network:
                 V[index] = V[children].sum(axis=0)
             elif isinstance(node, Sum):
                 terms = self._logs(index, told) + V[children]
-                V[index] = terms.max(axis=0) if maximise else logsumexp(terms, axis=0)
+                V[index] = terms.max(axis=0) if maximise else np.logaddexp.reduce(terms, axis=0)
 
     def downward(self, V: Floats, D: Floats, told: Floats) -> None:
         """Adds every node's derivative to those of its children; D has those from above."""
@@ -292,7 +291,7 @@ class ReferenceProgram(base.NetworkProgram):
                     interfaces[copy.rows] = np.exp(above + outputs - slices.root).T
                     for bank, out in zip(template.banks, by_bank, strict=True):
                         own = list(bank.nodes)
-                        left_out = logsumexp(D[own], axis=0)
+                        left_out = np.logaddexp.reduce(D[own], axis=0)
                         given_others = np.exp(D[own] - left_out)
                         out[copy.rows] = (given_others if want.surprises else posterior[own]).T
                         surprises[copy.rows, bank.variable] = left_out - slices.root
