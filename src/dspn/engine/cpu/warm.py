@@ -1,5 +1,8 @@
 """Compiles every kernel into Numba's cache: `python -m dspn.engine.cpu.warm`."""
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Final
@@ -49,28 +52,27 @@ def _ring(schema: Schema) -> DynamicNetwork:
     return assemble(builder.template(outputs), mixture_top(schema, np.full(_RING, 1 / _RING)))
 
 
-def _run(network: DynamicNetwork, data: Sequences) -> None:
+def _passes(network: DynamicNetwork, data: Sequences) -> list[Callable[[], object]]:
+    """Every pass over the data; each compiles what it needs."""
     program = CpuEngine().compile(network, precision="double")
-    ones, everything = np.ones(len(data)), np.ones(data.values.shape, dtype=np.bool_)
-    program.log_totals(data)
-    program.posteriors(data, Want(leaves=everything, interfaces=True))
-    program.posteriors(data, Want(surprises=True))
-    program.best(data)
-    program.draw(data, np.zeros(len(data), dtype=np.uint64))
-    program.prefixes(data)
-    program.expected_flows(data, ones)
     # The automatic learner trains in single precision.
     single = CpuEngine(Paths(fewest_single=1)).compile(network, precision="single")
-    single.log_totals(data)
-    single.expected_flows(data, ones)
+    ones, everything = np.ones(len(data)), np.ones(data.values.shape, dtype=np.bool_)
+    return [
+        lambda: program.log_totals(data),
+        lambda: program.posteriors(data, Want(leaves=everything, interfaces=True)),
+        lambda: program.posteriors(data, Want(surprises=True)),
+        lambda: program.best(data),
+        lambda: program.draw(data, np.zeros(len(data), dtype=np.uint64)),
+        lambda: program.prefixes(data),
+        lambda: program.expected_flows(data, ones),
+        lambda: single.log_totals(data),
+        lambda: single.expected_flows(data, ones),
+    ]
 
 
-def warm(report: Callable[[str], None] = lambda _: None) -> float:
-    """Runs every pass once on tiny models; returns the seconds that took.
-
-    `report` is told what was compiled.
-    """
-    begin = time.perf_counter()
+def warm(*, backwards: bool = False) -> None:
+    """Runs every pass once on tiny models, from the first to the last or the other way round."""
     binary = Schema((Variable.binary("a"), Variable.binary("b")))
     mixed = Schema((Variable.binary("a"), Variable.continuous("b")))
     rng = np.random.default_rng(0)
@@ -78,17 +80,31 @@ def warm(report: Callable[[str], None] = lambda _: None) -> float:
     turn = np.repeat([[0.0, 0.0], [1.0, 1.0]], [400, 400], axis=0)
     turning = Sequences.from_codes(turn, [0, 800], binary)
     floats = Sequences.from_codes(rng.integers(0, 2, (12, 2)).astype(float), [0, 4, 12], mixed)
-    for name, network, data in (
-        ("any template", _branching(binary), short),
-        ("chains and logarithms", _reversing(binary), turning),
-        ("sparse chains", _ring(binary), short),
-        ("numbers", grouped_network(mixed, [[0], [1]], 2, rng=rng, root=Root.LAST), floats),
-    ):
-        _run(network, data)
-        report(name)
-    return time.perf_counter() - begin
+    passes = [
+        *_passes(_branching(binary), short),
+        *_passes(_reversing(binary), turning),
+        *_passes(_ring(binary), short),
+        *_passes(grouped_network(mixed, [[0], [1]], 2, rng=rng, root=Root.LAST), floats),
+    ]
+    for run in reversed(passes) if backwards else passes:
+        run()
+
+
+def main() -> None:
+    """Two processes begin at either end; each loads what the other has compiled."""
+    backwards = "backwards" in sys.argv
+    begin, other = time.perf_counter(), None
+    if not backwards and (os.cpu_count() or 1) > 1:
+        other = subprocess.Popen([sys.executable, "-m", "dspn.engine.cpu.warm", "backwards"])
+    try:
+        warm(backwards=backwards)
+    finally:
+        if other is not None:
+            other.terminate()
+            other.wait()
+    if not backwards:
+        print(f"kernels compiled and cached in {time.perf_counter() - begin:.1f} s")
 
 
 if __name__ == "__main__":
-    seconds = warm(lambda name: print(f"  for {name}: done", flush=True))
-    print(f"kernels compiled and cached in {seconds:.1f} s")
+    main()
