@@ -18,11 +18,14 @@ import emulator
 from dspn import DynamicNetwork, Schema, Sequences, Variable, inference
 from dspn.engine import Engine, ExpectedFlows, Program, Want, compile_program
 from dspn.engine.base import rounded, without_values
-from dspn.engine.gpu import GpuEngine, chain, general
-from dspn.engine.gpu.chain import ChainLayout, ChainProgram
+from dspn.engine.gpu import GpuEngine, layout, passes, queries
+from dspn.engine.gpu.chain import ChainProgram
 from dspn.engine.gpu.climb import Climb
 from dspn.engine.gpu.device import Device
 from dspn.engine.gpu.general import General, Structure
+from dspn.engine.gpu.layout import ChainLayout
+from dspn.engine.gpu.program import GpuProgram
+from dspn.engine.gpu.stream import LaneStream
 from dspn.errors import EvidenceError, NumericalError, StructureError
 from dspn.learning.em import EmOptions, fit_em
 from dspn.leaves.told import with_context
@@ -31,7 +34,7 @@ from networks import bits, has_gpu
 from oracles import best_completion, interface_posteriors, log_likelihood, surprise_of_slice
 from properties.extreme_cases import CASES as EXTREMES
 from properties.log_space import LogSpace
-from strategies import as_sequences, random_case, random_network, random_recipe
+from strategies import as_sequences, random_case, random_network, random_recipe, with_tables
 
 # With NumPy there is one path, in logarithms and double precision; the others are those of a card.
 ENGINES: dict[str, tuple[Engine | str, str]] = {"numpy": (GpuEngine("numpy"), "double")}
@@ -103,6 +106,17 @@ def _chain_case(seed: int, nodes: int = 0) -> tuple[DynamicNetwork, list[np.ndar
     values[rng.random(values.shape) < 0.3] = np.nan
     data = Sequences.from_codes(values, offsets, schema)
     return network, data.to_arrays(), data
+
+
+@cache
+def _tabled_case(seed: int, nodes: int) -> tuple[DynamicNetwork, list[np.ndarray], Sequences]:
+    """The same with sums by one of two inputs, or by none."""
+    plain, arrays, data = _chain_case(seed, nodes)
+    network, rng = with_tables(plain, seed), np.random.default_rng(seed)
+    inputs = np.stack([rng.integers(n, size=data.total_slices) for n in (3, 2)], axis=1)
+    known = inputs.astype(np.float64)
+    made = Sequences.from_codes(data.values, data.offsets, network.schema, inputs=known)
+    return network, arrays, made
 
 
 def _cases(engine: str) -> list[tuple[DynamicNetwork, list[np.ndarray], Sequences]]:
@@ -184,24 +198,46 @@ def test_mixtures_agree_with_the_reference(engine: str, seed: int) -> None:
     np.testing.assert_array_equal(best.component, other_best.component)
 
 
-def test_streams_agree_with_the_reference(engine: str) -> None:
-    for seed in (0, 2, 5, 7):
-        network, arrays, _ = random_case(seed)
-        streams = [
-            compile_program(network, engine=own, precision=precision).components[0].stream()
-            for own, precision in (ENGINES[engine], ("reference", "double"))
-        ]
-        for t, values in enumerate(arrays[0]):
-            data = as_sequences(network.schema, [values[None]])
-            found, expected = (stream.advance(data, t == 0) for stream in streams)
-            for name in ("log_seen", "log_unseen"):
-                own, other = (rounded(getattr(one, name)) for one in (found, expected))
-                _close(engine, own, other)
-            streams = [found.stream, expected.stream]
-        blank = without_values(data)
-        predicted, reference = (stream.predict(False, blank) for stream in streams)
-        for mine, theirs in zip(predicted.leaves, reference.leaves, strict=True):
-            _close(engine, mine, theirs)
+@pytest.mark.parametrize("seed", [0, 2, 5, 7])
+def test_streams_agree_with_the_reference(engine: str, seed: int) -> None:
+    """Those of a batch too, each with its own past, and after they were saved."""
+    network, arrays, _ = random_case(seed)
+    own, precision = ENGINES[engine]
+    program = compile_program(network, engine=own, precision=precision).components[0]
+    reference = compile_program(network, engine="reference").components[0]
+    stream = program.stream()
+    count = 3 if isinstance(stream, LaneStream) else 1
+    length = min(map(len, arrays[:count]))
+    others = [reference.stream() for _ in range(count)]
+    for t in range(length):
+        slices = [values[t : t + 1] for values in arrays[:count]]
+        singles = [as_sequences(network.schema, [values]) for values in slices]
+        data = as_sequences(network.schema, slices)
+        for given in (False, True):
+            asked = data if given else without_values(data)
+            found = stream.predict(t == 0, asked, given=given)
+            predicted = [
+                other.predict(t == 0, one if given else without_values(one), given=given)
+                for other, one in zip(others, singles, strict=True)
+            ]
+            logs = np.stack([rounded(one.log_values) for one in predicted])
+            _close(engine, rounded(found.log_values).reshape(-1), logs)
+            for v, mine in enumerate(found.leaves):
+                _close(engine, mine, np.concatenate([one.leaves[v] for one in predicted]))
+            if given:
+                expected = np.concatenate([one.surprises for one in predicted])
+                observed = ~np.isnan(data.values)
+                _close(engine, found.surprises[observed], expected[observed])
+        after = stream.advance(data, t == 0)
+        advanced = [other.advance(one, t == 0) for other, one in zip(others, singles, strict=True)]
+        for name in ("log_seen", "log_unseen"):
+            mine = rounded(getattr(after, name)).reshape(-1)
+            _close(engine, mine, [rounded(getattr(one, name)) for one in advanced])
+        stream = program.stream(after.stream.arrays(), t + 1)
+        others = [one.stream for one in advanced]
+    if count > 1:
+        with pytest.raises(EvidenceError, match="one slice for each of the 3 streams"):
+            stream.advance(singles[0], False)
 
 
 def test_prefixes_agree_with_the_reference(engine: str) -> None:
@@ -260,19 +296,32 @@ def test_chains_of_any_width_agree_with_the_reference(engine: str, nodes: int) -
 
 
 @pytest.mark.parametrize("nodes", [5, 40, 150] if EVERY_CASE else [40])
-@pytest.mark.parametrize("seed", [4, 7])
-def test_paths_of_chains_agree_with_array_operations(engine: str, seed: int, nodes: int) -> None:
+@pytest.mark.parametrize("seed", [4, 7, "by inputs", "by inputs, root last"])
+def test_paths_of_chains_agree_with_array_operations(
+    engine: str, seed: int | str, nodes: int
+) -> None:
     """Draws too: both ways take the same random numbers."""
-    network, _, data = _chain_case(seed, nodes)
+    if isinstance(seed, str):
+        nodes = min(nodes, 60)
+        network, _, data = _tabled_case(6 if "last" in seed else 5, nodes)
+    else:
+        network, _, data = _chain_case(seed, nodes)
     own = _compile(network, engine).components[0]
+    if engine != "numpy":
+        assert isinstance(own, GpuProgram) and own.chain is not None
     device = Device("numpy")
     other, batch = General(device, network, Structure(network)), device.batch(data)
     want = Want(leaves=np.isnan(data.values), interfaces=True)
     seeds = np.random.default_rng(0).integers(2**63, size=len(data), dtype=np.uint64)
     with device.running():
-        expected = general.posteriors(other, batch, want)
-        best = general.choices(other, batch, None, data.num_variables)
-        drawn = general.choices(other, batch, seeds, data.num_variables)
+        expected = queries.posteriors(other, batch, want)
+        best = queries.choices(other, batch, None, data.num_variables)
+        drawn = queries.choices(other, batch, seeds, data.num_variables)
+        flows, _ = queries.expected_flows(other, batch, np.ones(len(data)))
+    mine, _ = own.expected_flows(data, np.ones(len(data)))
+    loose = {"rtol": 1e-4, "atol": 1e-4} if "single" in engine else {}
+    _close(engine, mine.template.weights, flows.template.weights, **loose)
+    _close(engine, mine.top.weights, flows.top.weights, **loose)
     found = own.posteriors(data, want)
     _close(engine, rounded(found.log_values), rounded(expected.log_values))
     least = {"rtol": 1e-4, "atol": 1e-5} if "single" in engine else {}
@@ -281,7 +330,7 @@ def test_paths_of_chains_agree_with_array_operations(engine: str, seed: int, nod
         _close(engine, mine, theirs, **least)
     want = Want(leaves=np.ones(data.values.shape, dtype=np.bool_), surprises=True)
     with device.running():
-        expected = general.posteriors(other, batch, want)
+        expected = queries.posteriors(other, batch, want)
     found = own.posteriors(data, want)
     np.testing.assert_allclose(found.surprises, expected.surprises, rtol=1e-9, atol=1e-10)
     for mine, theirs in zip(found.leaves, expected.leaves, strict=True):
@@ -290,6 +339,30 @@ def test_paths_of_chains_agree_with_array_operations(engine: str, seed: int, nod
         np.testing.assert_array_equal(mine.interfaces, theirs.interfaces)
         np.testing.assert_array_equal(mine.leaves, theirs.leaves)
         _close(engine, mine.log_values, theirs.log_values)
+
+
+@pytest.mark.parametrize("root", ["first", "last"])
+@pytest.mark.parametrize("ragged", [True, False])
+def test_large_chains_agree_with_the_reference(
+    engine: str, ragged: bool, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A matrix product for each slice; of lanes of one length it reads the vectors in place."""
+    for dtype in list(passes._WIDEST_SCAN):
+        monkeypatch.setitem(passes._WIDEST_SCAN, dtype, 4)
+    monkeypatch.setattr(passes, "_FEWEST_NARROW", 16)
+    rng = np.random.default_rng(0)
+    network = initial_network(bits(3), 20, rng=rng, root=root)
+    values = rng.integers(0, 2, (15, 3)).astype(np.float64)
+    values[4, 1] = np.nan
+    offsets = [0, 4, 9, 15] if ragged else [0, 5, 10, 15]
+    data = Sequences.from_codes(values, offsets, network.schema)
+    weights = np.array([1e-12, 3.0, 2e-12])
+    program, reference = _compile(network, engine), compile_program(network, engine="reference")
+    loose = {"rtol": 3e-4, "atol": 3e-3} if "single" in engine else {}
+    _close(engine, program.log_likelihood(data), reference.log_likelihood(data), **loose)
+    found, expected = (_all_flows(own, data, weights) for own in (program, reference))
+    for own, other in zip(found, expected, strict=True):
+        _close(engine, own, other, **{"rtol": 1e-4 if "single" in engine else 1e-9, **loose})
 
 
 @pytest.mark.parametrize("nodes", [20, 50, 100] if EVERY_CASE else [50])
@@ -351,7 +424,7 @@ def test_joined_tables_lose_no_range(engine: str, monkeypatch: pytest.MonkeyPatc
     expected = _all_flows(reference, data, np.ones(2))
     expected_logs = reference.log_likelihood(data)
     if engine != "numpy":
-        monkeypatch.setattr(general, "expected_flows", None)
+        monkeypatch.setattr(queries, "expected_flows", None)
     program = _compile(network, engine)
     _close(engine, program.log_likelihood(data), expected_logs)
     least = 1e-4 if "single" in engine else 1e-9
@@ -452,7 +525,7 @@ def test_wide_templates_of_few_edges_need_no_square_matrix(
     values = rng.integers(0, 2, (12, 3)).astype(np.float64)
     data = Sequences.from_codes(values, [0, 7, 12], network.schema)
     expected = compile_program(network, engine="reference").expected_flows(data)
-    monkeypatch.setattr(chain, "_WIDEST_CHAIN", 39)
+    monkeypatch.setattr(layout, "_WIDEST_CHAIN", 39)
     assert ChainLayout.of(network) is None
     found = compile_program(network, engine=GpuEngine("numpy")).expected_flows(data)
     np.testing.assert_allclose(found.log_likelihood, expected.log_likelihood, rtol=1e-10)

@@ -93,9 +93,8 @@ def _instructions(text: str) -> str:
 def _source(text: str) -> str:
     text = re.sub(r"extern __shared__ (\w+) (\w+)\[\];", r"\1* \2 = (\1*)emulator::dynamic;", text)
     names = re.findall(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(', text)
-    real = "" if "REAL" in text else "#define REAL " + ("float" if "float*" in text else "double")
-    header = _HEADER.read_text()
-    return "\n".join([real, header, _instructions(text), *(f"EMULATE({name})" for name in names)])
+    emulated = (f"EMULATE({name})" for name in names)
+    return "\n".join([_HEADER.read_text(), _instructions(text), *emulated])
 
 
 @cache
@@ -219,6 +218,7 @@ class Card:
         memory = SimpleNamespace(OutOfMemoryError=type("OutOfMemoryError", (MemoryError,), {}))
         self.cuda = SimpleNamespace(
             runtime=runtime, Device=lambda: device, memory=memory, cublas=cublas,
+            alloc_pinned_memory=lambda size: bytearray(-(-size // 512) * 512),
             device=SimpleNamespace(get_cublas_handle=lambda: 0),
         )  # fmt: skip
 
@@ -238,10 +238,11 @@ class Card:
         self.copies[0] += 1
         return np.array(value, dtype=dtype, order="C").view(Array)
 
-    def asnumpy(self, value: Any) -> np.ndarray:
+    def asnumpy(self, value: Any, out: np.ndarray) -> np.ndarray:
         """A copy in the memory of the machine."""
         self.copies[1] += 1
-        return np.array(value)
+        out[...] = value.view(np.ndarray)
+        return out
 
     def empty(self, shape: Any, dtype: Any = np.float64) -> Array:
         """An array of NaN, or of -1."""
@@ -265,22 +266,23 @@ class Card:
         return run
 
 
-def _at(address: int, shape: tuple[int, int]) -> np.ndarray:
+def _at(address: int, shape: tuple[int, int], step: int) -> np.ndarray:
     """A matrix by columns, without the bits that a TF32 tensor core does not read."""
+    assert step >= shape[0]
     flat = np.ctypeslib.as_array(
-        ctypes.cast(address, ctypes.POINTER(ctypes.c_float)), (shape[0] * shape[1],)
+        ctypes.cast(address, ctypes.POINTER(ctypes.c_float)), (step * (shape[1] - 1) + shape[0],)
     )
     cut = (flat.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
-    return cut.reshape(shape, order="F")
+    return np.lib.stride_tricks.as_strided(cut, shape, (4, 4 * step))
 
 
 def _sgemm(
     _: int, left_turned: int, right_turned: int, m: int, n: int, k: int, alpha: int, left: int,
     lda: int, right: int, ldb: int, beta: int, out: int, ldc: int,
 ) -> None:  # fmt: skip
-    one = _at(left, (k, m)).T if left_turned else _at(left, (m, k))
-    other = _at(right, (n, k)).T if right_turned else _at(right, (k, n))
-    assert (lda, ldb, ldc) == (k if left_turned else m, n if right_turned else k, m)
+    one = _at(left, (k, m), lda).T if left_turned else _at(left, (m, k), lda)
+    other = _at(right, (n, k), ldb).T if right_turned else _at(right, (k, n), ldb)
+    assert ldc == m
     target = np.ctypeslib.as_array(ctypes.cast(out, ctypes.POINTER(ctypes.c_float)), (m * n,))
     target[:] = (one @ other).reshape(-1, order="F")
 

@@ -4,9 +4,9 @@ from functools import cached_property
 from typing import Final, final
 
 from dspn.engine import base
-from dspn.engine.gpu.chain import ChainLayout
 from dspn.engine.gpu.device import Device
 from dspn.engine.gpu.general import Structure
+from dspn.engine.gpu.layout import ChainLayout
 from dspn.engine.gpu.program import GpuProgram
 from dspn.structure.network import DynamicNetwork
 

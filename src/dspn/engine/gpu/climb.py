@@ -156,7 +156,7 @@ class Climb:
         k, groups = len(general.structure.outputs), len(general.structure.groups)
         results = xp.empty((2 + TERMS * groups, len(lanes)))
         threads = 64 if self.num_nodes <= 1024 else 128
-        kernel: Any = device.kernel("climb", "climb", (f"-DLOGS={int(logs)}",))
+        kernel: Any = device.kernel("climb", "climb", ("-DREAL=double", f"-DLOGS={int(logs)}"))
         own = self.layout
         inputs, outputs, top_inputs = own.named
         kernel(

@@ -25,6 +25,8 @@ _CELLS_THERE: Final = 2**25
 _SHARE_OF_MEMORY: Final = 0.4
 _MEMORY_HERE: Final = 2**27
 _MOST_KEPT: Final = 4096
+# CUBLAS_TF32_TENSOR_OP_MATH, which CuPy has no name for.
+_TF32_TENSOR_OP_MATH: Final = 3
 
 
 @final
@@ -39,6 +41,8 @@ class Device:
             raise StructureError(f"`arrays` must be 'cupy' or 'numpy', not {name!r}.")
         self.name = name
         self._kept: dict[int, tuple[Any, Array]] = {}
+        self._modules: dict[tuple[str, tuple[str, ...]], Any] = {}
+        self.kernels: dict[tuple[str, str, tuple[str, ...]], Callable[..., None]] = {}
         self._batches: weakref.WeakKeyDictionary[Sequences, Batch] = weakref.WeakKeyDictionary()
 
     @property
@@ -95,8 +99,25 @@ class Device:
         return int((free + held.free_bytes()) * _SHARE_OF_MEMORY)
 
     def here(self, array: Array) -> Any:
-        """The array in the memory of the machine."""
-        return self.xp.asnumpy(array) if self.is_gpu else np.asarray(array)
+        """The array in the memory of the machine.
+
+        On a card the memory is taken from a pool of pages that stay where they are, which a card
+        writes several times as fast.
+        """
+        if not self.is_gpu:
+            return np.asarray(array)
+        if not array.size:
+            return np.empty(array.shape, dtype=array.dtype)
+        memory = self.xp.cuda.alloc_pinned_memory(array.nbytes)
+        out = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
+        return self.xp.asnumpy(array, out=out)
+
+    def all_here(self, arrays: list[Array]) -> list[Floats]:
+        """Several arrays as float64, in one transfer."""
+        flat = self.xp.concatenate([array.reshape(-1).astype(np.float64) for array in arrays])
+        ends = np.cumsum([array.size for array in arrays])
+        parts = np.split(self.here(flat), ends[:-1])
+        return [part.reshape(array.shape) for part, array in zip(parts, arrays, strict=True)]
 
     def there(self, array: Any, dtype: Any = None) -> Array:
         """The array on the device."""
@@ -139,18 +160,59 @@ class Device:
             self._batches[data] = found
         return found
 
-    @cached_property
-    def _modules(self) -> dict[tuple[str, tuple[str, ...]], Any]:
-        return {}
-
-    def kernel(self, source: str, name: str, options: tuple[str, ...] = ()) -> Callable[..., None]:
+    def kernel(self, source: str, name: str, options: tuple[str, ...]) -> Callable[..., None]:
         """A kernel of one of the files of `kernels`, compiled when it is first used."""
-        key = (source, options)
-        if key not in self._modules:
-            text = (files("dspn.engine.gpu") / "kernels" / f"{source}.cu").read_text()
-            self._modules[key] = self.xp.RawModule(code=text, options=("-std=c++17", *options))
-        found: Callable[..., None] = self._modules[key].get_function(name)
+        found = self.kernels.get((source, name, options))
+        if found is None:
+            module = self._modules.get((source, options))
+            if module is None:
+                folder = files("dspn.engine.gpu") / "kernels"
+                text = "".join((folder / f"{own}.cu").read_text() for own in ("common", source))
+                module = self.xp.RawModule(code=text, options=("-std=c++17", *options))
+                self._modules[source, options] = module
+            found = self.kernels[source, name, options] = module.get_function(name)
         return found
+
+
+def narrowed(xp: Any, values: Array) -> Array:
+    """Float32 numbers rounded to the nearest of ten fraction bits."""
+    bits = values.view(xp.uint32) + xp.uint32(0x1000)
+    return (bits & xp.uint32(0xFFFFE000)).view(xp.float32)
+
+
+@final
+class TensorProducts:
+    """Products of float32 matrices by columns, the order of BLAS, on TF32 tensor cores."""
+
+    def __init__(self, device: Device) -> None:
+        cuda = device.xp.cuda
+        self.handle, self.cublas = cuda.device.get_cublas_handle(), cuda.cublas
+        self.one, self.zero = np.ones(1, np.float32), np.zeros(1, np.float32)
+
+    def __enter__(self) -> "TensorProducts":
+        self.before = self.cublas.getMathMode(self.handle)
+        self.cublas.setMathMode(self.handle, _TF32_TENSOR_OP_MATH)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cublas.setMathMode(self.handle, self.before)
+
+    def __call__(
+        self, turned: tuple[bool, bool], shape: tuple[int, int, int], left: Array, right: Array,
+        out: Array, *, right_at: tuple[int, int] | None = None,
+    ) -> None:  # fmt: skip
+        """Out = left @ right, either transposed if `turned`.
+
+        `shape` has the rows and columns of the result, and what is summed over; `right_at` where
+        `right` begins in its array, and how far apart its columns are.
+        """
+        rows, columns, summed = shape
+        at, step = right_at or (0, columns if turned[1] else summed)
+        self.cublas.sgemm(
+            *(self.handle, int(turned[0]), int(turned[1]), rows, columns, summed),
+            *(self.one.ctypes.data, left.data.ptr, summed if turned[0] else rows),
+            *(right.data.ptr + 4 * at, step, self.zero.ctypes.data, out.data.ptr, rows),
+        )
 
 
 @final
@@ -202,6 +264,12 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.order)
+
+    def keep(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What follows from the batch alone, made once."""
+        if key not in self.derived:
+            self.derived[key] = make()
+        return self.derived[key]
 
     def cut(self, slices: int) -> "list[tuple[Batch, Ints]]":
         """Batches of at most so many slices, or of one sequence, and their sequences.

@@ -12,14 +12,22 @@ from numpy.typing import NDArray
 from dspn._arguments import Bools, Floats, Ints
 from dspn.engine import base
 from dspn.engine.base import TERMS, Choices, Posteriors, Want
-from dspn.engine.gpu import general
-from dspn.engine.gpu.chain import ChainProgram, ChainRun, Chunks, doubts, log_totals, log_values
+from dspn.engine.gpu import queries
+from dspn.engine.gpu.chain import ChainProgram
+from dspn.engine.gpu.coefficients import Chunks, leaf_logs
 from dspn.engine.gpu.device import Array, Batch
-from dspn.leaves.told import missing_values
-from dspn.structure.network import Root
+from dspn.engine.gpu.passes import (
+    ChainRun,
+    doubts,
+    lanes_of,
+    log_totals,
+    log_values,
+    tables_of,
+)
 from dspn.structure.parameters import NetworkParameters
 
 _SHARED_BYTES: Final = 48 << 10
+_DOUBLE: Final = ("-DREAL=double",)
 # Log densities of one entry outside these are left to `general`.
 _FARTHEST: Final = 69.0
 _HIGHEST: Final = 27.0
@@ -61,7 +69,7 @@ def _posteriors(chain: ChainProgram, batch: Batch, want: Want) -> Posteriors:
     up = run.upward(run.range.under, keep=True)
     found, _, highest = run.downward(up, xp.ones(len(batch), dtype=run.dtype))
     results = device.here(up.results)
-    doubtful = doubts(run, results, device.here(highest))
+    doubtful = doubts(run, results, device.here(highest), np.ones(1))
     totals = np.zeros((TERMS, len(batch)))
     totals[0, batch.order] = log_values(results)
     found = found[:, :k]
@@ -81,7 +89,7 @@ def _posteriors(chain: ChainProgram, batch: Batch, want: Want) -> Posteriors:
     out = Posteriors(totals, tuple(leaves), interfaces, surprises)
     if doubtful.any():
         lanes = np.flatnonzero(doubtful)
-        rest = general.posteriors(chain.general, batch, want, lanes)
+        rest = queries.posteriors(chain.general, batch, want, lanes)
         rows, members = _slices_of(batch, lanes), batch.order[lanes]
         taken = () if want.leaves is None else tuple(
             own[_entries(want.leaves[:, v], rows)] for v, own in enumerate(rest.leaves)
@@ -183,60 +191,40 @@ def draw(chain: ChainProgram, batch: Batch, seeds: NDArray[np.uint64]) -> Choice
 
 def _log_table(chain: ChainProgram, chunks: Chunks, parameters: NetworkParameters) -> Array:
     """Log coefficients of the rows of all chunks; a missing entry has the mode of its leaf."""
-    device, logs = chain.general.device, []
-    for bank, rows, member in zip(
-        chain.general.network.template.banks, parameters.leaves, chain.layout.member, strict=True
-    ):
-        distinct = general.distinct_values(chunks.batch, bank)[: chunks.radix[bank.variable]]
-        own, modes = bank.family.log_prob(rows, distinct), bank.family.log_peak(rows, distinct)
-        logs.append(np.where(missing_values(distinct)[:, None], modes, own)[:, member])
-    logs.append(np.zeros((1, chain.layout.num_nodes)))
-    values, digits = device.there(np.concatenate(logs)), chunks.digits
+    device, k = chain.general.device, chain.layout.num_nodes
+    logs = leaf_logs(chain.general, chain.layout, chunks, parameters, peaks=True)
+    values, digits = device.there(np.concatenate([logs, np.zeros((1, k))])), chunks.digits
     found = values[digits[:, 0]]
     for place in range(1, digits.shape[1]):
         found += values[digits[:, place]]
     return found
 
 
-def _lanes(chain: ChainProgram, batch: Batch) -> tuple[Array, Array, Any]:
-    """First slices, lengths and direction, as the kernels read them."""
-    device, forward = chain.general.device, chain.general.network.root == Root.LAST
-    key = ("lanes", forward)
-    if key not in batch.derived:
-        first = batch.offsets if forward else batch.offsets + batch.lengths - 1
-        batch.derived[key] = (device.there(first), device.there(batch.lengths, np.int32))
-    return (*batch.derived[key], np.int32(1 if forward else -1))
-
-
 def _best(chain: ChainProgram, batch: Batch, _: None) -> tuple[Ints, Floats]:
     own, device, k = chain.general, chain.general.device, chain.layout.num_nodes
     xp, network, count = device.xp, own.network, len(batch)
-    key = ("chunks", k)
-    if key not in batch.derived:
-        batch.derived[key] = Chunks(batch, k)
-    chunks: Chunks = batch.derived[key]
+    chunks: Chunks = batch.keep(("chunks", k), lambda: Chunks(batch, k))
     table = _log_table(chain, chunks, network.parameters.template)
     bottom = table
     if network.parameters.bottom is not None:
         bottom = _log_table(chain, chunks, network.parameters.bottom)
-    places, entries = chain.layout.places
-    matrix = np.zeros(k * k)
-    matrix[entries] = network.parameters.template.weights[places]
-    transition = xp.log(device.there(np.ascontiguousarray(matrix.reshape(k, k).T)))
-    first, lengths, direction = _lanes(chain, batch)
+    dense = chain.layout.dense(network.parameters.template.weights)
+    transition = xp.log(device.there(np.ascontiguousarray(dense.transpose(0, 2, 1))))
+    which = tables_of(batch, chain.layout)
+    first, lengths, direction = lanes_of(batch, network.root)
     back = xp.empty((batch.total_slices, k), dtype=np.int32)
     last, totals = xp.empty((count, k)), xp.empty((TERMS, count))
-    device.kernel("paths", "find_best")(
+    device.kernel("paths", "find_best", _DOUBLE)(
         (count,),
         (min(256, -(-k // 32) * 32),),
-        (transition, table, bottom, chunks.codes, np.int32(len(chunks.chunks)), np.int32(k), first,
-         lengths, direction, np.int32(count), back, last, totals),
+        (transition, which, table, bottom, chunks.codes, np.int32(len(chunks.chunks)), np.int32(k),
+         first, lengths, direction, np.int32(count), back, last, totals),
         shared_mem=_shared_bytes(chain),
     )  # fmt: skip
     V = _top_values(chain, last, maximise=True)
-    chosen = general.chosen_by_top(own, V, None).argmax(axis=0).astype(np.int64)
+    chosen = queries.chosen_by_top(own, V, None).argmax(axis=0).astype(np.int64)
     path = xp.empty(batch.total_slices, dtype=np.int64)
-    device.kernel("paths", "follow")(
+    device.kernel("paths", "follow", _DOUBLE)(
         (-(-count // 128),),
         (128,),
         (back, np.int32(k), first, lengths, direction, np.int32(count), chosen, path),
@@ -262,16 +250,16 @@ def _draw(chain: ChainProgram, batch: Batch, seeds: NDArray[np.uint64]) -> tuple
     run: ChainRun = chain.run_in_double(batch)
     logs, doubtful = log_totals(run)
     up = run.upward(0.0, keep=True)
-    first, lengths, direction = _lanes(chain, batch)
+    first, lengths, direction = lanes_of(batch, network.root)
     last = first + int(direction) * (lengths.astype(np.int64) - 1)
     V = _top_values(chain, xp.log(up.vectors[last, :k]), maximise=False)
     own_seeds = device.there(seeds[batch.order])
-    chosen = general.chosen_by_top(chain.general, V, own_seeds).argmax(axis=0).astype(np.int64)
+    chosen = queries.chosen_by_top(chain.general, V, own_seeds).argmax(axis=0).astype(np.int64)
     path = xp.empty(batch.total_slices, dtype=np.int64)
-    device.kernel("paths", "draw")(
+    device.kernel("paths", "draw", _DOUBLE)(
         (-(-count // 4),),
         (128,),
-        (run.matrix, up.vectors, np.int32(run.width), np.int32(k),
+        (run.matrix, run.which, up.vectors, np.int32(run.width), np.int32(k),
          device.there(chain.layout.sums, np.int32), first, lengths, direction, np.int32(count),
          own_seeds, chosen, path),
     )  # fmt: skip
@@ -280,7 +268,7 @@ def _draw(chain: ChainProgram, batch: Batch, seeds: NDArray[np.uint64]) -> tuple
     if doubtful.any():
         lanes = np.flatnonzero(doubtful)
         num_variables = len(network.template.banks)
-        rest = general.choices(chain.general, batch, seeds, num_variables, lanes)
+        rest = queries.choices(chain.general, batch, seeds, num_variables, lanes)
         rows = _slices_of(batch, lanes)
         found[rows] = rest.interfaces[rows, 0]
         log_all[batch.order[lanes]] = rest.log_values[batch.order[lanes]]

@@ -10,11 +10,13 @@ from dspn._arguments import Floats
 from dspn.data.sequences import Sequences
 from dspn.engine import base
 from dspn.engine.base import Choices, ExpectedFlows, Posteriors, Prefixes, StreamArrays, Want
-from dspn.engine.gpu import general, paths
-from dspn.engine.gpu.chain import ChainLayout, ChainProgram
+from dspn.engine.gpu import paths, queries, stream
+from dspn.engine.gpu.chain import ChainProgram
 from dspn.engine.gpu.climb import Climb
 from dspn.engine.gpu.device import Device
 from dspn.engine.gpu.general import General, Structure
+from dspn.engine.gpu.layout import ChainLayout
+from dspn.leaves.told import has_lags
 from dspn.structure.network import DynamicNetwork
 
 
@@ -49,10 +51,11 @@ class GpuProgram(base.NetworkProgram):
     @cached_property
     def chain(self) -> ChainProgram | None:
         """Passes over chains, where the network is one."""
-        if self.chain_layout is None:
+        layout = self.chain_layout
+        if layout is None or (layout.by and not self.device.is_gpu):
             return None
         dtype = np.float32 if self.single else np.float64
-        return ChainProgram(self.general, self.chain_layout, self.climb, dtype, self.single)
+        return ChainProgram(self.general, layout, self.climb, dtype, self.single)
 
     @cached_property
     def climb(self) -> Climb:
@@ -67,7 +70,7 @@ class GpuProgram(base.NetworkProgram):
                 return self.chain.log_totals(batch)
             if self.climb.applies:
                 return self.climb.log_totals(batch)
-            return general.log_totals(self.general, batch)
+            return queries.log_totals(self.general, batch)
 
     def posteriors(self, data: Sequences, want: Want) -> Posteriors:
         """What is wanted, from one pass up and one down."""
@@ -75,7 +78,7 @@ class GpuProgram(base.NetworkProgram):
             batch = self.device.batch(data)
             if self.chain is not None:
                 return paths.posteriors(self.chain, batch, want)
-            return general.posteriors(self.general, batch, want)
+            return queries.posteriors(self.general, batch, want)
 
     def expected_flows(self, data: Sequences, weights: Floats) -> tuple[ExpectedFlows, Floats]:
         """Flows summed over sequences, each with its weight, and the log-likelihoods."""
@@ -83,7 +86,7 @@ class GpuProgram(base.NetworkProgram):
             batch = self.device.batch(data)
             if self.chain is not None:
                 return self.chain.expected_flows(batch, weights)
-            return general.expected_flows(self.general, batch, weights)
+            return queries.expected_flows(self.general, batch, weights)
 
     def best(self, data: Sequences) -> Choices:
         """The induced trees and missing values of greatest joint density."""
@@ -91,7 +94,7 @@ class GpuProgram(base.NetworkProgram):
             batch = self.device.batch(data)
             if self.chain is not None and paths.applies(self.chain):
                 return paths.best(self.chain, batch)
-            return general.choices(self.general, batch, None, data.num_variables)
+            return queries.choices(self.general, batch, None, data.num_variables)
 
     def draw(self, data: Sequences, seeds: NDArray[np.uint64]) -> Choices:
         """An induced tree for each sequence from the posterior."""
@@ -99,17 +102,19 @@ class GpuProgram(base.NetworkProgram):
             batch = self.device.batch(data)
             if self.chain is not None and self.device.is_gpu:
                 return paths.draw(self.chain, batch, seeds)
-            return general.choices(self.general, batch, seeds, data.num_variables)
+            return queries.choices(self.general, batch, seeds, data.num_variables)
 
     def prefixes(self, data: Sequences) -> Prefixes:
         """The log probabilities of every prefix, with its last slice and without."""
-        if not general.can_stream(self.general):
+        if not stream.can_stream(self.general):
             return base.prefixes_one_by_one(self, data)
         with self.device.running():
-            return general.prefixes(self.general, self.device.batch(data))
+            return stream.prefixes(self.general, self.device.batch(data))
 
     def stream(
         self, saved: StreamArrays | None = None, num_slices: int = 0, log_likelihood: float = 0.0
     ) -> base.Stream:
-        """A stream that keeps its slices."""
-        return base.history_stream(self, saved, num_slices)
+        """A stream whose memory is a vector where that is enough, or a batch of such streams."""
+        if has_lags(self.network.schema) or not stream.can_stream(self.general):
+            return base.history_stream(self, saved, num_slices)
+        return stream.LaneStream.restored(self.general, saved)

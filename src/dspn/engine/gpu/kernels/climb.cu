@@ -59,15 +59,6 @@ __device__ __forceinline__ void run(const Part& part, double* V, double& low) {
     }
 }
 
-__device__ __forceinline__ void add(double* total, double log) {
-    for (int term = 0; term < 2; ++term) {
-        const double sum = total[term] + log, other = sum - total[term];
-        log = (total[term] - (sum - other)) + (log - other);
-        total[term] = sum;
-    }
-    total[2] += log;
-}
-
 // What the slice itself gives are `coefficients`: node coefficient[l] has the value table[slot[row] *
 // coefficients + l]. Position p of the interface belongs to group group_of[p], whose outputs are
 // group_output[group_start[g]] and those behind it; `sources` lists, group by group, the
@@ -126,7 +117,7 @@ extern "C" __global__ void climb(
                 high = fmax(high, V[group_output[i]]);
             }
             for (int step = 16; step; step /= 2) {
-                high = fmax(high, __shfl_xor_sync(0xffffffffu, high, step));
+                high = fmax(high, __shfl_xor_sync(EVERY_LANE, high, step));
             }
             if (lane) { continue; }
             double divisor = 0, own_log = 0;
@@ -161,13 +152,8 @@ extern "C" __global__ void climb(
     for (int p = threadIdx.x; p < k; p += blockDim.x) { V[top_inputs[p]] = vector[p]; }
     __syncthreads();
     run(top_part, V, low);
-    for (int step = 16; step; step /= 2) {
-        low = fmin(low, __shfl_xor_sync(0xffffffffu, low, step));
-    }
-    if (threadIdx.x % 32 == 0) { lows[threadIdx.x / 32] = low; }
-    __syncthreads();
+    low = lowest_of_block(low, lows);
     if (threadIdx.x == 0) {
-        for (int w = 0; w < blockDim.x / 32; ++w) { low = fmin(low, lows[w]); }
         results[sequence] = V[root];
         results[count + sequence] = low;
     }

@@ -11,15 +11,6 @@ constexpr int TILES = K / 16;
 constexpr int STRIDE = K + 8;
 typedef unsigned short half_t;
 
-__device__ __forceinline__ int exponent_of(float x) {
-    return int((__float_as_uint(x) >> 23) & 255) - 127;
-}
-
-__device__ __forceinline__ float power_of_two(int e) {
-    e = min(max(e, -126), 126);
-    return __uint_as_float((unsigned)(e + 127) << 23);
-}
-
 __device__ __forceinline__ unsigned pair(float x, float y) {
     unsigned found;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(found) : "f"(y), "f"(x));
@@ -60,26 +51,24 @@ struct Shared {
     int largest[2][ROWS][WARPS];
 };
 
-// What a thread knows of its two sequences; entry (r, t, c) of `value` is sequence 8 r + lane / 4 and
-// node 16 warp + 8 t + 2 (lane % 4) + c.
+// What a thread knows of its two sequences. Entry (r, n) of `value` is sequence 8 r + lane / 4 and node
+// 16 warp + 8 (n / 2) + 2 (lane % 4) + n % 2: two pairs of neighbours.
 struct Lane {
     int warp, lane, row, column;
-    int sequence[2], length[2];
-    long long start[2];
+    Slices slices[2];
+    __device__ __forceinline__ int sequence(int r) const { return blockIdx.x * ROWS + row + 8 * r; }
+    __device__ __forceinline__ int node(int n) const { return column + 8 * (n / 2) + n % 2; }
 };
 
 __device__ __forceinline__ Lane find_lane(
-    const long long* first, const int* lengths, int count) {
+    const long long* first, const int* lengths, int direction, int count) {
     Lane own;
     own.warp = threadIdx.x / 32;
     own.lane = threadIdx.x % 32;
     own.row = own.lane / 4;
     own.column = 16 * own.warp + 2 * (own.lane % 4);
     for (int r = 0; r < 2; ++r) {
-        own.sequence[r] = blockIdx.x * ROWS + own.row + 8 * r;
-        const bool there = own.sequence[r] < count;
-        own.length[r] = there ? lengths[own.sequence[r]] : 0;
-        own.start[r] = there ? first[own.sequence[r]] : 0;
+        own.slices[r] = find_slices(first, lengths, direction, own.sequence(r), count);
     }
     return own;
 }
@@ -102,32 +91,37 @@ __device__ __forceinline__ void load_matrix(
     }
 }
 
-__device__ __forceinline__ void store_rows(Shared& shared, int turn, const Lane& own,
-                                           const float (*value)[2][2]) {
+__device__ __forceinline__ void load_pairs(const float* from, const Lane& own, float* to) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-#pragma unroll
-        for (int t = 0; t < 2; ++t) {
-            unsigned high, low;
-            split(value[r][t][0], value[r][t][1], high, low);
-            const int row = own.row + 8 * r, column = own.column + 8 * t;
-            *reinterpret_cast<unsigned*>(&shared.high[turn][row][column]) = high;
-            *reinterpret_cast<unsigned*>(&shared.low[turn][row][column]) = low;
-        }
+    for (int n = 0; n < 4; n += 2) {
+        const float2 two = *reinterpret_cast<const float2*>(from + own.node(n));
+        to[n] = two.x;
+        to[n + 1] = two.y;
     }
 }
 
-__device__ __forceinline__ void measure(Shared& shared, int turn, const Lane& own,
-                                        const float (*value)[2][2]) {
+__device__ __forceinline__ void store_pairs(float* to, const Lane& own, const float* from) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        const float high = fmaxf(fmaxf(value[r][0][0], value[r][0][1]),
-                                 fmaxf(value[r][1][0], value[r][1][1]));
-        int e = exponent_of(high);
-        e = max(e, __shfl_xor_sync(0xffffffffu, e, 1));
-        e = max(e, __shfl_xor_sync(0xffffffffu, e, 2));
-        if (own.lane % 4 == 0) { shared.largest[turn][own.row + 8 * r][own.warp] = e; }
+    for (int n = 0; n < 4; n += 2) {
+        *reinterpret_cast<float2*>(to + own.node(n)) = make_float2(from[n], from[n + 1]);
     }
+}
+
+__device__ __forceinline__ void store_row(Shared& shared, int turn, const Lane& own, int r,
+                                          const float* value) {
+#pragma unroll
+    for (int n = 0; n < 4; n += 2) {
+        unsigned high, low;
+        split(value[n], value[n + 1], high, low);
+        *reinterpret_cast<unsigned*>(&shared.high[turn][own.row + 8 * r][own.node(n)]) = high;
+        *reinterpret_cast<unsigned*>(&shared.low[turn][own.row + 8 * r][own.node(n)]) = low;
+    }
+}
+
+__device__ __forceinline__ void measure(Shared& shared, int turn, const Lane& own, int r, int e) {
+    e = max(e, __shfl_xor_sync(EVERY_LANE, e, 1));
+    e = max(e, __shfl_xor_sync(EVERY_LANE, e, 2));
+    if (own.lane % 4 == 0) { shared.largest[turn][own.row + 8 * r][own.warp] = e; }
 }
 
 __device__ __forceinline__ int measured(const Shared& shared, int turn, int row) {
@@ -137,10 +131,10 @@ __device__ __forceinline__ int measured(const Shared& shared, int turn, int row)
     return e;
 }
 
-// found[r][t][c]: the product of the shared rows with the warp's columns.
+// found[r][n]: the product of the shared rows with the warp's columns.
 __device__ __forceinline__ void mix(const Shared& shared, int turn, const Lane& own,
                                     const unsigned (*high)[2][2], const unsigned (*low)[2][2],
-                                    float (*found)[2][2]) {
+                                    float (*found)[4]) {
     float sums[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}, rest[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
     const int row = own.lane % 16, column = 8 * (own.lane / 16);
 #pragma unroll
@@ -156,102 +150,75 @@ __device__ __forceinline__ void mix(const Shared& shared, int turn, const Lane& 
         }
     }
 #pragma unroll
-    for (int t = 0; t < 2; ++t) {
+    for (int r = 0; r < 2; ++r) {
 #pragma unroll
-        for (int r = 0; r < 2; ++r) {
-#pragma unroll
-            for (int c = 0; c < 2; ++c) {
-                found[r][t][c] = sums[t][2 * r + c] + rest[t][2 * r + c];
-            }
+        for (int n = 0; n < 4; ++n) {
+            found[r][n] = sums[n / 2][2 * r + n % 2] + rest[n / 2][2 * r + n % 2];
         }
     }
 }
 
-__device__ __forceinline__ void load_pairs(const float* from, const Lane& own, float (*to)[2]) {
-#pragma unroll
-    for (int t = 0; t < 2; ++t) {
-        const float2 two = *reinterpret_cast<const float2*>(from + own.column + 8 * t);
-        to[t][0] = two.x;
-        to[t][1] = two.y;
-    }
-}
-
-__device__ __forceinline__ void store_pairs(float* to, const Lane& own, const float (*from)[2]) {
-#pragma unroll
-    for (int t = 0; t < 2; ++t) {
-        *reinterpret_cast<float2*>(to + own.column + 8 * t) = make_float2(from[t][0], from[t][1]);
-    }
-}
-
-// As `forward` of scan.cu, with transition[j * K + i].
+// As `forward` of scan.cu, with transition[j * K + i] and no tables.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) forward(
-    const float* __restrict__ transition, const float* __restrict__ table,
+    const float* __restrict__ transition, const int* __restrict__, const float* __restrict__ table,
     const float* __restrict__ bottom_table, const float* __restrict__ top,
     const int* __restrict__ slot, const long long* __restrict__ first,
     const int* __restrict__ lengths, int direction, int count, int k, float under,
     float* __restrict__ vectors, int* __restrict__ exponents, double* __restrict__ results) {
     __shared__ Shared shared;
-    const Lane own = find_lane(first, lengths, count);
+    const Lane own = find_lane(first, lengths, direction, count);
     const int longest = lengths[blockIdx.x * ROWS];
     unsigned high[TILES][2][2], low[TILES][2][2];
     load_matrix(transition, own, high, low);
-    float value[2][2][2], ahead[2][2][2];
-    int slots[2], scale[2] = {0, 0};
+    auto load = [&](const float* row, float* to) { load_pairs(row, own, to); };
+    Coefficients<1, 4, true> ahead[2];
+    float value[2][4], least = 1;
     long long total[2] = {0, 0};
-    float least = 1;
-    auto row_at = [&](int r, int h) { return own.start[r] + (long long)direction * h; };
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
 #pragma unroll
-        for (int t = 0; t < 2; ++t) {
-            ahead[r][t][0] = ahead[r][t][1] = value[r][t][0] = value[r][t][1] = 0;
-        }
-        if (own.length[r]) {
-            load_pairs(bottom_table + (long long)slot[row_at(r, 0)] * K, own, ahead[r]);
-        }
-        slots[r] = own.length[r] > 1 ? slot[row_at(r, 1)] : 0;
+        for (int n = 0; n < 4; ++n) { value[r][n] = 0; }
+        ahead[r].find(0, 0, own.slices[r], slot);
+        ahead[r].fetch(0, 0, own.slices[r], slot, bottom_table, K, load);
     }
     for (int h = 0; h < longest; ++h) {
         const bool even = h % 2 == 0;
-        float now[2][2][2];
+        float now[2][4], mixed[2][4];
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
 #pragma unroll
-            for (int t = 0; t < 2; ++t) {
-                now[r][t][0] = ahead[r][t][0];
-                now[r][t][1] = ahead[r][t][1];
-            }
-            if (h + 1 < own.length[r]) { load_pairs(table + (long long)slots[r] * K, own, ahead[r]); }
-            slots[r] = h + 2 < own.length[r] ? slot[row_at(r, h + 2)] : 0;
+            for (int n = 0; n < 4; ++n) { now[r][n] = ahead[r].value[0][n]; }
+            ahead[r].fetch(0, h + 1, own.slices[r], slot, table, K, load);
         }
-        float mixed[2][2][2];
         if (h) { mix(shared, (h + 1) & 1, own, high, low, mixed); }
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            if (h >= own.length[r]) { continue; }
-            float unit = 1;
-            scale[r] = 0;
+            if (h >= own.slices[r].length) { continue; }
+            int scale = 0;
             if (even && h) {
-                scale[r] = measured(shared, (h / 2 + 1) & 1, own.row + 8 * r);
-                unit = power_of_two(-scale[r]);
-                total[r] += scale[r];
+                scale = measured(shared, (h / 2 + 1) & 1, own.row + 8 * r);
+                total[r] += scale;
             }
+            const float unit = power_of_two(-scale);
 #pragma unroll
-            for (int t = 0; t < 2; ++t) {
-#pragma unroll
-                for (int c = 0; c < 2; ++c) {
-                    const float y = h ? mixed[r][t][c] : 1.0f;
-                    value[r][t][c] = now[r][t][c] * unit * y + under;
-                    if (own.column + 8 * t + c < k) { least = fminf(least, value[r][t][c]); }
-                }
+            for (int n = 0; n < 4; ++n) {
+                value[r][n] = now[r][n] * unit * (h ? mixed[r][n] : 1.0f) + under;
+                if (own.node(n) < k) { least = fminf(least, value[r][n]); }
             }
             if (vectors != nullptr) {
-                store_pairs(vectors + row_at(r, h) * K, own, value[r]);
-                if (own.column == 0) { exponents[row_at(r, h)] = scale[r]; }
+                const long long row = own.slices[r].row(h);
+                store_pairs(vectors + row * K, own, value[r]);
+                if (own.column == 0) { exponents[row] = scale; }
             }
         }
-        store_rows(shared, h & 1, own, value);
-        if (even) { measure(shared, (h / 2) & 1, own, value); }
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            store_row(shared, h & 1, own, r, value[r]);
+            if (even) {
+                const float largest = fmaxf(fmaxf(value[r][0], value[r][1]), fmaxf(value[r][2], value[r][3]));
+                measure(shared, (h / 2) & 1, own, r, exponent_of(largest));
+            }
+        }
         __syncthreads();
     }
     // The least value is that of the thread's two sequences together: at worst one is doubted in vain.
@@ -261,16 +228,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) forward(
     for (int r = 0; r < 2; ++r) {
         double sum = 0;
 #pragma unroll
-        for (int t = 0; t < 2; ++t) {
-#pragma unroll
-            for (int c = 0; c < 2; ++c) {
-                sum += double(value[r][t][c]) * double(top[own.column + 8 * t + c]);
-            }
-        }
+        for (int n = 0; n < 4; ++n) { sum += double(value[r][n]) * double(top[own.node(n)]); }
         float lowest = least;
         for (int step = 1; step < 4; step *= 2) {
-            sum += __shfl_xor_sync(0xffffffffu, sum, step);
-            lowest = fminf(lowest, __shfl_xor_sync(0xffffffffu, lowest, step));
+            sum += __shfl_xor_sync(EVERY_LANE, sum, step);
+            lowest = fminf(lowest, __shfl_xor_sync(EVERY_LANE, lowest, step));
         }
         if (own.lane % 4 == 0) {
             sums[own.row + 8 * r][own.warp] = sum;
@@ -280,118 +242,97 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) forward(
     __syncthreads();
     if (own.column == 0) {
         for (int r = 0; r < 2; ++r) {
-            if (own.sequence[r] >= count) { continue; }
+            const int sequence = own.sequence(r);
+            if (sequence >= count) { continue; }
             double sum = 0;
             float lowest = 1;
             for (int w = 0; w < WARPS; ++w) {
                 sum += sums[own.row + 8 * r][w];
                 lowest = fminf(lowest, lows[own.row + 8 * r][w]);
             }
-            results[own.sequence[r]] = sum;
-            results[(long long)count + own.sequence[r]] = double(total[r]);
-            results[2LL * count + own.sequence[r]] = double(lowest);
+            results[sequence] = sum;
+            results[(long long)count + sequence] = double(total[r]);
+            results[2LL * count + sequence] = double(lowest);
         }
     }
 }
 
-// As `backward` of scan.cu, with transposed[i * K + j].
+// As `backward` of scan.cu, with transposed[i * K + j] and no tables.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) backward(
-    const float* __restrict__ transposed, const float* __restrict__ table,
+    const float* __restrict__ transposed, const int* __restrict__, const float* __restrict__ table,
     const float* __restrict__ top, const int* __restrict__ slot,
     const long long* __restrict__ first, const int* __restrict__ lengths, int direction,
     int count, const float* __restrict__ vectors, const int* __restrict__ exponents,
     const double* __restrict__ root, const float* __restrict__ share,
     float* __restrict__ posteriors, float* __restrict__ uses, int* __restrict__ highest) {
     __shared__ Shared shared;
-    const Lane own = find_lane(first, lengths, count);
+    const Lane own = find_lane(first, lengths, direction, count);
     const int longest = lengths[blockIdx.x * ROWS];
     unsigned high[TILES][2][2], low[TILES][2][2];
     load_matrix(transposed, own, high, low);
-    float derivative[2][2][2], ahead_table[2][2][2], ahead_vector[2][2][2], factor[2];
-    int slots[2], ahead_exponent[2], lack[2] = {0, 0}, most[2] = {0, 0};
+    auto load = [&](const float* row, float* to) { load_pairs(row, own, to); };
+    Coefficients<1, 4, false> ahead[2];
+    float derivative[2][4], ahead_vector[2][4];
+    int ahead_exponent[2];
+    unsigned most[2] = {0, 0};
     bool counts[2];
-    auto row_at = [&](int r, int h) { return own.start[r] + (long long)direction * h; };
+    auto fetch = [&](int r, int step) {
+        const Slices& slices = own.slices[r];
+        ahead[r].fetch(0, step, slices, slot, table, K, load);
+        const int h = slices.length - 1 - step;
+        if (h >= 0) { load_pairs(vectors + slices.row(h) * K, own, ahead_vector[r]); }
+        ahead_exponent[r] = h >= 0 ? exponents[slices.row(h)] : 0;
+    };
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const bool there = own.length[r] > 0;
-        const float weight = there ? share[own.sequence[r]] : 0.0f;
+        const float weight = own.sequence(r) < count ? share[own.sequence(r)] : 0.0f;
         counts[r] = weight > 0;
-        factor[r] = there ? float(double(weight) / root[own.sequence[r]]) : 0.0f;
-        const int h = own.length[r] - 1;
+        const float factor = counts[r] ? float(double(weight) / root[own.sequence(r)]) : 0.0f;
 #pragma unroll
-        for (int t = 0; t < 2; ++t) {
-#pragma unroll
-            for (int c = 0; c < 2; ++c) {
-                derivative[r][t][c] = there ? top[own.column + 8 * t + c] : 0.0f;
-                ahead_table[r][t][c] = ahead_vector[r][t][c] = 0;
-            }
+        for (int n = 0; n < 4; ++n) {
+            derivative[r][n] = counts[r] ? factor * top[own.node(n)] : 0.0f;
+            ahead_vector[r][n] = 0;
         }
-        if (h > 0) { load_pairs(table + (long long)slot[row_at(r, h)] * K, own, ahead_table[r]); }
-        if (h >= 0) { load_pairs(vectors + row_at(r, h) * K, own, ahead_vector[r]); }
-        ahead_exponent[r] = h >= 0 ? exponents[row_at(r, h)] : 0;
-        slots[r] = h > 1 ? slot[row_at(r, h - 1)] : 0;
+        ahead[r].find(0, 0, own.slices[r], slot);
+        fetch(r, 0);
     }
     for (int s = 0; s < longest; ++s) {
-        const bool even = s % 2 == 0;
-        float handed[2][2][2];
-        int now_exponent[2];
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            const int h = own.length[r] - 1 - s;
-            now_exponent[r] = ahead_exponent[r];
-            const float unit = power_of_two(lack[r]) * factor[r];
-            const float below = power_of_two(-now_exponent[r]) * unit;
-            if (h >= 0) { most[r] = max(most[r], lack[r]); }
-            float posterior[2][2], use[2][2];
+            const int h = own.slices[r].length - 1 - s;
+            const float unit = power_of_two(-ahead_exponent[r]);
+            float handed[4], posterior[4];
 #pragma unroll
-            for (int t = 0; t < 2; ++t) {
-#pragma unroll
-                for (int c = 0; c < 2; ++c) {
-                    handed[r][t][c] = h > 0 ? ahead_table[r][t][c] * derivative[r][t][c] : 0.0f;
-                    posterior[t][c] =
-                        counts[r] ? ahead_vector[r][t][c] * derivative[r][t][c] * unit : 0.0f;
-                    use[t][c] = counts[r] && h ? handed[r][t][c] * below : 0.0f;
-                }
+            for (int n = 0; n < 4; ++n) {
+                handed[n] = counts[r] ? ahead[r].value[0][n] * unit * derivative[r][n] : 0.0f;
+                posterior[n] = counts[r] ? ahead_vector[r][n] * derivative[r][n] : 0.0f;
+                if (h >= 0) { most[r] = max(most[r], bits_of(derivative[r][n])); }
             }
             if (h >= 0) {
-                store_pairs(posteriors + row_at(r, h) * K, own, posterior);
-                store_pairs(uses + row_at(r, h) * K, own, use);
+                store_pairs(posteriors + own.slices[r].row(h) * K, own, posterior);
+                store_pairs(uses + own.slices[r].row(h) * K, own, handed);
             }
+            store_row(shared, s & 1, own, r, handed);
         }
-        store_rows(shared, s & 1, own, handed);
         __syncthreads();
 #pragma unroll
-        for (int r = 0; r < 2; ++r) {
-            const int h = own.length[r] - 1 - s;
-            if (h > 1) { load_pairs(table + (long long)slots[r] * K, own, ahead_table[r]); }
-            if (h > 0) {
-                load_pairs(vectors + row_at(r, h - 1) * K, own, ahead_vector[r]);
-                ahead_exponent[r] = exponents[row_at(r, h - 1)];
-            }
-            slots[r] = h > 2 ? slot[row_at(r, h - 2)] : 0;
-        }
-        float mixed[2][2][2];
+        for (int r = 0; r < 2; ++r) { fetch(r, s + 1); }
+        float mixed[2][4];
         mix(shared, s & 1, own, high, low, mixed);
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            const int h = own.length[r] - 1 - s;
-            int e = 0;
-            if (even && s) { e = measured(shared, (s / 2 + 1) & 1, own.row + 8 * r); }
-            if (h > 0) {
-                const float unit = power_of_two(-e);
 #pragma unroll
-                for (int t = 0; t < 2; ++t) {
-#pragma unroll
-                    for (int c = 0; c < 2; ++c) { derivative[r][t][c] = mixed[r][t][c] * unit; }
-                }
-                lack[r] += e - now_exponent[r];
+            for (int n = 0; n < 4; ++n) {
+                if (s + 1 < own.slices[r].length) { derivative[r][n] = mixed[r][n]; }
             }
         }
-        if (even) { measure(shared, (s / 2) & 1, own, derivative); }
     }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) { measure(shared, 0, own, r, exponent_in(most[r])); }
+    __syncthreads();
     if (own.column == 0) {
         for (int r = 0; r < 2; ++r) {
-            if (own.sequence[r] < count) { highest[own.sequence[r]] = most[r]; }
+            if (own.sequence(r) < count) { highest[own.sequence(r)] = measured(shared, 0, own.row + 8 * r); }
         }
     }
 }
