@@ -10,12 +10,13 @@ enumeration are what answers are compared with.
 
 import os
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 
 import emulator
-from dspn import DynamicNetwork, Schema, Sequences, Variable, inference
+from dspn import DSPN, Auto, DynamicNetwork, Em, Schema, Sequences, Variable, inference
 from dspn.engine import Engine, ExpectedFlows, Program, Want, compile_program
 from dspn.engine.base import rounded, without_values
 from dspn.engine.gpu import GpuEngine, layout, passes, queries
@@ -27,6 +28,7 @@ from dspn.engine.gpu.layout import ChainLayout
 from dspn.engine.gpu.program import GpuProgram
 from dspn.engine.gpu.stream import LaneStream
 from dspn.errors import EvidenceError, NumericalError, StructureError
+from dspn.learning.ascent import AscentOptions, ascend
 from dspn.learning.em import EmOptions, fit_em
 from dspn.leaves.told import with_context
 from dspn.structure import Mixture, initial_network
@@ -565,3 +567,42 @@ def test_expectation_maximisation_takes_the_same_steps(engine: str, seed: int) -
     )
     for own, other in zip(found.history, expected.history, strict=True):
         _close(engine, own.train, other.train)
+
+
+def test_gradient_ascent_takes_the_same_steps(engine: str) -> None:
+    network, _, data = _chain_case(5)
+    options = AscentOptions(max_steps=3, tolerance=0)
+    found, expected = (
+        ascend(network, data, options=options, program=program)
+        for program in (_compile(network, engine), compile_program(network, engine="reference"))
+    )
+    for own, other in zip(found.history, expected.history, strict=True):
+        _close(engine, own.train, other.train, rtol=1e-4 if "single" in engine else 1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::dspn.ConvergenceWarning")
+@pytest.mark.parametrize("kind", ["em", "auto"])
+def test_estimators_learn_with_the_engine_as_on_the_processor(
+    engine: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In double precision every choice of the learner is the same."""
+    pytest.importorskip("numba")
+    if "single" in engine:
+        pytest.skip("the learner chooses the precision")
+    own, counted = ENGINES[engine][0], []
+    if not isinstance(own, str):
+        monkeypatch.setattr("dspn.engine.gpu.ENGINE", own)
+    expected_flows = GpuProgram.expected_flows
+
+    def count(*given: Any) -> Any:
+        counted.append(1)
+        return expected_flows(*given)
+
+    monkeypatch.setattr(GpuProgram, "expected_flows", count)
+    em = EmOptions(max_steps=4)
+    learner = Em(em=em) if kind == "em" else Auto(effort=1e-6, em=em, refit=em)
+    rng = np.random.default_rng(0)
+    X = [rng.integers(0, 2, (6, 2)).astype(np.float64) for _ in range(12)]
+    found, expected = (DSPN(learner, engine=name, random_state=0).fit(X) for name in ("gpu", "cpu"))
+    assert counted
+    np.testing.assert_allclose(found.score_samples(X), expected.score_samples(X), rtol=1e-7)
