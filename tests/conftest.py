@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from dspn import progress
+
 # The first example of a property may compile kernels: no clock may decide whether a test passes.
 _UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -22,3 +24,10 @@ def data_directory() -> Path:
     if not directory.is_dir():
         pytest.skip("needs the data sets in ../shared/data, beside the repository: none there")
     return directory
+
+
+@pytest.fixture(autouse=True)
+def _no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a command takes must not decide what it writes."""
+    for name in ("_FIRST_AFTER_S", "_DRAWN_AFTER_S"):
+        monkeypatch.setattr(progress, name, 1e6)

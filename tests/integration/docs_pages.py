@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from dspn import progress
 from dspn.cli import app
 
 NOT_RUN = "not-run"
@@ -237,6 +238,7 @@ def refreshed(page: Path, show: Callable[[str], None] = print) -> str:
 
 
 def _main() -> None:
+    progress._FIRST_AFTER_S = 1e6
     for name in sys.argv[1:]:
         page = Path(name).resolve()
         with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):

@@ -70,7 +70,7 @@ def fit_classifier(
     sink.check_place(str(output))
     sequences, chunk = fit.read_training_data(table, quiet=quiet, besides=(label,))
     classes = _labels(chunk, label, everywhere=True)
-    classifier = DSPNClassifier(HMM(states), mode=mode, random_state=seed)
+    classifier = DSPNClassifier(HMM(states), mode=mode, random_state=seed, verbose=not quiet)
     classifier.fit(sequences, np.array(classes))
     provenance = source.remember_keys(
         {"label": label, "mode": mode, "seed": seed}, chunk.keys, table.read

@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -11,9 +10,8 @@ from typing import IO, Any, Final, final
 
 from dspn.errors import plainly as plainly
 from dspn.errors import printable
+from dspn.progress import show_progress
 
-_LINE_EVERY_S: Final = 10.0
-_SHOWN_AFTER_S: Final = 1.0
 # Data are read in chunks; the number of a sequence within its chunk means nothing to the reader.
 _NUMBERED: Final = re.compile(r"sequence \d+ \(id (.+?)\)(?= at|,|;|\.| and| in)")
 
@@ -93,37 +91,18 @@ def warnings_as_notes(*, quiet: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def show_progress(title: str, *, quiet: bool) -> Iterator[Callable[[int, float | None], None]]:
-    """Shows how many rows are done: at the bottom of a terminal, elsewhere now and then a line.
+def show_rows(title: str, *, quiet: bool) -> Iterator[Callable[[int, float | None], None]]:
+    """Shows how many rows are done.
 
-    The function that it yields takes a number of further rows, and the fraction of the file that
-    has been read, or None if it is not known.
+    The function that it yields takes a number of further rows, and the share of all rows that are
+    done, or None if it is not known.
     """
-    begun = noted = time.monotonic()
-    total, status = 0, None
+    total = 0
+    with show_progress(title, quiet=quiet) as tell:
 
-    def advance(rows: int, share: float | None) -> None:
-        nonlocal noted, total, status
-        now = time.monotonic()
-        total += rows
-        done = ""
-        if share:
-            left = (now - begun) * (1 - share) / share
-            done = f" ({100 * share:.0f} %, about {left:.0f} s left)"
-        text = f"{title}: {total:,} rows{done}, {now - begun:.0f} s"
-        if quiet or now - noted < (_SHOWN_AFTER_S if sys.stderr.isatty() else _LINE_EVERY_S):
-            return
-        if not sys.stderr.isatty():
-            noted = now
-            note(text)
-        elif status is None:
-            status = make_console().status(text)
-            status.start()
-        else:
-            status.update(text)
+        def advance(rows: int, share: float | None) -> None:
+            nonlocal total
+            total += rows
+            tell(counted(total, "row"), share)
 
-    try:
         yield advance
-    finally:
-        if status is not None:
-            status.stop()

@@ -8,21 +8,30 @@ import pyarrow as pa
 
 from dspn.cli import console, sink, source
 from dspn.cli.options import Reading, Target, Unknown
+from dspn.data.schema import list_names
 from dspn.data.sequences import Sequences
 from dspn.inference.evaluation import Evaluation, Score
+from dspn.leaves.told import has_lags
 from dspn.models.model import Model
+from dspn.progress import show_progress
 
 
 def evaluate(gap: int, model: Path, target: Target, **given: Any) -> None:
     """Writes the scores of hidden entries."""
     loaded, data, options = _read(model, target, **given)
-    _write(loaded.evaluate(data, length=gap, **options), target, ["step"])
+    with show_progress("evaluate", quiet=target.quiet):
+        found = loaded.evaluate(data, length=gap, **options)
+    _note_better_rules(loaded, found, quiet=target.quiet)
+    _write(found, target, ["step"])
 
 
 def backtest(steps: int, model: Path, target: Target, **given: Any) -> None:
     """Writes the scores of forecasts from rolling origins."""
     loaded, data, options = _read(model, target, **given)
-    _write(loaded.backtest(data, steps, **options), target, [])
+    with show_progress("backtest", quiet=target.quiet):
+        found = loaded.backtest(data, steps, **options)
+    _note_better_rules(loaded, found, quiet=target.quiet)
+    _write(found, target, [])
 
 
 def _read(
@@ -35,6 +44,21 @@ def _read(
         own = (table, loaded.schema, loaded.provenance, read, unknown)
         ((_, sequences),) = source.read_chunks(*own, quiet=target.quiet, whole=True)
     return loaded, sequences, options
+
+
+def _note_better_rules(model: Model, found: Evaluation, *, quiet: bool) -> None:
+    """Notes numbers of which a simple rule knows more, where lags may help the model."""
+    errors: dict[tuple[str, int], dict[str, float]] = {}
+    for own in found.scores:
+        if not np.isnan(own.mae):
+            errors.setdefault((own.variable, own.step), {})[own.method] = own.mae
+    worse = [name for (name, _), own in errors.items() if min(own.values()) < 0.9 * own["model"]]
+    if worse and not has_lags(model.schema):
+        names = list_names(list(dict.fromkeys(worse)), 8)
+        remedy = "a model with --lags may do better, see `dspn fit --help`"
+        console.note(
+            f"note: a simple rule is better than the model for {names}; {remedy}.", quiet=quiet
+        )
 
 
 def _write(found: Evaluation, target: Target, without: list[str]) -> None:

@@ -26,6 +26,7 @@ from dspn.cli.options import (
 )
 from dspn.data.chunks import Chunk, Described, collect, describe_column
 from dspn.data.dataset import Dataset, is_dataset
+from dspn.data.layout import looks_like_time
 from dspn.data.order import Keys, describe_steps, near_misses, variable_names
 from dspn.data.proposals import propose
 from dspn.data.schema import Kind, Schema, Variable, list_names
@@ -42,10 +43,7 @@ _FEWEST_DISTINCT: Final = 10
 _NEARLY_ALL: Final = 0.9
 _LOOKED_AT: Final = 100
 _NAMED: Final = 6
-_YEAR_FIRST: Final = r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}"
-_YEAR_LAST: Final = r"\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}"
-_CLOCK: Final = r"\d{1,2}:\d{2}(:\d{2}.*)?"
-_TIME: Final = re.compile(rf"\s*(({_YEAR_FIRST}|{_YEAR_LAST})([T ]+{_CLOCK})?|{_CLOCK})\s*")
+_FEWEST_RISES: Final = 5
 
 
 def read_training_data(
@@ -203,13 +201,17 @@ def advice(variables: Sequence[Described], chunk: Chunk) -> Iterator[str]:
                 f"column {name!r} has {_distinct(item)}; leave it out with --exclude "
                 f"{shlex.quote(name)}, or it costs much and says nothing."
             )
-        proposal = None if item.reason == "--kind" else propose(item.variable, item.codes)
-        if proposal is not None:
+        elif chunk.keys.order is None and _rises(item, chunk):
             yield (
-                f"column {name!r}: {proposal.reason}; {proposal.family} leaves may fit better than "
-                f"the usual ones of {item.variable.kind} variables, "
-                f"say {_kind(item, proposal.family)}"
+                f"column {name!r} has whole numbers that rise from row to row; if they are times "
+                f"or count the rows, say -t {shlex.quote(name)}."
             )
+        if _is_fixed(item, chunk):
+            yield (
+                f"column {name!r} does not change within a sequence; if it names the sequence, "
+                f"leave it out with --exclude {shlex.quote(name)}."
+            )
+    yield from _proposals(variables)
     whole = [item for item in variables if item.reason.startswith("whole numbers with")]
     few = [item for item in whole if item.variable.categories]
     if few:
@@ -223,15 +225,63 @@ def advice(variables: Sequence[Described], chunk: Chunk) -> Iterator[str]:
         if steps.absent:
             slices = console.counted(steps.absent, "slice")
             remedy = f"--every {steps.every} puts in {slices} that may be missing"
+        if _are_dates(chunk.table[order]) and chunk.keys.dates is None:
+            remedy = "if these are dates, say --dates %Y%m%d"
         yield (
             f"steps of {order!r} are not all equal ({steps.uneven}): slices follow each other "
             f"whatever lies between; {remedy}."
         )
 
 
+def _proposals(variables: Sequence[Described]) -> Iterator[str]:
+    """Leaf families that may fit better, a sentence for each; many columns have one together."""
+    found: dict[str, list[tuple[Described, str]]] = {}
+    for item in variables:
+        proposal = None if item.reason == "--kind" else propose(item.variable, item.codes)
+        if proposal is not None:
+            found.setdefault(proposal.family, []).append((item, proposal.reason))
+    for family, own in found.items():
+        item, reason = own[0]
+        rule = f"{family} leaves may fit better than the usual ones of {item.variable.kind}"
+        remedy = f"say {_kind(item, family)}"
+        if len(own) == 1:
+            yield f"column {item.variable.name!r}: {reason}; {rule} variables, {remedy}"
+        else:
+            names = list_names([repr(one.variable.name) for one, _ in own], _NAMED)
+            yield (
+                f"columns {names}: {reason} in the first; {rule} variables, {remedy} and so on, or "
+                "--families auto"
+            )
+
+
+def _are_dates(cells: Any) -> bool:
+    """Whether whole numbers look like days written in eight digits, as 20240331."""
+    some = [str(cell) for cell in cells[:_LOOKED_AT].to_pylist()]
+    return all(re.fullmatch(r"(18|19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])", x) for x in some)
+
+
+def _rises(item: Described, chunk: Chunk) -> bool:
+    """Whether a column has whole numbers, each larger than the one before it in its sequence."""
+    grouping = chunk.grouping
+    codes = item.codes[grouping.rows]
+    within = np.diff(grouping.owners) == 0
+    if item.reason in ("text", "--kind") or not (codes == np.rint(codes)).all():
+        return False
+    return within.sum() >= _FEWEST_RISES and bool((np.diff(codes)[within] > 0).all())
+
+
+def _is_fixed(item: Described, chunk: Chunk) -> bool:
+    """Whether each sequence of several slices has one value throughout, and not all the same."""
+    grouping = chunk.grouping
+    codes = item.codes[grouping.rows]
+    within = np.diff(grouping.owners) == 0
+    changes = np.diff(codes) != 0  # also where a value is missing
+    return bool(within.any() and not changes[within].any() and changes.any())
+
+
 def _looks_like_times(item: Described) -> bool:
     some = item.variable.categories[:_LOOKED_AT]
-    return bool(some) and all(isinstance(word, str) and _TIME.fullmatch(word) for word in some)
+    return bool(some) and all(isinstance(word, str) and looks_like_time(word) for word in some)
 
 
 def _distinct(item: Described) -> str:
@@ -399,10 +449,14 @@ def fit(
     score = estimator.validation_score_
     # A single sequence is its own validation set, unless there is another table.
     of = "held-out sequence" if held_out is not None or len(sequences) > 1 else "sequence"
-    reached = "" if score is None else f", {score:.4g} nats per {of}"
+    reached = "" if score is None else f", {_nats(score)} nats per {of}"
     nodes = sum(len(network.template.nodes) for network in model.components)
     size = f"{console.counted(len(model.components), 'network')} with {nodes:,} template nodes"
     console.note(f"wrote {output}: {size}{reached}", quiet=quiet)
+
+
+def _nats(score: float) -> str:
+    return f"{score:.4g}" if abs(score) < 10_000 else f"{score:,.0f}"
 
 
 def _name_sample(sample: Any, data: Dataset) -> str:

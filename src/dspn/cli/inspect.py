@@ -112,8 +112,31 @@ def _describe(contents: dict[str, Any]) -> Iterator[Any]:
         yield _components_table(contents["components"])
         yield from _group_lines(contents["components"])
         yield f"root: {contents['root']} slice"
-    for name, value in contents["provenance"].items():
-        yield f"{printable(name)}: {json.dumps(value)}"
+    yield from _origin(contents["provenance"])
+
+
+def _origin(provenance: dict[str, Any]) -> Iterator[str]:
+    """Where a model comes from, in short: --json has all of it."""
+    for name, value in provenance.items():
+        if isinstance(value, dict):
+            own = (f"{key} {_short(item)}" for key, item in value.items() if item is not None)
+            text = ", ".join(own)
+            story = value.get("explanation_")
+            if isinstance(story, str):
+                yield printable(story)
+                continue
+        else:
+            text = _short(value)
+        yield f"{printable(name)}: {printable(text)}"
+
+
+def _short(value: Any) -> str:
+    """A setting in a word: the class of options, and the beginning of a fingerprint."""
+    if isinstance(value, dict):
+        return str(value.get("class", f"of {len(value)} entries"))
+    if isinstance(value, str):
+        return f"{value[:12]}..." if len(value) == 64 else value
+    return json.dumps(value)
 
 
 def _group_lines(components: list[dict[str, Any]]) -> Iterator[str]:

@@ -253,6 +253,8 @@ class Watching:
     missing: str | None = None
     unknown: Unknown = "error"
     delimiter: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
     digits: int | None = None
     json: bool = False
     quiet: bool = False

@@ -18,6 +18,7 @@ from dspn.data.layout import TableKeys
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
 from dspn.models.model import Model
+from dspn.progress import show_progress
 
 _STEPS: Final = 3
 
@@ -122,7 +123,8 @@ def plot(drawing: Drawing) -> None:
         sequences = _read_sequences(model, drawing.data, read, unknown, quiet=quiet)
         if subject == _ONE:
             sequences = _pick(sequences, drawing.only)
-    drawn = draw(model, sequences, drawing)
+    with show_progress("plot", quiet=drawing.quiet):
+        drawn = draw(model, sequences, drawing)
     figure = drawn.get_figure(root=True) if hasattr(drawn, "get_figure") else drawn
     buffer = io.BytesIO()
     figure.savefig(buffer, format=Path(output).suffix[1:].lower())
@@ -150,5 +152,6 @@ def report(
     loaded = source.load_model(model)
     _require_no_given_inputs(loaded)
     sequences = _read_sequences(loaded, data, read, unknown, quiet=quiet)
-    write_report(loaded, sequences, output, **page)
+    with show_progress("report", quiet=quiet):
+        write_report(loaded, sequences, output, **page)
     console.note(f"wrote {output}: {console.counted(len(sequences), 'sequence')}", quiet=quiet)

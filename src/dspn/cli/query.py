@@ -106,6 +106,7 @@ def write_answers(
             title=title,
             quiet=target.quiet,
             whole=whole,
+            grows=True,
             extra=[name for name in optional if name in opened.columns],
             along=opened.columns if query.keeps_columns else (),
         )
@@ -359,6 +360,8 @@ def _bands(found: Imputation, chunk: Chunk, digits: int | None) -> dict[str, Any
             whole = chunk.as_rows(whole)
             column = pa.array(whole, mask=np.isnan(whole))
             columns[title] = column.cast(pa.int64()) if is_count else column
+            if chunk.decimal == ",":  # as the other numbers of the table
+                columns[title] = pc.replace_substring(columns[title].cast(pa.string()), ".", ",")
     return columns
 
 
@@ -621,7 +624,8 @@ def sample(model: Path, number: int, length: int, seed: int | None, target: Targ
     sequence = free_name(keys.get("sequence", "sequence"), taken)
     order = free_name(keys.get("order", "slice"), [*taken, sequence])
     batch = max(_SAMPLED_ROWS // length, 1)
-    with sink.write_table(target, form) as out:
+    progress = console.show_rows("sample", quiet=target.quiet)
+    with sink.write_table(target, form) as out, progress as advance:
         for start in range(0, number, batch):
             count = min(batch, number - start)
             values = loaded.sample(count, length, rng=rng).values
@@ -632,3 +636,4 @@ def sample(model: Path, number: int, length: int, seed: int | None, target: Targ
             for variable, codes in zip(loaded.schema, values.T, strict=True):
                 columns[variable.name] = decode_cells(codes, variable)
             out.write(sink.round_table(pa.table(columns), target.digits))
+            advance(count * length, (start + count) / number)

@@ -28,6 +28,7 @@ from dspn.errors import DataError
 from dspn.executors import Executor, Ray, Shared, executor_of
 from dspn.learning.run import describe_options
 from dspn.models.model import Model
+from dspn.progress import show_progress
 
 # Tools that read a directory of tables leave out names that begin so.
 _RUN: Final = "_answers.json"
@@ -44,8 +45,13 @@ def make_executor(parallel: Parallel) -> Executor:
 
 def prepare(asked: Preparation) -> None:
     """Writes the tables as a data set in shards."""
-    read, quiet = asked.read, asked.quiet
-    with console.show_progress("prepare", quiet=quiet) as advance:
+    read, quiet, counts = asked.read, asked.quiet, dict[str, int]()
+    with show_progress("prepare", quiet=quiet) as tell:
+
+        def advance(stage: str, rows: int, share: float | None) -> None:
+            counts[stage] = counts.get(stage, 0) + rows
+            tell(f"{stage}, {console.counted(counts[stage], 'row')}", share)
+
         data = prepare_dataset(
             asked.tables,
             asked.output,
@@ -63,12 +69,12 @@ def prepare(asked: Preparation) -> None:
             exclude=asked.exclude or (),
             shard_slices=asked.shard_slices,
             executor=make_executor(asked.parallel),
-            on_progress=lambda _, rows: advance(rows, None),
+            on_progress=advance,
         )
     for line in data.notes:
         console.note(line, quiet=quiet)
-    counts = (len(data), "sequence"), (data.total_slices, "slice"), (len(data.shards), "shard")
-    size = ", ".join(console.counted(*own) for own in counts)
+    sizes = (len(data), "sequence"), (data.total_slices, "slice"), (len(data.shards), "shard")
+    size = ", ".join(console.counted(*own) for own in sizes)
     console.note(f"wrote {asked.output}: {size}", quiet=quiet)
 
 
@@ -112,7 +118,7 @@ def ask(name: str, request: Request, model: Model, options: dict[str, Any]) -> N
     asked = name, options, data.keys, str(directory), form, target.digits, request.unknown
     work = partial(_answer, executor.share(model), *asked)
     unseen = Unseen()
-    with console.show_progress(name, quiet=target.quiet) as advance:
+    with console.show_rows(name, quiet=target.quiet) as advance:
         for start in range(0, len(waiting), _AT_ONCE):
             batch = waiting[start : start + _AT_ONCE]
             for counts in executor.map(work, batch):

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from dspn.cli.console import note, show_progress
+from dspn.cli.console import note, show_rows
 from dspn.cli.options import Reading, Unknown
 from dspn.data import files
 from dspn.data.chunks import Chunk, Source, chunks
@@ -29,7 +29,7 @@ from dspn.models.model import Model
 TABLE: Final = "table"
 _AS_USUAL: Final = Reading()
 # How a table was written, which a model remembers.
-_WRITTEN: Final = ("decimal", "dates", "duplicates", "every")
+_WRITTEN: Final = ("decimal", "missing", "dates", "duplicates", "every")
 
 Loaded = TypeVar("Loaded")
 
@@ -178,6 +178,7 @@ def read_chunks(
     title: str = "read",
     quiet: bool = False,
     whole: bool = False,
+    grows: bool = False,
     extra: Iterable[str] = (),
     along: Iterable[str] = (),
 ) -> Iterator[tuple[Chunk, Sequences]]:
@@ -192,6 +193,7 @@ def read_chunks(
         title: The word for the progress.
         quiet: No notes and no progress.
         whole: All rows in one chunk.
+        grows: The first chunks are small.
         extra: Further columns that are needed.
         along: Further columns that may have any type.
     """
@@ -203,12 +205,24 @@ def read_chunks(
     given = [own.name for own in schema.given_inputs]
     require_columns(source.title, source.columns, given, "the model takes it as an input")
     names = [*schema.names, *given, *extra]
-    with show_progress(title, quiet=quiet) as advance:
+    counted, num_read = source, 0
+
+    def batches(wanted: list[str]) -> Iterator[Any]:
+        nonlocal num_read
+        for batch in counted.batches(wanted):
+            num_read += batch.num_rows
+            yield batch
+
+    source, num_done = replace(source, batches=batches), 0
+    with show_rows(title, quiet=quiet) as advance:
         choice: dict[str, Any] = {"sort": read.sort, "whole": whole, "chunk_rows": read.chunk_rows}
+        choice["grows"] = grows
         choice |= {"grid": Grid(read.every, read.duplicates or "error"), "decimal": read.decimal}
         for chunk in chunks(source, keys, names, along=along, fixed=extra, **choice):
             yield chunk, chunk.sequences(schema, writing, unseen)
-            advance(chunk.table.num_rows, source.share())
+            # What has been read of the file is ahead of what has been answered.
+            share, num_done = source.share(), num_done + chunk.grouping.rows.size
+            advance(chunk.table.num_rows, share and share * min(num_done / num_read, 1.0))
     note_unseen(unseen, quiet=quiet)
 
 

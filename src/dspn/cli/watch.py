@@ -16,13 +16,14 @@ from typer import BadParameter
 from dspn.atomic import write_atomically
 from dspn.cli import source
 from dspn.cli.console import ReaderGoneError, counted, note, sentence
-from dspn.cli.options import Watching, parse_levels
+from dspn.cli.options import Reading, Watching, parse_levels
 from dspn.cli.query import free_name, predictions
 from dspn.cli.sink import check_place, csv_lines, plain_json
 from dspn.data.cells import code_cells
+from dspn.data.files import require_encoding
 from dspn.data.layout import Column, Unseen, Writing
 from dspn.data.order import require_different
-from dspn.data.schema import Schema, Variable
+from dspn.data.schema import Schema, Variable, list_names
 from dspn.errors import DataError, EvidenceError, ModelFileError
 from dspn.inference.filter import Filter, FilterState
 from dspn.io.codec import Contents
@@ -42,17 +43,20 @@ def watch(model: Path, watching: Watching) -> None:
         raise BadParameter(f"--alarm must be a probability between 0 and 1, but is {alarm:g}.")
     loaded = source.load_model(model)
     source.require_computable(loaded.schema, "`dspn watch`", is_stream=True)
+    remembered = source.remembered_keys(loaded.provenance)
+    writing = _writing(watching, remembered)
     streams = _Streams(loaded, watching.state, quiet=watching.quiet)
     keys: dict[str, str] | None = None
     is_first = True
     try:
-        for row, record in _records(sys.stdin, watching.delimiter, watching.strict):
+        for row, record in _records(sys.stdin, watching, loaded.schema):
             try:
                 if isinstance(record, DataError):
                     raise record
                 if keys is None:
-                    keys = _keys(record, watching, source.remembered_keys(loaded.provenance))
-                _answer(loaded, streams, watching, keys, row, record, is_first)
+                    keys = _keys(record, watching, remembered)
+                values = _slice(record, loaded.schema, watching, writing, row)
+                _answer(loaded, streams, watching, keys, row, record, values, is_first)
                 is_first = False
             except _UnreadError as error:
                 if watching.strict:
@@ -65,6 +69,13 @@ def watch(model: Path, watching: Watching) -> None:
 @final
 class _UnreadError(DataError):
     """A line of the input that cannot be read, which need not end the stream."""
+
+
+def _writing(watching: Watching, remembered: dict[str, str]) -> Writing:
+    """How cells of text are written, by default as in the table that the model was fitted to."""
+    told = {name: own for name, own in remembered.items() if name in ("decimal", "missing")}
+    read = Reading(missing=watching.missing, decimal=watching.decimal)
+    return source.writing_of(source.as_fitted(read, {source.TABLE: told}, quiet=watching.quiet))
 
 
 def _keys(record: Record, watching: Watching, remembered: dict[str, str]) -> dict[str, str]:
@@ -87,12 +98,12 @@ def _answer(
     keys: dict[str, str],
     row: int,
     record: Record,
+    values: list[Any],
     is_first: bool,
 ) -> None:
     """Takes in one slice and writes the answer."""
     sequence, order = keys.get("sequence"), keys.get("order")
     stream_id = None if sequence is None else _stream_id(record, sequence, row)
-    values = _slice(record, model.schema, watching, row)
     stream, count = streams.get(stream_id)
     tails = stream.tails(values)
     step = stream.update(values)
@@ -209,10 +220,10 @@ def _wrong(number: int, finding: str, unit: str = "row") -> DataError:
     return _UnreadError(f"{unit} {number} of standard input {finding}.")
 
 
-def _lines(stream: TextIO | None, strict: bool) -> Iterator[str]:
-    """Lines as soon as they are complete, in UTF-8 whatever the locale."""
+def _lines(stream: TextIO | None, encoding: str | None, strict: bool) -> Iterator[str]:
+    """Lines as soon as they are complete, in UTF-8 or the encoding given, whatever the locale."""
     if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(encoding="utf-8-sig", errors="surrogateescape")
+        stream.reconfigure(encoding=encoding or "utf-8-sig", errors="surrogateescape")
     for number in itertools.count(1):
         line = "" if stream is None else stream.readline(_LONGEST_LINE)
         if not line:
@@ -221,18 +232,22 @@ def _lines(stream: TextIO | None, strict: bool) -> Iterator[str]:
             rule = f"must have fewer than {_LONGEST_LINE:,} characters, but has more"
             raise _wrong(number, f"{rule}; is a quotation mark not closed?", unit="line")
         if strict and not source.is_utf8(line):
-            raise _wrong(number, "must be text in UTF-8, but is not; convert it", unit="line")
+            rule = f"must be text in {encoding or 'UTF-8'}, but is not"
+            raise _wrong(number, f"{rule}; say --encoding, or convert it", unit="line")
         yield line
 
 
 def _records(
-    stream: TextIO | None, delimiter: str | None, strict: bool
+    stream: TextIO | None, watching: Watching, schema: Schema
 ) -> Iterator[tuple[int, Record | DataError]]:
     """Numbers of rows, and the rows by column, as soon as their line is complete.
 
     A row that cannot be read is an error that is not raised: the next one may be read.
     """
-    lines = _lines(stream, strict)
+    delimiter, encoding = watching.delimiter, watching.encoding
+    if encoding is not None:
+        require_encoding(encoding)
+    lines = _lines(stream, encoding, watching.strict)
     first = next((line for line in lines if line.strip()), None)
     if first is None:
         raise DataError(f"{source.NOTHING} pipe a table into the command.")
@@ -241,8 +256,12 @@ def _records(
             if line.strip():
                 yield row, _parse_json(line, row)
         return
-    names = source.header_cells(first.encode(errors="replace"), source.STDIN, delimiter)
+    names = source.header_cells(first.encode(errors="surrogateescape"), source.STDIN, delimiter)
     require_different(source.quoted(source.STDIN), names)
+    absent = [name for name in schema.names if name not in names]
+    if 0 < len(absent) < len(schema.names):
+        text = f"note: standard input has no {list_names(absent)}, taken as missing."
+        note(text, quiet=watching.quiet)
     reader, row = csv.reader(lines, delimiter=delimiter or ","), 0
     while True:
         row += 1
@@ -278,16 +297,17 @@ def _stream_id(record: Record, sequence: str, row: int) -> Any:
     return name
 
 
-def _slice(record: Record, schema: Schema, watching: Watching, row: int) -> list[Any]:
+def _slice(
+    record: Record, schema: Schema, watching: Watching, writing: Writing, row: int
+) -> list[Any]:
     """The values of a slice; a cell that cannot be read is noted and missing, unless strict."""
     if record.keys().isdisjoint(schema.names):
         rule = f"must have the variables of the model, {', '.join(schema.names)}"
         raise DataError(f"row {row} of standard input {rule}, but has {', '.join(record)}.")
-    words = source.missing_words(watching.missing)
     unseen = Unseen() if watching.unknown == "missing" else None
     values = []
     for variable in schema:
-        column = Column(variable.name, row, Writing(words), unseen)
+        column = Column(variable.name, row, writing, unseen)
         try:
             values.append(_entry(record.get(variable.name), variable, column))
         except DataError as error:

@@ -38,6 +38,7 @@ from dspn.errors import DataError
 # Cells and rows of a chunk: enough to keep the engine busy, and a few dozen megabytes.
 _MOST_CELLS: Final = 2_000_000
 _ROWS: Final = (1_000, 65_536)
+_FIRST_ROWS: Final = 4_096  # of the first chunk, so that it is soon known how long all will take
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -173,6 +174,7 @@ def chunks(
     whole: bool = False,
     along: Iterable[str] = (),
     chunk_rows: int | None = None,
+    grows: bool = False,
     grid: Grid = AS_IT_IS,
     fixed: Iterable[str] = (),
     decimal: str | None = None,
@@ -187,6 +189,7 @@ def chunks(
         whole: Whether to read all rows as one chunk.
         along: More columns to read, of any type.
         chunk_rows: Number of rows from which on a chunk is cut; None for one that suits memory.
+        grows: Whether the first chunks are small, so that the first answers are soon there.
         grid: What becomes of rows of one time and of slices that are not there. The rows of a chunk
             are then in the order of its slices.
         fixed: Columns that are the same in all rows of a sequence, also in those put in.
@@ -205,7 +208,8 @@ def chunks(
     most = chunk_rows or int(np.clip(_MOST_CELLS // max(len(wanted), 1), *_ROWS))
     whole = whole or sort or keys.sequence is None
     seen, row = _Seen(), 1
-    for table in _cut(source, keys, wanted, None if whole else most):
+    first = min(most, _FIRST_ROWS) if grows and chunk_rows is None else most
+    for table in _cut(source, keys, wanted, None if whole else most, first):
         ids = table[keys.sequence] if keys.sequence else None
         order = table[keys.order] if keys.order else None
         if row == 1:
@@ -242,15 +246,21 @@ def _regular(
     return Chunk(regular, first_row, new, keys, numbers, decimal)
 
 
-def _cut(source: Source, keys: Keys, wanted: list[str], most: int | None) -> Iterator[Any]:
-    """Tables of whole sequences, of about `most` rows; all rows at once without a number."""
+def _cut(
+    source: Source, keys: Keys, wanted: list[str], most: int | None, first: int
+) -> Iterator[Any]:
+    """Tables of whole sequences, of about `most` rows; all rows at once without a number.
+
+    The first has about `first` rows, and each further one up to twice as many as the one before.
+    """
     held: list[Any] = []
     rows = done = 0
-    enough = most
-    for batch in source.batches(wanted):
+    enough = None if most is None else first
+    parts = [None if first == most else enough]
+    for batch in _sliced(source.batches(wanted), parts):
         held.append(batch)
         rows += batch.num_rows
-        if enough is None or rows < enough:
+        if enough is None or most is None or rows < enough:
             continue
         table = pa.Table.from_batches(held)
         ids = table[keys.sequence]
@@ -259,11 +269,23 @@ def _cut(source: Source, keys: Keys, wanted: list[str], most: int | None) -> Ite
         if last:
             yield table.slice(0, last)
             rest = table.slice(last).combine_chunks()
-            held, rows, done, enough = rest.to_batches(), rows - last, done + last, most
+            held, rows, done = rest.to_batches(), rows - last, done + last
+            enough = most if parts[-1] is None else min(2 * parts[-1], most)
+            parts[-1] = enough if enough < most else None
         else:
             enough = 2 * rows  # one long sequence is not looked through again at every batch
     if rows:
         yield pa.Table.from_batches(held)
+
+
+def _sliced(batches: Iterable[Any], sizes: list[int | None]) -> Iterator[Any]:
+    """The batches in parts of at most as many rows as the list says at the time, None for all."""
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            part = batch.slice(start, sizes[-1] or batch.num_rows)
+            start += part.num_rows
+            yield part
 
 
 @final

@@ -178,14 +178,14 @@ def number_signs(words: Iterable[str], column: Column) -> str | None:
         )
     said = [sign for sign in ",." if fits[sign]]
     if column.is_file:
-        remedy = " or ".join(f"--decimal {sign}" for sign in said)
+        remedy = "say " + " or ".join(f"--decimal {sign}" for sign in said)
         if len(said) == 2:
             remedy += ", as the decimal sign is"
     else:
         remedy = f"read the file with decimal={said[0]!r}, or convert the column"
     what = {",": "with decimal commas", ".": "with signs between thousands"}
     looks = " or ".join(what[sign] for sign in said)
-    return f"these look like numbers {looks}: say {remedy}; {categories}"
+    return f"these look like numbers {looks}: {remedy}; {categories}"
 
 
 def _say_kind(column: Column) -> str:

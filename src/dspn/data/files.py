@@ -90,7 +90,7 @@ def open_table(
         encoding: The encoding of text; UTF-8 if None.
     """
     if encoding is not None:
-        _require_encoding(encoding)
+        require_encoding(encoding)
     if name == STDIN:
         if sys.stdin is None or sys.stdin.isatty():
             raise DataError(f"{NOTHING} name a data file, or pipe a table into the command.")
@@ -242,7 +242,8 @@ def _text(stream: Any, name: str, delimiter: str | None, usual: str, size: int) 
     return schema, read
 
 
-def _require_encoding(encoding: str) -> None:
+def require_encoding(encoding: str) -> None:
+    """Raises unless Python knows the encoding."""
     try:
         codecs.lookup(encoding)
         is_text = codecs.lookup(encoding)._is_text_encoding
@@ -347,6 +348,11 @@ def header_cells(start: bytes, name: str, delimiter: str | None, usual: str = ",
         raise DataError(
             f"{quoted(name)} must be text in UTF-8, but its header has characters of code 0, as "
             "UTF-16 and files that hold no text have; say --encoding utf-16, or convert it first."
+        )
+    if len(names) == 1 and names[0].lstrip().startswith("#"):
+        raise DataError(
+            f"the first line of {quoted(name)} must be the header, but is a comment, "
+            f"{names[0][:60]!r}; take out the lines above the header."
         )
     others = [other for other in _DELIMITERS if other != usual and other in names[0]]
     if delimiter is None and len(names) == 1 and others:

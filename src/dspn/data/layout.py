@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -23,6 +24,11 @@ _NUMERIC = "biuf"
 _OBJECT = "OUT"
 _COUNTS: Final = "counts, whole numbers from 0 to below 2**53"
 _BLOCK = 1 << 15  # entries that are checked at a time: they stay in the cache
+
+_YEAR_FIRST: Final = r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}"
+_YEAR_LAST: Final = r"\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}"
+_CLOCK: Final = r"\d{1,2}:\d{2}(:\d{2}.*)?"
+_TIME: Final = re.compile(rf"\s*(({_YEAR_FIRST}|{_YEAR_LAST})([T ]+{_CLOCK})?|{_CLOCK})\s*")
 
 MISSING: Final = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
 """Words that mean a missing value in the cells of a file."""
@@ -68,6 +74,11 @@ class Ragged:
         sequence = int(np.searchsorted(self.offsets, row, side="right")) - 1
         position = row - int(self.offsets[sequence])
         return f"{name_sequence(sequence, self.ids)}, slice {position} (counted from 0)"
+
+
+def looks_like_time(text: str) -> bool:
+    """Whether text is a date, a time of the day, or both."""
+    return _TIME.fullmatch(text) is not None
 
 
 @final

@@ -140,7 +140,8 @@ def prepare(
         shard_slices: Number of slices from which on a shard is cut; by default one that takes some
             tens of megabytes.
         executor: Works on several files side by side; see `dspn.executors`.
-        on_progress: Called with the name of a stage and a number of further rows.
+        on_progress: Called with the name of a stage, a number of further rows, and the share of all
+            work that is done, None where it is not known.
     """
     if shard_slices is not None:
         shard_slices = whole_number(shard_slices, "shard_slices", DataError)
@@ -180,7 +181,8 @@ def prepare(
     keys = replace(_find_keys(tables, sequence, order), dates=dates)
     names = _columns_of(tables[0], keys, options["variables"], schema, left_out)
     told = _check_kinds(options["kinds"], names, schema)
-    on_rows.set(on_progress)
+    progress = None if on_progress is None else _Progress(on_progress, len(tables))
+    on_rows.set(progress)
     with _writing(path):
         _claim(path, origin)
         each = partial(_each, executor, work)
@@ -191,6 +193,8 @@ def prepare(
         rows = sum(scan["rows"] for scan in scans)
         if not rows:
             raise DataError("the tables have headers, but no rows; there is nothing to prepare.")
+        if progress is not None:
+            progress.total = rows
         notes: tuple[str, ...] = ()
         statistics: tuple[dict[str, Any], ...] = ()
         if schema is None:
@@ -231,6 +235,27 @@ def prepare(
             UserWarning,
         )
     return Dataset.open(path)
+
+
+@final
+class _Progress:
+    """Tells a listener the share of the work: a third is the scan, a third each of two stages."""
+
+    _BEGIN: Final = {"scan": 0.0, "code": 1 / 3, "deal": 1 / 3, "sort": 2 / 3}
+
+    def __init__(self, listener: OnRows, num_files: int) -> None:
+        self._listener, self._num_files = listener, num_files
+        self._rows = dict.fromkeys(self._BEGIN, 0)
+        self.total = 0
+
+    def __call__(self, stage: str, rows: int, files: float | None) -> None:
+        self._rows[stage] += rows
+        done = None if files is None else files / self._num_files
+        if self.total:
+            done = self._rows[stage] / self.total
+        size = 2 / 3 if stage == "code" else 1 / 3
+        share = None if done is None else self._BEGIN[stage] + size * min(done, 1.0)
+        self._listener(stage, rows, share)
 
 
 def _fingerprint(tables: Sequence[Table], options: Mapping[str, Any]) -> str:
@@ -583,4 +608,5 @@ def _sort_part(code: _Coding, item: tuple[int, list[list[int]]]) -> dict[str, An
         columns = [plain(table[name]).take(index) for name in names]
         del table, order
         writer.add(columns, lengths, ids, ordered)
+        tell("sort", grouping.rows.size)
     return writer.end()

@@ -54,15 +54,18 @@ _MOST_CATEGORIES: Final = 100_000
 # Whole numbers below this are counted, which is faster than sorting them.
 _TABULATED: Final = 1 << 16
 
-OnRows = Callable[[str, int], None]
+OnRows = Callable[[str, int, float | None], None]
 on_rows: ContextVar[OnRows | None] = ContextVar("on_rows", default=None)
 
 
-def tell(stage: str, rows: int) -> None:
-    """Says that further rows have been worked on, where somebody listens in this process."""
+def tell(stage: str, rows: int, files: float | None = None) -> None:
+    """Says that further rows have been worked on, where somebody listens in this process.
+
+    `files` is the number of files that are done, where it is known.
+    """
     listener = on_rows.get()
     if listener is not None:
-        listener(stage, rows)
+        listener(stage, rows, files)
 
 
 @final
@@ -226,7 +229,7 @@ def scan_table(job: Job, item: tuple[int, Table]) -> dict[str, Any]:
                     with convertible(name, batch.column(name)):
                         own.add(batch.column(name), column)
                 rows += batch.num_rows
-                tell("scan", batch.num_rows)
+                tell("scan", batch.num_rows, number + (source.share() or 0.0))
     marks.save(Path(job.work) / f"marks-{number:06d}.npy")
     return {
         "rows": rows,

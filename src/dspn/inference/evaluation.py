@@ -79,6 +79,13 @@ class Evaluation:
         lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)
         return "\n".join([f"hidden: {self.hidden}", *lines])
 
+    def to_frame(self, library: str = "pandas") -> Any:
+        """The scores as a table, a row for each variable, step and method."""
+        from dspn.data.tables import make_frame
+
+        columns = zip(*self.scores, strict=True)
+        return make_frame(dict(zip(Score._fields, map(list, columns), strict=True)), library)
+
     def __getitem__(self, key: tuple[str, str]) -> Score:
         """The first score of a variable and a method."""
         variable, method = key

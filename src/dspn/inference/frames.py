@@ -19,7 +19,7 @@ from dspn.errors import EvidenceError
 
 if TYPE_CHECKING:
     from dspn.inference.forecast import Forecast
-    from dspn.inference.marginals import Marginals
+    from dspn.inference.marginals import Imputation, Marginals
     from dspn.inference.surprise import Surprise
 
 
@@ -103,6 +103,19 @@ def marginals_frame(found: Marginals, library: str) -> Any:
     slices = [own.slices for own in found.variables]
     rows = np.unique(np.concatenate(slices)) if slices else np.empty(0, dtype=np.int64)
     return _joined(key_columns(found.sequences, rows), marginal_columns(found, rows), library)
+
+
+def imputation_frame(found: Imputation, library: str) -> Any:
+    """A row for each slice: all points, quantiles of those filled, and the names of these."""
+    from dspn.data.cells import decode_cells
+
+    rows = np.arange(found.sequences.total_slices)
+    columns = marginal_columns(found.marginals, rows)
+    for variable, codes in zip(found.sequences.schema, found.sequences.values.T, strict=True):
+        columns[variable.name] = decode_cells(codes, variable)
+    names = np.array(found.sequences.schema.names, dtype=object)
+    columns["filled"] = [" ".join(names[own]) for own in found.filled]
+    return _joined(key_columns(found.sequences, rows), columns, library)
 
 
 def forecast_frame(found: Forecast, library: str) -> Any:

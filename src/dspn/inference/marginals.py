@@ -365,6 +365,12 @@ class Imputation:
     def __repr__(self) -> str:
         return f"Imputation(num_sequences={len(self.sequences)}, filled={int(self.filled.sum())})"
 
+    def to_frame(self, library: str = "pandas") -> Any:
+        """The filled table, with quantiles beside what was filled, and a column `filled`."""
+        from dspn.inference.frames import imputation_frame
+
+        return imputation_frame(self, library)
+
     def bands(self, variable: int | str) -> Floats:
         """Quantiles of a variable at every slice, (slices, levels); NaN where it was observed."""
         own = self.marginals[variable]

@@ -343,6 +343,7 @@ def discriminate(
     validation: LabelledSequences | None = None,
     options: AscentOptions = DEFAULT_ASCENT,
     priors: Priors = DEFAULT_PRIORS,
+    on_step: Callable[[FitRecord], None] | None = None,
 ) -> DiscriminativeFit:
     """Steps to a maximum of sum log P(class | sequence) plus the log priors of all models.
 
@@ -356,6 +357,7 @@ def discriminate(
         validation: Chooses among the models on the way, those at the start included.
         options: When to stop.
         priors: The pseudo-observations.
+        on_step: Called with every record as soon as it is known.
     """
     require_type(priors, Priors, "priors", StructureError)
     size = len(networks)
@@ -382,7 +384,7 @@ def discriminate(
         known = class_likelihoods(classes[0], validation.data)
         return validation.mean(class_posteriors(known, classes[1]))
 
-    log: FitLog[_Point[_Classes]] = FitLog(options)
+    log: FitLog[_Point[_Classes]] = FitLog(options, on_step)
     start = task.point(task.start, own)
     climbed = _climb(start, task.at, vector, bounds, options, validate, log)
     (programs, found), score, stopped = climbed

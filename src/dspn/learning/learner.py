@@ -103,14 +103,24 @@ class _State(NamedTuple):
         """The state that has the best network so far and its score."""
         return self.growth if self.search is None else self.search
 
-    def report(self, clock: runs.Clock) -> runs.Report:
+    def report(self, clock: runs.Clock, plan: Plan) -> runs.Report:
         """The state as people see it."""
         own, added = self.best.network.template, [step.accepted for step in self.growth.trail[1:]]
         stage, tried, accepted = "growth", len(added), sum(added)
         if self.search is not None:
             stage, tried, accepted = "search", self.search.tried, self.search.accepted
         counts = (tried, accepted, own.num_interfaces, len(own.nodes), own.num_edges)
-        return runs.Report(stage, self.best.score, *counts, clock.seconds, clock.limit)
+        times = clock.seconds, clock.limit, self._done(plan)
+        return runs.Report(stage, self.best.score, *counts, *times)
+
+    def _done(self, plan: Plan) -> float:
+        """How near the stopping rules are; growth counts as half of it where a search follows."""
+        largest = plan.growth.max_interfaces
+        grown = min(self.growth.trail[-1].num_interfaces / largest, 1.0)
+        if plan.search is None or self.search is None:
+            return grown if plan.search is None else grown / 2
+        tries = self.search.tried / max(plan.search.max_neighbours, 1)
+        return 0.5 + min(max(tries, self.search.failures / plan.search.max_failures), 1.0) / 2
 
     def can_be_saved(self, plan: Plan) -> bool:
         """Whether the best network is the one to go on from.
@@ -265,7 +275,7 @@ class _Run(NamedTuple):
             ending, history = runs.follow(
                 chain([first], self.states(first)),
                 self.clock,
-                describe=lambda own: own.report(self.clock),
+                describe=lambda own: own.report(self.clock, self.plan),
                 on_state=take,
                 report=report,
             )

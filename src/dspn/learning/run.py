@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
@@ -31,6 +31,7 @@ from dspn.errors import DataError, ModelFileError, StructureError, warn
 from dspn.io.files import load_network, save_network
 from dspn.io.json_values import JSON, compact, parse, plain
 from dspn.io.json_values import fields as json_fields
+from dspn.progress import share_text, show_progress
 from dspn.structure.network import DynamicNetwork
 
 State = TypeVar("State")
@@ -151,8 +152,8 @@ class Report:
     @property
     def _time(self) -> str:
         if self.limit is None:
-            done = "" if self.done is None else f"{100 * self.done:.0f} %, "
-            return f"{done}{self.seconds:.0f} s"
+            done = share_text(self.done, self.seconds)
+            return f"{done}, {self.seconds:.0f} s" if done else f"{self.seconds:.0f} s"
         share = min(self.seconds / self.limit, 1.0)
         left = max(self.limit - self.seconds, 0.0)
         return f"{self.seconds:.0f} of {self.limit:.0f} s ({100 * share:.0f} %, {left:.0f} s left)"
@@ -198,12 +199,12 @@ def reporter(*, quiet: bool = False, stream: TextIO | None = None) -> Iterator[R
         yield lambda report: None
         return
     console = Console(file=sys.stderr if stream is None else stream)
-    if console.is_terminal and not console.is_dumb_terminal:
-        with Live(console=console, refresh_per_second=4) as live:
-            yield lambda report: live.update(report.table())
-        return
+    is_live = console.is_terminal and not console.is_dumb_terminal
+    live = Live(console=console, refresh_per_second=4) if is_live else None
     written: Report | None = None
     waiting: Report | None = None
+    before = ExitStack()  # the time until the first report
+    before.enter_context(show_progress("learning", stream=stream))
 
     def write(report: Report) -> None:
         nonlocal written, waiting
@@ -213,6 +214,11 @@ def reporter(*, quiet: bool = False, stream: TextIO | None = None) -> Iterator[R
 
     def take(report: Report) -> None:
         nonlocal waiting
+        before.close()
+        if live is not None:
+            live.start()
+            live.update(report.table())
+            return
         waiting = report
         if written is not None and report.stage == written.stage:
             pause = _NEWS_EVERY_S if report.accepted > written.accepted else _LINE_EVERY_S
@@ -223,6 +229,9 @@ def reporter(*, quiet: bool = False, stream: TextIO | None = None) -> Iterator[R
     try:
         yield take
     finally:
+        before.close()
+        if live is not None:
+            live.stop()
         if waiting is not None:
             write(waiting)
 

@@ -37,6 +37,7 @@ from dspn.models.forms import Reading
 from dspn.models.hmm import HMM, HMMSPN
 from dspn.models.model import FITTED, Model
 from dspn.models.online import sequences_seen
+from dspn.progress import show_progress
 
 
 @final
@@ -53,6 +54,7 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
             change all of them together from there so that log P(class | sequence) rises.
         ascent: When the discriminative steps end.
         random_state: Seed of everything random; without one, that of `estimator`.
+        verbose: Whether to show how learning goes on.
 
     Attributes:
         classes_: The classes, sorted.
@@ -67,6 +69,7 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
     mode: str = "generative"
     ascent: AscentOptions | None = None
     random_state: Any = None
+    verbose: int = 0
 
     _ROWS_ARE_SEQUENCES = True
 
@@ -111,14 +114,16 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
             parts = [replace(part, is_held_out=False) for part in parts]
         self.estimators_ = []
         self.ending_: StrEnum | None = None
-        for part in parts:
-            own = clone(base).set_params(random_state=part.seed)
-            if self.ending_ is not None and hasattr(own, "em"):  # the others need a model, too
-                own.set_params(em=EmOptions(max_steps=1))
-            own._fit_parts(part)
-            if own.ending_ == Ending.INTERRUPTED:
-                self.ending_ = own.ending_
-            self.estimators_.append(own)
+        with show_progress("learning", quiet=not self.verbose) as tell:
+            for code, part in enumerate(parts):
+                tell(f"class {code + 1} of {len(parts)}", code / len(parts))
+                own = clone(base).set_params(random_state=part.seed)
+                if self.ending_ is not None and hasattr(own, "em"):  # the others need a model, too
+                    own.set_params(em=EmOptions(max_steps=1))
+                own._fit_parts(part)
+                if own.ending_ == Ending.INTERRUPTED:
+                    self.ending_ = own.ending_
+                self.estimators_.append(own)
         self.models_ = [own.model_ for own in self.estimators_]
         counted = codes >= 0
         counts = np.bincount(codes[counted], None if weights is None else weights[counted])
@@ -249,14 +254,16 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
             )
         priors = getattr(self.estimators_[0], "priors", None) or DEFAULT_PRIORS
         chosen = [(part.validation, None) for part in parts if part.validation is not None]
-        fit = steps.discriminate(
-            [model.network for model in self.models_],
-            self.class_log_prior_,
-            _together([(part.train, part.weights) for part in parts]),
-            validation=_together(chosen) if chosen else None,
-            options=ascent,
-            priors=priors,
-        )
+        with show_progress("separating", quiet=not self.verbose, is_bound=True) as tell:
+            fit = steps.discriminate(
+                [model.network for model in self.models_],
+                self.class_log_prior_,
+                _together([(part.train, part.weights) for part in parts]),
+                validation=_together(chosen) if chosen else None,
+                options=ascent,
+                priors=priors,
+                on_step=lambda own: tell(f"step {own.step}", own.step / ascent.max_steps),
+            )
         self.history_ = fit.history
         self.class_log_prior_ = fit.logits
         self.models_ = [

@@ -343,6 +343,7 @@ class DSPN(SequenceEstimator):
                 tied=self.tied,
                 transitions=options.transitions,
                 is_due=part.clock.is_due,
+                quiet=not self.verbose,
             )[0]
 
         try:

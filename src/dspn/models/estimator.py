@@ -2,11 +2,13 @@
 
 import math
 import sys
+import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeGuard, Unpack, final
 
 import numpy as np
@@ -61,6 +63,7 @@ from dspn.models.forms import (
 from dspn.models.model import FITTED, Model, Queries
 from dspn.models.online import TRAINED_ON, with_batch, with_state
 from dspn.options import Checked, Options, require_number
+from dspn.progress import share_text
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork
 
@@ -687,6 +690,10 @@ class SequenceEstimator(Queries, SequenceReader):
     def _num_jobs(self) -> int:
         return 1
 
+    @property
+    def _is_verbose(self) -> bool:
+        return bool(getattr(self, "verbose", 0))
+
     def _em_options(self) -> EmOptions:
         """When expectation maximisation on shards stops."""
         return getattr(self, "em", None) or EmOptions()
@@ -870,6 +877,7 @@ class SequenceEstimator(Queries, SequenceReader):
                 ConvergenceWarning,
             )
             return self
+        begun, most, verbose = time.monotonic(), self._em_options().max_steps, self._is_verbose
         fit = fit_shards(
             self.mixture_,
             rest,
@@ -881,7 +889,7 @@ class SequenceEstimator(Queries, SequenceReader):
             clock=clock,
             checkpoint=None if checkpoint is None else f"{path_text(checkpoint)}.em",
             resume=bool(getattr(self, "resume", False)),
-            on_step=_tell_step if getattr(self, "verbose", 0) else None,
+            on_step=partial(_tell_step, begun, most) if verbose else None,
         )
         is_judged = held is not None and math.isfinite(fit.score)
         provenance: dict[str, JSON] = {
@@ -982,9 +990,11 @@ class SequenceEstimator(Queries, SequenceReader):
         return tags
 
 
-def _tell_step(record: FitRecord) -> None:
+def _tell_step(begun: float, most: int, record: FitRecord) -> None:
     held = "" if record.validation is None else f", {record.validation:.6g} held out"
-    text = f"step {record.step} on all shards: {record.train:.6g} nats per sequence{held}"
+    share = share_text(record.step / most, time.monotonic() - begun, is_bound=True)
+    done = f" ({share})" if share else ""
+    text = f"step {record.step} on all shards: {record.train:.6g} nats per sequence{held}{done}"
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
 

@@ -11,6 +11,7 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack, final
 
 import numpy as np
 
+from dspn.data.layout import looks_like_time
 from dspn.data.schema import Schema, list_names
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
@@ -179,7 +180,7 @@ def _check_frame(X: Any, schema: Schema | None) -> None:
 def _find_keys(X: Any, names: Sequence[str]) -> tuple[str | None, str | None]:
     """A column of ids, and a column of times, where they are plain to see."""
     columns = {name: np.asarray(X[own]) for name, own in zip(names, X.columns, strict=True)}
-    times = [name for name, own in columns.items() if own.dtype.kind in "mM"]
+    times = [name for name, own in columns.items() if own.dtype.kind in "mM" or _are_times(own)]
     blocks: dict[str, Any] = {}
     for name, own in columns.items():
         if own.dtype.kind in "iuOUT" and len(own) > 1 and not any(map(_is_none, own[:100])):
@@ -200,6 +201,13 @@ def _find_keys(X: Any, names: Sequence[str]) -> tuple[str | None, str | None]:
     whole = np.zeros(1, dtype=np.int64)
     alone = [name for name in counters if _counts(columns[name], whole)]
     return None, alone[0] if alone else None
+
+
+def _are_times(values: Any) -> bool:
+    """Whether text is times, and not the same few over and over."""
+    some = [item for item in values[:100].tolist() if not _is_none(item)]
+    is_text = len(some) > 1 and all(isinstance(item, str) for item in some)
+    return is_text and 2 * len(set(some)) >= len(some) and all(map(looks_like_time, some))
 
 
 def _is_none(item: Any) -> bool:

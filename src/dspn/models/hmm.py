@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Final, final
 
 import numpy as np
@@ -14,10 +15,11 @@ from dspn.errors import DataError, StructureError
 from dspn.inference.marginals import interface_posteriors
 from dspn.learning.em import EmFit, EmOptions, best_of, fit_em, restarts, scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.learning.scores import LIKELIHOOD, Score, StopReason
+from dspn.learning.scores import LIKELIHOOD, FitRecord, Score, StopReason
 from dspn.learning.slice_spn import DEFAULT_SLICE_SPN, SliceSpnOptions, spn_emissions
 from dspn.learning.starts.clusters import clustered_network, randomised
 from dspn.models.estimator import Outcome, SequenceEstimator, TrainingData, outcome_of_em
+from dspn.progress import Tell, show_progress
 from dspn.structure.build import initial_network
 from dspn.structure.edit import with_tables_by
 from dspn.structure.network import DynamicNetwork, Root
@@ -44,6 +46,7 @@ def fit_factored(
     transitions: Transitions | str = Transitions.DENSE,
     by: str | None = None,
     is_due: Callable[[], bool] | None = None,
+    quiet: bool = True,
 ) -> tuple[EmFit, dict[int, float]]:
     """The best of the paper's initial templates, trained by EM, and the score of each size.
 
@@ -59,9 +62,19 @@ def fit_factored(
         transitions: Which inputs the outputs read.
         by: The input of the schema that their weights depend on.
         is_due: Once it says yes, the fit at hand ends and no other start is made.
+        quiet: Show no progress.
     """
+    begun = 0
+
+    def on_step(tell: Tell, record: FitRecord) -> None:
+        done = (begun - 1) * em.max_steps + record.step
+        words = f"step {record.step} of expectation maximisation"
+        share = done / (len(sizes) * num_starts * em.max_steps)
+        tell(f"{words}, {record.train:.6g} nats per sequence", share)
 
     def start(size: int, number: int) -> DynamicNetwork:
+        nonlocal begun
+        begun += 1
         rng = data.rng(1, size, number)
         if number == 0:
             sample = data.train[drawn_places(data.train, _SLICES_PER_NODE * size, rng)]
@@ -78,21 +91,23 @@ def fit_factored(
         return network if tied else network.untied()
 
     fits: dict[int, EmFit] = {}
-    for size in sizes:
-        fits[size] = restarts(
-            (start(size, number) for number in range(num_starts)),
-            data.train,
-            validation=data.validation,
-            score=score,
-            options=em,
-            priors=priors,
-            sample_weights=data.weights,
-            rng=data.rng(2, size),
-            deadline=is_due,
-            keeps_interrupted=True,
-        )
-        if fits[size].stopped is StopReason.INTERRUPTED:
-            break
+    with show_progress("learning", quiet=quiet, is_bound=True) as tell:
+        for size in sizes:
+            fits[size] = restarts(
+                (start(size, number) for number in range(num_starts)),
+                data.train,
+                validation=data.validation,
+                score=score,
+                options=em,
+                priors=priors,
+                sample_weights=data.weights,
+                rng=data.rng(2, size),
+                deadline=is_due,
+                on_step=partial(on_step, tell),
+                keeps_interrupted=True,
+            )
+            if fits[size].stopped is StopReason.INTERRUPTED:
+                break
     return best_of(fits.values()), {size: fit.score for size, fit in fits.items()}
 
 
@@ -149,6 +164,7 @@ class Chain(SequenceEstimator):
     _: KW_ONLY
     n_starts: int = 1
     em: EmOptions | None = None
+    verbose: int = 0
 
     @property
     def start_probabilities_(self) -> Floats:
@@ -166,7 +182,7 @@ class Chain(SequenceEstimator):
         """The model with independent emissions, and the score of each number of states."""
         em, priors = self.em or DEFAULT_EM, self.priors or DEFAULT_PRIORS
         settings: dict[str, Any] = {"em": em, "priors": priors, "transitions": transitions}
-        settings["by"] = by
+        settings |= {"by": by, "quiet": not self.verbose}
         return fit_factored(data, self._sizes(), num_starts=self.n_starts, **settings)
 
     def _sizes(self) -> tuple[int, ...]:
@@ -207,6 +223,7 @@ class HMM(Chain):
             rule such as `dspn.inputs.Position(24)`. There is a transition matrix for each of its
             values, and they are drawn towards each other (see `Priors`).
         em: When expectation maximisation stops.
+        verbose: Whether to show how learning goes on.
         priors: Pseudo-observations of weights and leaves.
         schema: The variables, where they should not be inferred from X.
         families: "auto" to choose the leaf family of each variable of numbers by what is held out;
@@ -270,6 +287,7 @@ class HMMSPN(Chain):
         n_starts: Number of starting points of the first HMM; see `HMM`.
         emission: How the networks of the states are learned.
         em: When expectation maximisation stops.
+        verbose: Whether to show how learning goes on.
         priors: Pseudo-observations of weights and leaves.
         schema: The variables, where they should not be inferred from X.
         families: "auto" to choose the leaf family of each variable of numbers by what is held out;

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dspn
@@ -57,6 +58,31 @@ def test_a_column_of_times_is_noted(command: Run, cell: str) -> None:
     )
 
 
+def test_columns_that_are_keys_rather_than_variables_are_noted(command: Run) -> None:
+    rows = [f"s{n // 6},{1990 + n},{100 + n // 6},{n * 7 % 5}.5" for n in range(12)]
+    text = table("id,year,station,x", rows)
+    fixed, rises = sorted(said for said in notes(command, text) if "few whole" not in said)
+    assert rises == (
+        "note: column 'year' has whole numbers that rise from row to row; if they are times or "
+        "count the rows, say -t year."
+    )
+    assert fixed == (
+        "note: column 'station' does not change within a sequence; if it names the sequence, leave "
+        "it out with --exclude station."
+    )
+    dates = [f"a,202402{n:02d},{n * 7 % 5}.5" for n in (1, 2, 3, 5, 8)]
+    said = notes(command, table("id,day,x", dates), "-t", "day")
+    assert any(own.endswith("if these are dates, say --dates %Y%m%d.") for own in said)
+
+
+def test_many_columns_of_one_shape_have_one_note(command: Run) -> None:
+    rng = np.random.default_rng(0)
+    values = np.exp(rng.normal(0, 1.2, (60, 3))).round(3)
+    rows = [f"s{n // 20},{a},{b},{c}" for n, (a, b, c) in enumerate(values.tolist())]
+    (said,) = notes(command, table("id,u,v,w", rows))
+    assert said.startswith("note: columns 'u', 'v', 'w': ") and said.endswith("--families auto")
+
+
 def test_very_many_times_are_refused_with_a_question(command: Run) -> None:
     rows = [f"a,2024-01-01 {row // 60:02d}:{row % 60:02d},1.5" for row in range(1200)]
     found = command(*FIT, "-q", piped=table("id,when,x", rows))
@@ -65,7 +91,7 @@ def test_very_many_times_are_refused_with_a_question(command: Run) -> None:
 
 
 def test_few_whole_numbers_are_noted_with_what_to_say(command: Run) -> None:
-    rows = [f"s{row % 2},{row % 4},{row % 2},{row % 3}" for row in range(12)]
+    rows = [f"s{row % 2},{row % 4},{row // 2 % 2},{row % 3}" for row in range(12)]
     text = table("id,Trips per hour,wet,n", sorted(rows))
     (said,) = notes(command, text)
     assert said == (

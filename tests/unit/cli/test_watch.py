@@ -63,6 +63,28 @@ def test_unknown_categories_can_be_missing(command: Run, model: Path) -> None:
     assert brief.rows()[1][1] == f"{float(f'{float(found.rows()[1][1]):.2g}'):g}"
 
 
+def test_slices_are_read_as_they_are_written(command: Run, model: Path, tmp_path: Path) -> None:
+    usual = "day,sky,celsius,visitors\na,clear,21.5,11\na,rain,14.25,1200\n"
+    given = usual.replace(",", ";").replace(".", ",").replace("1200", "1.200").encode("utf-16")
+    words = ("--delimiter", ";", "--encoding", "utf-16")
+    found = command("watch", model, "-q", *words, "--decimal", ",", piped=given)
+    assert found.out == command("watch", model, "-q", piped=usual).out
+    noted = command("watch", model, *words, piped=given)
+    assert "row 1" in noted.err and "'21,5'" in noted.err and "--decimal ," in noted.err
+    told = dspn.load(model)
+    told.provenance = {**told.provenance, "table": {"sequence": "day", "decimal": ","}}
+    told.save(tmp_path / "told.dspn")
+    remembered = command("watch", "told.dspn", *words, piped=given)
+    assert remembered.out == found.out
+    assert "--decimal ,, as the model was fitted" in remembered.err
+    assert "such as latin-1" in command("watch", model, "--encoding", "utf-99", piped=usual).err
+    assert (
+        "--encoding cp1252" in command("watch", model, piped="t\u00e4g,sky\n".encode("cp1252")).err
+    )
+    absent = command("watch", model, piped="sky\nrain\n")
+    assert "note: standard input has no celsius, visitors, taken as missing." in absent.err
+
+
 def test_the_name_of_a_stream_keeps_its_digits(command: Run, model: Path) -> None:
     found = command(
         "watch", model, "--json", "--digits", 1, "-q", piped='{"day": 1.25, "celsius": 9}\n'

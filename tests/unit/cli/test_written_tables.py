@@ -1,5 +1,6 @@
 """Tables as people write them: each is read as it is meant, or refused with the option to say."""
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,25 @@ def test_gaps_are_filled_with_the_decimal_sign_of_the_table(command: Run, tmp_pa
     found = command("impute", model, *how, "--digits", 3, piped=text)
     assert found.rows()[2] == ["a", '"1', '67"']
     assert "--decimal ,, as the model was fitted" in found.err
+
+
+def test_a_model_remembers_the_words_for_missing_values_and_bands_have_the_sign(
+    command: Run, tmp_path: Path
+) -> None:
+    rows = "".join(f"{'ab'[n // 6]};{n % 6};{n},{n}5\n" for n in range(12))
+    (tmp_path / "x.csv").write_text("id;t;x\n" + rows + "b;6;n.v.\n")
+    words = ("--delimiter", ";", "--decimal", ",", "--missing", "n.v.")
+    fit = ("fit", "x.csv", "-s", "id", "-t", "t", "--learner", "em", "--interfaces", 2)
+    assert command(*fit, *words, "-o", "x.dspn", "-q").status == 0
+    found = command("impute", "x.dspn", "x.csv", "--delimiter", ";", "--levels", "0.1")
+    assert "--decimal , --missing n.v., as the model was fitted" in found.err
+    last = list(csv.reader(found.out.splitlines()))[-1]
+    assert len(last) == 4 and all("," in cell and "." not in cell for cell in last[2:])
+
+
+def test_a_comment_in_place_of_the_header_is_named(command: Run) -> None:
+    found = command("validate", "-", piped="# from a vendor\nid,x\na,1\n")
+    assert "must be the header, but is a comment, '# from a vendor'" in found.out
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "cp1252"])

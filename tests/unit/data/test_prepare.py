@@ -543,12 +543,15 @@ def test_preparation_goes_on_from_wherever_it_was_interrupted(tmp_path: Path, fo
     source = write(tmp_path / "in", parts, "parquet")
     options: Any = {"sequence": "id", "order": "t", "shard_slices": 10}
     told: list[str] = []
-    prepare(source, tmp_path / "whole", on_progress=lambda own, _: told.append(own), **options)
+    prepare(source, tmp_path / "whole", on_progress=lambda own, *_: told.append(own), **options)
     assert told[:3] == ["scan"] * 3
-    assert set(told[3:]) == {"code" if form == "sorted" else "deal"}
+    assert set(told[3:]) == ({"code"} if form == "sorted" else {"deal", "sort"})
+    shares: list[float] = []
+    prepare(source, tmp_path / "told", on_progress=lambda *own: shares.append(own[2]), **options)
+    assert shares == sorted(shares) and 0 < shares[0] < 0.34 and shares[-1] == 1.0
     seen: list[str] = []
 
-    def stop(stage: str, _: int) -> None:
+    def stop(stage: str, *_: Any) -> None:
         seen.append(stage)
         raise StoppedError
 
@@ -558,7 +561,7 @@ def test_preparation_goes_on_from_wherever_it_was_interrupted(tmp_path: Path, fo
             prepare(source, out, on_progress=stop, **options)
     again: list[str] = []
 
-    def stop_later(stage: str, _: int) -> None:
+    def stop_later(stage: str, *_: Any) -> None:
         again.append(stage)
         if len(again) == 5:
             raise StoppedError
@@ -567,7 +570,7 @@ def test_preparation_goes_on_from_wherever_it_was_interrupted(tmp_path: Path, fo
         prepare(source, out, on_progress=stop_later, **options)
     assert again == told[:5]
     last: list[str] = []
-    prepare(source, out, on_progress=lambda own, _: last.append(own), **options)
+    prepare(source, out, on_progress=lambda own, *_: last.append(own), **options)
     assert last == told[3:]  # what was scanned is not scanned again
     assert digests(out) == digests(tmp_path / "whole")
 
@@ -576,7 +579,7 @@ SLOW = """
 import sys, time
 from dspn.data.prepare import prepare
 
-def tell(stage, count):
+def tell(stage, *_):
     print(stage, flush=True)
     time.sleep(0.02)
 

@@ -177,3 +177,23 @@ def test_answers_are_frames_with_the_columns_of_the_table(library: str) -> None:
         assert points["wind"].notna().all() and points["pressure"].isna().all()
         assert ahead["hour"].tolist()[:2] == [start + pd.Timedelta(f"{h}h") for h in (12, 13)]
         assert len(odd) == len(table) and odd["wind"].isna().sum() == 1
+
+
+def test_a_column_of_text_that_is_times_is_named() -> None:
+    times = [f"2013-01-{day:02d}T06:00:00Z" for day in range(1, 21)]
+    frame = pd.DataFrame({"origin": ["EWR"] * 20, "when": times, "x": np.arange(20) % 7 + 0.5})
+    with pytest.raises(DataError, match=r"'when' looks like their times; say order='when'"):
+        HMM(2).fit(frame.drop(columns="origin"))
+    two = pd.concat([frame, frame.assign(origin="JFK")])
+    with pytest.raises(DataError, match=r"say sequence='origin', order='when'"):
+        HMM(2).fit(two)
+    model = HMM(2, validation_fraction=0).fit(two, sequence="origin", order="when")
+    gaps = two.assign(x=two["x"].where(two["x"] != 2.5))
+    found = model.impute_with_bands(gaps).to_frame()
+    assert [*found.columns] == ["origin", "when", "x", "x@0.1", "x@0.9", "filled"]
+    filled = (found["filled"] == "x").to_numpy()
+    assert filled.sum() == gaps["x"].isna().sum() > 0
+    assert found.loc[filled, "x@0.1"].le(found.loc[filled, "x"]).all()
+    assert found.loc[~filled, "x@0.1"].isna().all()
+    scores = model.evaluate(two).to_frame("polars")
+    assert scores["method"].to_list()[:2] == ["model", "mean"]
