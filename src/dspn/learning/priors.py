@@ -140,7 +140,7 @@ class Section:
         """
         if not self.network.has_tables:
             return priors.sum_pseudo_count
-        counts = np.full(self.network.num_weights, priors.sum_pseudo_count)
+        counts = np.full(self.network.num_weights, float(priors.sum_pseudo_count))
         for places in self.network.table_places:
             common, _ = self._common(places)
             own = priors.sum_pseudo_count / places.shape[1]
@@ -149,7 +149,7 @@ class Section:
 
     def log_prior_of_weights(self, priors: Priors) -> float:
         """Sum over edges of c log w, and what tables lose by differing from each other."""
-        counts = np.full(self.network.num_weights, priors.sum_pseudo_count)
+        counts = np.full(self.network.num_weights, float(priors.sum_pseudo_count))
         tables = 0.0
         for places in self.network.table_places:
             counts[places] /= places.shape[1]
