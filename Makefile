@@ -73,6 +73,9 @@ define documentation
 $(BIN)/python -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
 endef
 
+# The tests of a file share what they have computed, so that one worker runs all of them.
+pytest = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 define newline
 
 
@@ -88,8 +91,9 @@ docs: $(INSTALLED)
 	@$(documentation)
 	@echo 'Documentation: docs/_build/html/index.html'
 
+# Documentation and lint take one process each, and run side by side.
 test: $(WARMED)
-	$(call run_all,$(lint)$(newline)$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal$(newline)$(documentation))
+	$(call run_all,$(pytest)$(newline)$(documentation) & pages=$$!$(newline)$(lint)$(newline)wait $$pages)
 
 check: $(WARMED)
 	$(call run_all,$(BIN)/python -m ruff check .$(newline)$(BIN)/lint-imports --no-cache --no-logo$(newline)$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not slow' $(QUICK))

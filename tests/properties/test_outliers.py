@@ -6,6 +6,7 @@ leaf densities, so that nothing is rounded away whatever their size.
 
 import math
 from decimal import Context, Decimal
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from dspn import Mixture, Model
 from dspn.engine import compile_program
 from dspn.learning.em import maximise
 from dspn.learning.priors import NO_PRIORS
-from dspn.structure import DynamicNetwork, Leaf, Product, Sum
+from dspn.structure import DynamicNetwork, Leaf, Product, StaticNetwork, Sum
 from oracles import static_network
 from strategies import (
     as_sequences,
@@ -51,10 +52,7 @@ def exact_of_network(network: DynamicNetwork, values: np.ndarray, *, best: bool 
     found: list[Decimal] = []
     for index, node in enumerate(static.nodes):
         if isinstance(node, Leaf):
-            row, value = static.leaf_parameters[index][None], flat[[node.variable]]  # type: ignore[index]
-            if best and np.isnan(value[0]):
-                value = node.family.mode(row)
-            found.append(Decimal(float(node.family.log_prob(row, value)[0, 0])))
+            found.append(_leaf(static, index, float(flat[node.variable]), best))
         elif isinstance(node, Product):
             total = Decimal(0)
             for child in node.children:
@@ -62,11 +60,26 @@ def exact_of_network(network: DynamicNetwork, values: np.ndarray, *, best: bool 
             found.append(total)
         else:
             assert isinstance(node, Sum)
-            weights = static.weights[index].tolist()  # type: ignore[union-attr]
-            pairs = zip(weights, node.children, strict=True)
-            logs = [DIGITS.add(DIGITS.ln(Decimal(w)), found[c]) for w, c in pairs if w > 0]
+            pairs = zip(_log_weights(static, index), node.children, strict=True)
+            logs = [DIGITS.add(log, found[c]) for log, c in pairs if log > NEVER]
             found.append(max(logs) if best else log_sum(logs))
     return found[static.root]
+
+
+# A test asks for nearly the same entries again and again.
+@lru_cache(maxsize=10_000)
+def _leaf(static: StaticNetwork, index: int, value: float, best: bool) -> Decimal:
+    node, row, values = static.nodes[index], static.leaf_parameters[index], np.array([value])
+    assert isinstance(node, Leaf) and row is not None
+    if best and math.isnan(value):
+        values = node.family.mode(row[None])
+    return Decimal(float(node.family.log_prob(row[None], values)[0, 0]))
+
+
+@lru_cache(maxsize=10_000)
+def _log_weights(static: StaticNetwork, index: int) -> list[Decimal]:
+    weights = static.weights[index].tolist()  # type: ignore[union-attr]
+    return [DIGITS.ln(Decimal(w)) if w > 0 else NEVER for w in weights]
 
 
 def log_ratio(a: Decimal, b: Decimal) -> float:
