@@ -439,14 +439,6 @@ Layout = tuple[tuple[int, ...], ...]
 """Blocks of variables by number, each in rising order, in the order of their first members."""
 
 
-class BlockPair(NamedTuple):
-    """Two blocks of a layout by their places in it, and the dependence between them."""
-
-    first: int
-    second: int
-    dependence: float
-
-
 def layout_of(blocks: Sequence[Sequence[int]]) -> Layout:
     """The blocks as a layout; raises unless they share out the variables 0, 1, ..., n - 1."""
     try:
@@ -475,10 +467,10 @@ def singletons(num_variables: int) -> Layout:
     return tuple((variable,) for variable in one_block(num_variables)[0])
 
 
-def _checked(dependence: Any, num_variables: int | None = None) -> Floats:
-    """The matrix, square, symmetric and finite; of `num_variables` where that is known."""
+def _checked(dependence: Any) -> Floats:
+    """The matrix, square, symmetric and finite."""
     matrix = float_array(dependence, "dependence", DataError)
-    size = num_variables or (len(matrix) if matrix.ndim == 2 else 1)
+    size = len(matrix) if matrix.ndim == 2 else 1
     if matrix.shape != (size, size) or not size:
         raise DataError(
             f"`dependence` must have a row and a column for each of the {size} variables, but has "
@@ -515,17 +507,6 @@ def layouts_by_dependence(dependence: Floats, *, linkage: str = "average") -> tu
         blocks[i] += blocks.pop(j)
         found.append(layout_of(blocks))
     return tuple(found)
-
-
-def merge_candidates(layout: Layout, dependence: Floats) -> tuple[BlockPair, ...]:
-    """All pairs of blocks with the sum of dependence over pairs of variables, largest first."""
-    blocks = layout_of(layout)
-    size = sum(map(len, blocks))
-    matrix = _checked(dependence, size)
-    member = np.array([np.isin(np.arange(size), block) for block in blocks], dtype=np.float64)
-    totals = member @ matrix @ member.T
-    pairs = [BlockPair(i, j, float(totals[i, j])) for i, j in combinations(range(len(blocks)), 2)]
-    return tuple(sorted(pairs, key=lambda pair: -pair.dependence))
 
 
 def layout_neighbours(layout: Layout) -> tuple[Layout, ...]:

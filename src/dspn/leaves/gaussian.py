@@ -246,12 +246,15 @@ class Gaussian(Family):
         Without data the means are draws from N(location, scale^2).
         """
         observed = self._observed(values)
-        reference = self.scaled_to(observed)
-        noise = reference.scale * rng.standard_normal(num_leaves)
-        means = reference.location + noise
+        return self.scaled_to(observed).drawn_near(observed, num_leaves, rng)
+
+    def drawn_near(self, observed: Floats, num_leaves: int, rng: np.random.Generator) -> Floats:
+        """Rows as `random` draws them, where location and scale are those of the observations."""
+        noise = self.scale * rng.standard_normal(num_leaves)
+        means = self.location + noise
         if observed.size:
             means = rng.choice(observed, size=num_leaves) + 0.1 * noise
-        return np.column_stack([means, np.full(num_leaves, reference.scale * reference.scale)])
+        return np.column_stack([means, np.full(num_leaves, self.scale * self.scale)])
 
     def violations(self, parameters: Floats) -> list[str]:
         """Every row whose mean is not finite or whose variance is not positive and finite."""

@@ -213,12 +213,7 @@ class StudentT(Family):
     ) -> Floats:
         """Locations at random observations moved by a tenth of a scale, scales that of the data."""
         observed = self._observed(values)
-        reference = self.scaled_to(observed)
-        noise = reference.scale * rng.standard_normal(num_leaves)
-        locations = reference.location + noise
-        if observed.size:
-            locations = rng.choice(observed, size=num_leaves) + 0.1 * noise
-        return np.column_stack([locations, np.full(num_leaves, reference.scale * reference.scale)])
+        return self.scaled_to(observed)._normal.drawn_near(observed, num_leaves, rng)
 
     def violations(self, parameters: Floats) -> list[str]:
         """Every row whose location is not finite or whose squared scale is not positive."""

@@ -14,7 +14,6 @@ from dspn.learning.dependence import (
     layout_neighbours,
     layout_of,
     layouts_by_dependence,
-    merge_candidates,
     one_block,
     singletons,
 )
@@ -88,20 +87,6 @@ def test_blocks_that_depend_are_joined_first() -> None:
     assert found[3] == ((0, 2, 3), (1, 4))
 
 
-@given(st.data(), layouts())
-def test_merge_candidates_are_all_pairs_largest_first(data: st.DataObject, layout: Layout) -> None:
-    matrix = data.draw(matrices(sum(map(len, layout))))
-    found = merge_candidates(layout, matrix)
-    count = len(layout)
-    assert len({(pair.first, pair.second) for pair in found}) == count * (count - 1) // 2
-    assert [pair.dependence for pair in found] == sorted(
-        (pair.dependence for pair in found), reverse=True
-    )
-    for pair in found:
-        total = sum(matrix[i, j] for i in layout[pair.first] for j in layout[pair.second])
-        assert pair.dependence == pytest.approx(total)
-
-
 @given(layouts())
 def test_neighbours_are_every_layout_one_step_away(layout: Layout) -> None:
     size = sum(map(len, layout))
@@ -133,7 +118,6 @@ def test_single_variable_has_one_layout() -> None:
     assert singletons(1) == one_block(1) == ((0,),)
     assert layout_neighbours(((0,),)) == ()
     assert layouts_by_dependence(np.zeros((1, 1))) == (((0,),),)
-    assert merge_candidates(((0,),), np.zeros((1, 1))) == ()
 
 
 @pytest.mark.parametrize(
@@ -145,10 +129,9 @@ def test_blocks_that_are_no_partition_are_refused(blocks: object) -> None:
 
 
 def test_arguments_that_do_not_fit_are_refused() -> None:
-    layout = ((0, 1), (2,))
-    for wrong in (np.zeros((2, 3)), np.zeros(4), np.zeros((0, 0)), np.zeros((2, 2))):
+    for wrong in (np.zeros((2, 3)), np.zeros(4), np.zeros((0, 0))):
         with pytest.raises(DataError, match="`dependence` must have a row"):
-            merge_candidates(layout, wrong)
+            layouts_by_dependence(wrong)
     with pytest.raises(DataError, match="finite"):
         layouts_by_dependence(np.full((2, 2), np.nan))
     with pytest.raises(DataError, match="symmetric"):
