@@ -1,74 +1,106 @@
-"""The GPU engine against scans in JAX and layers in PyTorch on one card: `make bench-gpu`.
+"""The GPU engine against JAX, dynamax, PyTorch and PyJuice on one card: `make bench-gpu`.
 
-Ours runs first and last in the same process; times are medians of repeated calls that end with the
-results in the machine's memory, and of the kernels alone. Every line is printed as it is measured,
-and a peer that is not installed or fails says so in its place.
+Every size runs in a process of its own, ours first and last in it, so that what fails loses nothing
+but itself. Times are medians in milliseconds: of whole calls, which end with the results in the
+machine's memory, and of the passes alone between two events of the card. Every line is printed and
+kept as it is measured, and the tables of docs/speed.md follow at the end; `--tables FILE` prints
+those of an earlier run. A peer that is not installed or fails says so in its place.
+
+Jobs: A and B are hidden Markov models, C is an irregular template, L a chain of 4,096 nodes, M a
+Monarch template of 16,384 nodes beside a dense one, P the CPU engine where Numba is installed. With
+`--dry` everything runs with tiny sizes and NumPy in the place of a card.
 """
 
 import argparse
 import json
 import os
+import subprocess
+import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from benchmarks import gpu_peers
 from dspn import Schema, Sequences, Variable
 from dspn.engine import compile_program
-from dspn.engine.gpu.chain import ChainRun
-from dspn.engine.gpu.layout import bare_nodes, part_of
-from dspn.structure import NetworkBuilder, assemble, from_hmm
+from dspn.engine.gpu import ENGINE, GpuEngine
+from dspn.engine.gpu.flows import sums, used
+from dspn.engine.gpu.passes import ChainRun
+from dspn.structure import NetworkBuilder, assemble, from_hmm, initial_network
 
-RESULTS: list[dict[str, Any]] = []
-
-
-def show(job: str, who: str, milliseconds: float | str) -> None:
-    text = milliseconds if isinstance(milliseconds, str) else f"{milliseconds:.4f} ms"
-    print(f"{job:42s} {who:34s} {text}", flush=True)
-    RESULTS.append({"job": job, "who": who, "ms": milliseconds})
-
-
-def median_time(run: Callable[[], Any], sync: Callable[[], Any], seconds: float = 1.0) -> float:
-    """Median milliseconds of a call, after two to warm up."""
-    for _ in range(2):
-        run()
-    sync()
-    found: list[float] = []
-    start = time.perf_counter()
-    while len(found) < 5 or (time.perf_counter() - start < seconds and len(found) < 100):
-        before = time.perf_counter()
-        run()
-        sync()
-        found.append(1e3 * (time.perf_counter() - before))
-    return float(np.median(found))
+# Job, sequences, slices, variables, interface nodes; in a dry run the second line.
+SIZES: Final = {
+    "A": [("A 8,192 x 64", 8192, 64, 13, k) for k in (32, 128, 512, 2048)],
+    "B": [("B 200 x 3,026", 200, 3026, 27, k) for k in (8, 32, 128)],
+    "L": [("L 16,384 x 16", 16384, 16, 7, 4096)],
+    "C": [("C1 8,192 x 64", 8192, 64, 13, 16), ("C2 200 x 3,026", 200, 3026, 13, 16)],
+    "M": [("M 2,048 x 16", 2048, 16, 7, 16384)],
+    "P": [("A 8,192 x 64", 8192, 64, 13, 128)],
+}
+_DENSE: Final = 4096  # nodes of the dense chain that stands beside the Monarch template
+_SECONDS: Final = 400  # of one size
 
 
-def device_time(run: Callable[[], Any]) -> float:
-    """Median milliseconds between two events of the card around a call."""
-    import cupy
+class Run:
+    """What is measured in one process, and how."""
 
-    for _ in range(3):
-        run()
-    found = []
-    for _ in range(30):
-        before, after = cupy.cuda.Event(), cupy.cuda.Event()
-        before.record()
-        run()
-        after.record()
-        after.synchronize()
-        found.append(cupy.cuda.get_elapsed_time(before, after))
-    return float(np.median(found))
+    def __init__(self, out: Path | None, *, dry: bool, peers: bool) -> None:
+        self.out, self.dry, self.peers = out, dry, peers
+        self.engine = GpuEngine("numpy") if dry else ENGINE
 
+    def show(self, job: str, k: int, who: str, found: float | str) -> None:
+        text = found if isinstance(found, str) else f"{found:.4f} ms"
+        print(f"{job:32s} k={k:<6d} {who:36s} {text}", flush=True)
+        if self.out is not None:
+            with self.out.open("a") as file:
+                file.write(json.dumps({"job": job, "k": k, "who": who, "ms": found}) + "\n")
 
-def guarded(job: str, who: str, measure: Callable[[], float]) -> None:
-    try:
-        show(job, who, measure())
-    except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        show(job, who, f"failed: {type(error).__name__}: {str(error)[:160]} ({last.name})")
+    def guarded(self, job: str, k: int, who: str, measure: Callable[[], float | None]) -> None:
+        """Shows what was measured, or why it was not."""
+        try:
+            found = measure()
+            if found is not None:
+                self.show(job, k, who, found)
+        except ImportError as error:
+            self.show(job, k, who, f"not installed ({error.name})")
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            words = f"{type(error).__name__}: {str(error)[:160]} ({last.name})"
+            self.show(job, k, who, f"failed: {words}")
+
+    def wait(self) -> None:
+        """Until the card has done everything."""
+        if not self.dry:
+            import cupy
+
+            cupy.cuda.Device().synchronize()
+
+    def whole(self, call: Callable[[], Any]) -> float:
+        """Median milliseconds of a call of ours on the clock."""
+        return gpu_peers.median_time(call, self.wait, 0.0 if self.dry else 1.0)
+
+    def passes(self, call: Callable[[], Any]) -> float:
+        """Median milliseconds between two events of the card around a call."""
+        if self.dry:
+            return gpu_peers.median_time(call, self.wait, 0.0)
+        import cupy
+
+        for _ in range(3):
+            call()
+        found = []
+        for _ in range(30):
+            before, after = cupy.cuda.Event(), cupy.cuda.Event()
+            before.record()
+            call()
+            after.record()
+            after.synchronize()
+            found.append(cupy.cuda.get_elapsed_time(before, after))
+        return float(np.median(found))
 
 
 class Case:
@@ -88,148 +120,6 @@ class Case:
         self.network = from_hmm(self.start, self.transition, emissions, schema=schema)
         offsets = np.arange(count + 1) * length
         self.data = Sequences.from_codes(self.values.reshape(-1, variables), offsets, schema)
-
-
-def ours(case: Case, precision: str, which: str, note: str) -> None:
-    import cupy
-
-    sync = cupy.cuda.Device().synchronize
-    program = compile_program(case.network, engine="gpu", precision=precision)
-    own: Any = program.components[0]
-    if which == "likelihood":
-        guarded(
-            f"{case.name} likelihood k={case.k}",
-            f"dspn {precision}{note}, whole call",
-            lambda: median_time(lambda: program.log_likelihood(case.data), sync),
-        )
-
-        def kernels() -> float:
-            run: ChainRun = own.chain.run(own.device.batch(case.data))
-            return device_time(lambda: run.upward(0.0, keep=False))
-
-        guarded(f"{case.name} likelihood k={case.k}", f"dspn {precision}{note}, passes", kernels)
-        return
-    guarded(
-        f"{case.name} EM k={case.k}",
-        f"dspn {precision}{note}, whole call",
-        lambda: median_time(lambda: program.rebind(case.network).expected_flows(case.data), sync),
-    )
-
-    def flows() -> float:
-        run: ChainRun = own.chain.run(own.device.batch(case.data))
-        share = cupy.ones(case.count, dtype=run.dtype)
-
-        def once() -> None:
-            up = run.upward(run.range.under, keep=True)
-            posteriors, uses, _ = run.downward(up, share)
-            run.used(uses, up.vectors)
-            run.counts(posteriors, "all")
-
-        return device_time(once)
-
-    guarded(f"{case.name} EM k={case.k}", f"dspn {precision}{note}, passes", flows)
-
-
-def stages(case: Case) -> None:
-    """Where the time of our EM goes."""
-    import cupy
-
-    program: Any = compile_program(case.network, engine="gpu", precision="single").components[0]
-    run = program.chain.run(program.device.batch(case.data))
-    share = cupy.ones(case.count, dtype=run.dtype)
-    up = run.upward(run.range.under, keep=True)
-    posteriors, uses, _ = run.downward(up, share)
-    for name, once in {
-        "coefficients": lambda: run._joined(run.table) if not run.chunks.is_one else None,
-        "upward kept": lambda: run.upward(run.range.under, keep=True),
-        "downward": lambda: run.downward(up, share),
-        "used": lambda: run.used(uses, up.vectors),
-        "counts": lambda: run.counts(posteriors, "all"),
-        "binding": lambda: ChainRun(
-            run.general, run.layout, run.batch, run.dtype, tensor_cores=True
-        ),
-    }.items():
-        guarded(f"{case.name} stage k={case.k}", name, lambda once=once: device_time(once))
-
-
-def jax_scan(case: Case, which: str) -> None:
-    """A scan of normalised forward vectors, as one writes it by hand; EM is value and gradient."""
-    import jax
-    import jax.numpy as jnp
-
-    x = jnp.asarray(case.values, jnp.float32).transpose(1, 0, 2)
-    given = [
-        jnp.asarray(a, jnp.float32)
-        for a in (case.start, case.transition, np.log(case.p), np.log1p(-case.p))
-    ]
-
-    def log_likelihood(start: Any, transition: Any, log_p: Any, log_q: Any, x: Any) -> Any:
-        logs = jnp.einsum("tbv,kv->tbk", x, log_p - log_q) + log_q.sum(axis=1)
-        top = logs.max(axis=2, keepdims=True)
-        c = jnp.exp(logs - top)
-
-        def step(v: Any, coefficients: Any) -> Any:
-            v = (v @ transition) * coefficients
-            total = v.sum(axis=1, keepdims=True)
-            return v / total, jnp.log(total)[:, 0]
-
-        first = start * c[0]
-        total = first.sum(axis=1, keepdims=True)
-        _, found = jax.lax.scan(step, first / total, c[1:])
-        return found.sum(axis=0) + jnp.log(total)[:, 0] + top.sum(axis=(0, 2))
-
-    if which == "likelihood":
-        run = jax.jit(log_likelihood)
-    else:
-        run = jax.jit(
-            jax.value_and_grad(lambda *own: log_likelihood(*own).sum(), argnums=(0, 1, 2, 3))
-        )
-    guarded(
-        f"{case.name} {which} k={case.k}",
-        "JAX scan",
-        lambda: median_time(lambda: jax.block_until_ready(run(*given, x)), lambda: None),
-    )
-
-
-def torch_graph(case: Case) -> None:
-    """A loop of torch operations captured in a CUDA graph."""
-    import torch
-
-    torch.backends.cuda.matmul.allow_tf32 = True
-    device = torch.device("cuda")
-    x = torch.tensor(case.values, dtype=torch.float32, device=device).transpose(0, 1).contiguous()
-    start, transition = (
-        torch.tensor(a, dtype=torch.float32, device=device) for a in (case.start, case.transition)
-    )
-    log_p = torch.tensor(np.log(case.p), dtype=torch.float32, device=device)
-    log_q = torch.tensor(np.log1p(-case.p), dtype=torch.float32, device=device)
-
-    def once() -> Any:
-        logs = x @ (log_p - log_q).T + log_q.sum(dim=1)
-        top = logs.amax(dim=2, keepdim=True)
-        c = torch.exp(logs - top)
-        v = start * c[0]
-        total = torch.zeros(case.count, device=device)
-        for t in range(case.length):
-            if t:
-                v = (v @ transition) * c[t]
-            s = v.sum(dim=1, keepdim=True)
-            v = v / s
-            total = total + torch.log(s)[:, 0]
-        return total + top.sum(dim=(0, 2))
-
-    def measure() -> float:
-        side = torch.cuda.Stream()
-        with torch.cuda.stream(side):
-            once()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            once()
-        return median_time(graph.replay, torch.cuda.synchronize)
-
-    guarded(f"{case.name} likelihood k={case.k}", "torch in a CUDA graph", measure)
-    torch.cuda.empty_cache()
 
 
 class Irregular:
@@ -275,160 +165,230 @@ class Irregular:
         self.values = values.reshape(count, length, variables)
 
 
-def torch_layers(case: Irregular) -> None:
-    """The steps of a slice as gathers and sums of torch tensors, in a CUDA graph."""
-    import torch
+def ours(run: Run, case: Case, precision: str, which: str, note: str) -> None:
+    """Whole calls, and the passes alone."""
+    job, k = f"{case.name} {which}", case.k
+    program = compile_program(case.network, engine=run.engine, precision=precision)
+    own: Any = program.components[0]
 
-    device = torch.device("cuda")
-    part = part_of(case.network.template)
-    bottom = part_of(case.network.template, without=bare_nodes(case.network.template))
-    own = case.network.parameters
-    x = torch.tensor(case.values, dtype=torch.float32, device=device)
+    def call() -> Any:
+        if which == "likelihood":
+            return program.log_likelihood(case.data)
+        return program.rebind(case.network).expected_flows(case.data)
 
-    def bound(steps: Any) -> list[Any]:
-        found = []
-        for step in steps:
-            children = np.broadcast_to(step.children, (step.nodes.size, step.width))
-            weights = own.template.weights[step.places] if step.is_sum else None
-            found.append(
-                (
-                    torch.tensor(step.nodes, device=device),
-                    torch.tensor(children.copy(), device=device),
-                    None
-                    if weights is None
-                    else torch.tensor(weights, dtype=torch.float32, device=device),
-                )
-            )
-        return found
+    run.guarded(job, k, f"dspn {precision}{note}, whole call", lambda: run.whole(call))
 
-    steps, bottom_steps = bound(part.steps), bound(bottom.steps)
-    tables = [torch.tensor(t, dtype=torch.float32, device=device) for t in own.template.leaves]
-    banks = [torch.tensor(b.nodes, device=device) for b in case.network.template.banks]
-    outputs = torch.tensor(case.network.template.outputs, device=device)
-    inputs = torch.tensor(part.inputs, device=device)
-    top = torch.tensor(own.top.weights, dtype=torch.float32, device=device)
+    def passes() -> float:
+        bound: ChainRun = own.chain.run(own.device.batch(case.data))
+        if which == "likelihood":
+            return run.passes(lambda: bound.upward(0.0, keep=False))
+        share = own.device.there(np.ones(case.count), bound.dtype)
+        return run.passes(lambda: sums(bound, bound.upward(bound.range.under, keep=True), share))
 
-    def once() -> Any:
-        total = torch.zeros(case.count, device=device)
-        vector = torch.ones((case.k, case.count), device=device)
-        for t in reversed(range(case.length)):
-            nodes_now = torch.ones((part.num_nodes, case.count), device=device)
-            for v, (nodes, table) in enumerate(zip(banks, tables, strict=True)):
-                nodes_now[nodes] = torch.where(x[:, t, v] > 0, table[:, 1:], table[:, :1])
-            first = t == case.length - 1
-            if not first:
-                nodes_now[inputs] = vector
-            for nodes, children, weights in bottom_steps if first else steps:
-                terms = nodes_now[children]
-                nodes_now[nodes] = (
-                    terms.prod(dim=1)
-                    if weights is None
-                    else torch.einsum("mc,mcb->mb", weights, terms)
-                )
-            vector = nodes_now[outputs]
-            s = vector.sum(dim=0)
-            vector = vector / s
-            total = total + torch.log(s)
-        return total + torch.log(top @ vector)
+    run.guarded(job, k, f"dspn {precision}{note}, passes", passes)
+
+
+def stages(run: Run, case: Case) -> None:
+    """Where the time of an EM step goes."""
+    program: Any = compile_program(case.network, engine=run.engine, precision="single")
+    own = program.components[0]
+    bound: ChainRun = own.chain.run(own.device.batch(case.data))
+    share = own.device.there(np.ones(case.count), bound.dtype)
+    up = bound.upward(bound.range.under, keep=True)
+    _, uses, _ = bound.downward(up, share)
+    for name, once in {
+        "binding": lambda: ChainRun(
+            bound.general, bound.layout, bound.batch, bound.dtype, tensor_cores=True
+        ),
+        "upward, kept": lambda: bound.upward(bound.range.under, keep=True),
+        "downward": lambda: bound.downward(up, share),
+        "flows of edges": lambda: used(bound, uses, up.vectors),
+    }.items():
+        run.guarded(f"{case.name} stages", case.k, name, lambda once=once: run.passes(once))
+
+
+def chain(run: Run, case: Case) -> None:
+    """Jobs A, B and L."""
+    for which in ("likelihood", "EM"):
+        ours(run, case, "single", which, "")
+        if case.k <= 64:
+            ours(run, case, "double", which, "")
+        if run.peers:
+            peers(run, case, which, [who for who in gpu_peers.CHAINS if who != "PyJuice"])
+            ours(run, case, "single", which, " (again)")
+    run.guarded(f"{case.name} stages", case.k, "stages", lambda: stages(run, case))
+    if run.peers:  # last: an error of a kernel leaves the card of no use to this process
+        for which in ("likelihood", "EM"):
+            peers(run, case, which, ["PyJuice"])
+
+
+def peers(run: Run, case: Case, which: str, names: list[str]) -> None:
+    """Some of the others; PyTorch has no flows."""
+    for who in names:
+        if which == "likelihood" or not who.startswith("PyTorch"):
+            peer = gpu_peers.CHAINS[who]
+            run.guarded(f"{case.name} {which}", case.k, who, partial(peer, case, which))
+
+
+def irregular(run: Run, case: Irregular) -> None:
+    """Job C."""
+    program = compile_program(case.network, engine=run.engine)
+    own: Any = program.components[0]
+    job = f"{case.name} likelihood"
+    batch, every = own.device.batch(case.data), np.arange(case.count)
+    whole = partial(run.whole, partial(program.log_likelihood, case.data))
+    passes = partial(run.passes, partial(own.climb.run, batch, every, logs=False))
+    for note in ("", " (again)"):
+        run.guarded(job, case.k, f"dspn double{note}, whole call", whole)
+        if own.climb.applies:
+            run.guarded(job, case.k, f"dspn double{note}, passes", passes)
+        if not note and run.peers:
+            layers = partial(gpu_peers.torch_layers, case, program.log_likelihood(case.data))
+            run.guarded(job, case.k, "PyTorch layers in a CUDA graph", layers)
+
+
+def monarch(run: Run, name: str, count: int, length: int, variables: int, k: int) -> None:
+    """Job M: one EM step, beside that of a dense chain whose time grows with the square of k."""
+    small = Case(name, count, length, variables, min(_DENSE, k // 4))
+    dense: list[float] = []
+
+    def step(network: Any) -> Callable[[], Any]:
+        program = compile_program(network, engine=run.engine, precision="single")
+        return lambda: program.rebind(network).expected_flows(small.data)
+
+    def measure_dense() -> float:
+        dense.append(run.whole(step(small.network)))
+        return dense[0]
+
+    run.guarded(f"{name} EM", small.k, "dspn single, dense, whole call", measure_dense)
+    run.guarded(
+        f"{name} EM", k, "dense, extrapolated",
+        lambda: dense[0] * (k / small.k) ** 2,
+    )  # fmt: skip
 
     def measure() -> float:
-        side = torch.cuda.Stream()
-        with torch.cuda.stream(side):
-            once()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            found = once()
-        graph.replay()
-        torch.cuda.synchronize()
-        ours = compile_program(case.network, engine="gpu").log_likelihood(case.data)
-        error = np.abs(found.cpu().numpy() - ours).max()
-        print(f"# largest difference to dspn: {error:.2e} nats", flush=True)
-        return median_time(graph.replay, torch.cuda.synchronize)
+        rng = np.random.default_rng(0)
+        network = initial_network(small.network.schema, k, rng=rng, transitions="monarch")
+        return run.whole(step(network))
 
-    guarded(f"{case.name} likelihood", "torch layers in a CUDA graph", measure)
-    torch.cuda.empty_cache()
+    run.guarded(f"{name} EM", k, "dspn single, Monarch, whole call", measure)
 
 
-def irregular(case: Irregular, peers: bool) -> None:
-    import cupy
+def processor(run: Run, case: Case) -> None:
+    """Job P: the CPU engine, which may be on another machine than the card."""
 
-    sync = cupy.cuda.Device().synchronize
-    program = compile_program(case.network, engine="gpu")
-    own: Any = program.components[0]
-    batch, every = own.device.batch(case.data), np.arange(case.count)
-    for note in ("", " (again)"):
-        guarded(
-            f"{case.name} likelihood",
-            f"dspn double{note}, whole call",
-            lambda: median_time(lambda: program.log_likelihood(case.data), sync),
+    def measure() -> float:
+        import numba
+
+        numba.set_num_threads(min(2, numba.config.NUMBA_NUM_THREADS))
+        program = compile_program(case.network, engine="cpu", precision="single")
+        call = lambda: program.rebind(case.network).expected_flows(case.data)  # noqa: E731
+        return gpu_peers.median_time(call, lambda: None, 0.0)
+
+    run.guarded(f"{case.name} EM", case.k, "CPU engine, two threads", measure)
+
+
+def resources(run: Run) -> None:
+    """Registers and local memory of every kernel that was used."""
+    for (source, name, options), kernel in run.engine.device.kernels.items():  # type: ignore[attr-defined]
+        given: Any = kernel
+        print(
+            f"# {source} {name} {' '.join(options)}: {given.num_regs} registers, "
+            f"{given.local_size_bytes} bytes local, {given.shared_size_bytes} shared"
         )
-        if not note and peers:
-            torch_layers(case)
-    guarded(
-        f"{case.name} likelihood",
-        "dspn double, pass",
-        lambda: device_time(lambda: own.climb.run(batch, every, logs=False)),
-    )
 
 
-def resources() -> None:
-    """Registers and local memory of every kernel that was compiled."""
-    from dspn.engine.gpu import ENGINE
+def measure(run: Run, job: str, size: tuple[str, int, int, int, int]) -> None:
+    """One size of one job, in this process."""
+    before = time.perf_counter()
+    if job == "M":
+        monarch(run, *size)
+    elif job == "C":
+        irregular(run, Irregular(*size[:3]))
+    elif job == "P":
+        processor(run, Case(*size))
+    else:
+        chain(run, Case(*size))
+    resources(run)
+    print(f"# {size} took {time.perf_counter() - before:.1f} s", flush=True)
 
-    for (source, options), module in ENGINE.device._modules.items():  # type: ignore[attr-defined]
-        for name in ("forward", "backward", "outer", "rise", "fall", "climb"):
-            try:
-                kernel = module.get_function(name)
-            except Exception:
-                continue
-            print(
-                f"# {source} {name} {' '.join(options)}: {kernel.num_regs} registers, "
-                f"{kernel.local_size_bytes} bytes local, {kernel.shared_size_bytes} shared"
-            )
+
+def tables(results: list[dict[str, Any]]) -> str:
+    """The results as tables, a row for each number of nodes and a column for each that ran."""
+    lines: list[str] = []
+    for job in dict.fromkeys(own["job"] for own in results):
+        rows = [own for own in results if own["job"] == job]
+        columns = list(dict.fromkeys(own["who"] for own in rows))
+        lines += ["", f"{job}, milliseconds", "", "| nodes | " + " | ".join(columns) + " |"]
+        lines.append("|---" * (1 + len(columns)) + "|")
+        for k in dict.fromkeys(own["k"] for own in rows):
+            found = {own["who"]: own["ms"] for own in rows if own["k"] == k}
+            cells = (found.get(who, "") for who in columns)
+            texts = (own if isinstance(own, str) else f"{own:.3g}" for own in cells)
+            lines.append(f"| {k:,} | " + " | ".join(texts) + " |")
+        lines += ["", *_ratios(rows)]
+    return "\n".join(lines)
 
 
-def main() -> None:
+def _ratios(rows: list[dict[str, Any]]) -> list[str]:
+    """How many times as long the others took as the passes and the whole calls of ours."""
+    lines = []
+    for k in dict.fromkeys(own["k"] for own in rows):
+        times = {own["who"]: own["ms"] for own in rows if own["k"] == k}
+        times = {who: own for who, own in times.items() if not isinstance(own, str)}
+        mine = [who for who in times if who.startswith("dspn ") and "again" not in who]
+        for who in (who for who in times if not who.startswith("dspn ")):
+            shares = ", ".join(f"{times[who] / times[own]:.1f}x {own}" for own in mine)
+            if shares:
+                lines.append(f"- {k:,} nodes: {who} takes {shares}")
+    return lines
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Results that processes have kept, one in a line."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def main(given: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", default="A,B,C,L")
-    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--jobs", default="A,B,C,L,M,P")
     parser.add_argument("--ours", action="store_true", help="leave the peers out")
-    parser.add_argument("--out", type=Path)
-    own = parser.parse_args()
+    parser.add_argument("--out", type=Path, default=Path("out/gpu.jsonl"))
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no size after these")
+    parser.add_argument("--tables", type=Path, help="print the tables of these results")
+    parser.add_argument("--dry", action="store_true", help="tiny sizes, without a card")
+    parser.add_argument("--one", help="a job and a number of its sizes, in this process")
+    own = parser.parse_args(given)
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    sizes = {
-        "A": [("A 8192x64", 8192, 64, 13, k) for k in (32, 128, 512, 2048)],
-        "B": [("B 200x3026", 200, 3026, 27, k) for k in (8, 32, 128)],
-        "L": [("L 16384x16", 16384, 16, 7, 4096)],
-    }
+    if own.tables:
+        print(tables(read(own.tables)))
+        return
+    run = Run(own.out, dry=own.dry, peers=not own.ours)
+    own.out.parent.mkdir(parents=True, exist_ok=True)
+    if own.one:
+        job, number = own.one.split(":")
+        measure(run, job, SIZES[job][int(number)])
+        return
+    own.out.unlink(missing_ok=True)
+    start = time.perf_counter()
     for job in own.jobs.split(","):
-        if job == "C":
-            irregular(Irregular("C1 8192x64", 8192, 64), not own.ours)
-            irregular(Irregular("C2 200x3026", 200, 3026), False)
-            continue
-        for size in sizes[job]:
-            before = time.perf_counter()
-            case = Case(*size)
-            print(f"# {size}, made in {time.perf_counter() - before:.1f} s", flush=True)
-            for which in ("likelihood", "EM"):
-                ours(case, "single", which, "")
-                if case.k <= 64:
-                    ours(case, "double", which, "")
-                if not own.ours:
-                    try:
-                        jax_scan(case, which)
-                        if which == "likelihood" and job == "A":
-                            torch_graph(case)
-                    except Exception as error:
-                        show(case.name, "peer", f"failed: {error!r:.200}")
-                    ours(case, "single", which, " (again)")
+        for number, (name, count, length, variables, k) in enumerate(SIZES[job]):
+            if own.dry:
+                tiny = (name, min(count, 6), min(length, 5), min(variables, 4), min(k, 16))
+                measure(run, job, tiny)
+                continue
+            if time.perf_counter() - start > own.seconds:
+                print(f"# not begun: {job}:{number}")
+                continue
+            command = [sys.executable, "-m", "benchmarks.gpu", "--one", f"{job}:{number}",
+                       "--out", str(own.out), *(["--ours"] if own.ours else [])]  # fmt: skip
             try:
-                stages(case)
-            except Exception as error:
-                show(case.name, "stages", f"failed: {error!r:.300}")
-            if own.out:
-                own.out.write_text(json.dumps(RESULTS, indent=1))
-    resources()
+                code = subprocess.run(command, timeout=_SECONDS, check=False).returncode
+            except subprocess.TimeoutExpired:
+                code = 124
+            if code:
+                run.show(name, k, "process", f"failed: ended with {code}")
+    print(tables(read(own.out)))
 
 
 if __name__ == "__main__":

@@ -10,12 +10,14 @@ enumeration are what answers are compared with.
 
 import os
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import emulator
+from benchmarks import gpu
 from dspn import DSPN, Auto, DynamicNetwork, Em, Schema, Sequences, Variable, inference
 from dspn.engine import Engine, ExpectedFlows, Program, Want, compile_program
 from dspn.engine.base import rounded, without_values
@@ -606,3 +608,14 @@ def test_estimators_learn_with_the_engine_as_on_the_processor(
     found, expected = (DSPN(learner, engine=name, random_state=0).fit(X) for name in ("gpu", "cpu"))
     assert counted
     np.testing.assert_allclose(found.score_samples(X), expected.score_samples(X), rtol=1e-7)
+
+
+def test_the_benchmark_runs_with_tiny_sizes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu.main(["--dry", "--ours", "--jobs", "A,B,C,L,M", "--out", str(tmp_path / "found")])
+    found = gpu.read(tmp_path / "found")
+    assert {own["job"][0] for own in found} == set("ABCLM")
+    assert all(isinstance(own["ms"], float) for own in found), found
+    printed = capsys.readouterr().out
+    assert "| nodes | dspn single, whole call | dspn single, passes |" in printed

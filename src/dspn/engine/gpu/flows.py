@@ -26,11 +26,13 @@ def expected_flows(run: ChainRun, weights: Floats) -> tuple[ExpectedFlows, Float
     # Shares are at most 1, so that derivatives have room; what they are divided by is exact.
     unit = 2.0 ** int(np.frexp(of_lanes.max(initial=0.0))[1])
     share = of_lanes / unit
-    found = _sums(run, up, share)
+    device = run.device
+    found = device.all_here(sums(run, up, device.there(share, run.dtype)))
     results, highest = found[:2]
     doubtful = doubts(run, results, highest, share)
     if doubtful.any():
-        found = _sums(run, up, np.where(doubtful, 0.0, share))
+        rest = device.there(np.where(doubtful, 0.0, share), run.dtype)
+        found = device.all_here(sums(run, up, rest))
     matrix, last, *leaves = (unit * own for own in found[2:])
     template = layout.sparse(matrix, network.template.num_weights)
     top = top_flows(network, run.form, last[0])
@@ -43,20 +45,20 @@ def expected_flows(run: ChainRun, weights: Floats) -> tuple[ExpectedFlows, Float
     return flows, log_values(results), doubtful
 
 
-def _sums(run: ChainRun, up: Upward, share: Floats) -> list[Floats]:
+def sums(run: ChainRun, up: Upward, share: Array) -> list[Array]:
     """Results, exponents of the range, flows of edges, uses of the top's inputs, sums by chunk.
 
     Those of the slices of a bottom network with its own parameters follow.
     """
-    device, k = run.device, run.layout.num_nodes
-    posteriors, uses, highest = run.downward(up, device.there(share, run.dtype))
+    k = run.layout.num_nodes
+    posteriors, uses, highest = run.downward(up, share)
     edges = (used(run, uses, up.vectors) * run.weights)[:, :k, :k]
     found = [up.results, highest, edges, _at_top(run).add(posteriors)[:, :k]]
     untied = run.general.network.parameters.bottom is not None
     for part in ("others", "bottom") if untied else ("all",):
         for c, groups in enumerate(_groups(run, part)):
             found.append(_by_value(run, c, groups.add(posteriors)[:, :k]))
-    return device.all_here(found)
+    return found
 
 
 def used(run: ChainRun, uses: Array, vectors: Array) -> Array:
@@ -167,12 +169,12 @@ def _statistics_tables(run: ChainRun) -> list[Any]:
 
 
 def _statistics(
-    run: ChainRun, sums: list[Floats], parameters: NetworkParameters
+    run: ChainRun, by_chunk: list[Floats], parameters: NetworkParameters
 ) -> tuple[Floats, ...]:
     """Expected statistics of the leaves of each bank, from what `_by_value` has of each chunk."""
     banks, chunks, tables = run.general.network.template.banks, run.chunks, _statistics_tables(run)
     found: list[Floats] = [np.empty(0)] * len(banks)
-    for chunk, own in zip(chunks.chunks, sums, strict=True):
+    for chunk, own in zip(chunks.chunks, by_chunk, strict=True):
         start = 0
         for v in chunk:
             by_value = own[start : start + chunks.radix[v]].T  # (outputs, values)
