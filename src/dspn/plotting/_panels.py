@@ -25,6 +25,7 @@ KEY_ROW = 15.0
 """Height in points of a line between the axes and the title."""
 
 _MOST_BARS, _MOST_ROWS, _MOST_COLUMNS = 300, 64, 1000
+_LEAST_DRAWN, _NAMED_NODES = 0.05, 16  # of very many interface nodes
 # A slice without observations has a surprise of 0, up to the rounding of two logarithms.
 _ROUNDING: Final = 1e-9
 _STEPS: Final = tuple(size * int(10**power) for power in range(8) for size in (1, 2, 5))
@@ -127,28 +128,46 @@ def draw_heat_map(ax: Axes, cells: Floats, cmap: Any, limits: tuple[float, float
     return image
 
 
+def _likely_nodes(posterior: Floats) -> set[int]:
+    """All interface nodes, or of very many those of the largest posteriors at any slice."""
+    peaks = np.nan_to_num(posterior).max(axis=0)
+    if peaks.size <= _MOST_ROWS:
+        return set(range(peaks.size))
+    first = np.argsort(-peaks, kind="stable")[:_MOST_ROWS]
+    return set(first[peaks[first] >= _LEAST_DRAWN].tolist()) or {0}
+
+
 def draw_posterior(
     posterior: Floats, ax: Axes, groups: Groups | None = None, anomaly: int | None = None
 ) -> None:
-    """P(interface node i chosen at the slice | evidence), as a heat map with a row for each i."""
+    """P(interface node i chosen at the slice | evidence), as a heat map with a row for each i.
+
+    Of very many nodes only those are drawn that are likely at some slice.
+    """
     num_interfaces = posterior.shape[1]
-    order = [p for group in groups for p in group] if groups else list(range(num_interfaces))
+    drawn = _likely_nodes(posterior)
+    kept = [[p for p in group if p in drawn] for group in groups or [range(num_interfaces)]]
+    order = [p for group in kept for p in group]
     largest = float(np.nan_to_num(posterior).max(initial=0.0))
     end = 1.0 if largest > 0.5 or largest == 0.0 else largest
     cmap = _style.shades(_style.group_colour(0))
     image = draw_heat_map(ax, posterior[:, order], cmap, (0.0, end))
     image.set_gid("posterior")
-    at_once = -(-num_interfaces // _MOST_ROWS)
-    dress(ax, "interface posterior" + f", largest of {at_once} interfaces" * (at_once > 1))
+    words = f", the {len(order)} of {num_interfaces:,} nodes that matter here"
+    dress(ax, "interface posterior" + words * (len(order) < num_interfaces))
     ax.spines["bottom"].set_visible(False)
     ax.tick_params(axis="y", length=0.0)
     ax.yaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
+    if len(order) < num_interfaces:
+        ticks = range(0, len(order), -(-len(order) // _NAMED_NODES))
+        ax.set_yticks(list(ticks), [str(order[row]) for row in ticks])
     if groups:  # a line between groups, and the name of each at the left
-        ends = np.cumsum([len(group) for group in groups])
+        ends = np.cumsum([len(group) for group in kept])
         for edge in ends[:-1] - 0.5:
             ax.axhline(edge, color=_style.INK, linewidth=0.8)
-        middles = [edge - 0.5 - len(group) / 2 for edge, group in zip(ends, groups, strict=True)]
-        ax.set_yticks(middles, [f"group {number}" for number in range(len(groups))])
+        named = [number for number, group in enumerate(kept) if group]
+        middles = [ends[number] - 0.5 - len(kept[number]) / 2 for number in named]
+        ax.set_yticks(middles, [f"group {number}" for number in named])
     draw_scale(ax, image, [0.0, end / 2, end])
     mark_anomaly(ax, anomaly)
 
@@ -227,7 +246,9 @@ def sequence_words(data: Sequences) -> str:
     if data.ids is None:
         return ""
     column = data.table_keys.sequence if data.table_keys else "sequence"
-    return f" of {data.ids[0]}" if isinstance(data.ids[0], str) else f" of {column} {data.ids[0]}"
+    name = data.ids[0]
+    is_word = isinstance(name, str) and re.search("[^\\W\\d_]", name)
+    return f" of {name}" if is_word else f" of {column} {name}"
 
 
 @final

@@ -152,7 +152,8 @@ def draw_numbers(
         ax.set_yticks([])
     style: _style.Style = {"color": LINE_COLOUR, "drawstyle": drawstyle}
     ax.plot(slices, shown, ":", linewidth=0.8, zorder=2, **style)
-    line = ax.plot(slices, numbers, "-", linewidth=1.2, zorder=3, gid="observed", **style)[0]
+    width = 1.2 if few else 0.7
+    line = ax.plot(slices, numbers, "-", linewidth=width, zorder=3, gid="observed", **style)[0]
     line.set(marker="o" if few else ".", markersize=2.6 if few else 1.0)
     rings = ax.plot(slices, points, "o", color=LINE_COLOUR, zorder=4, gid="point")[0]
     rings.set(markersize=4.5 if few else 2.0, markerfacecolor="white")

@@ -285,7 +285,8 @@ def plot_interface(
     _panels.draw_posterior(posterior, ax, groups if len(groups) > 1 else None)
     if len(groups) == 1:
         ax.set_ylabel("interface node", size=_style.TEXT_SIZE, color=_style.INK)
-    title = ax.get_title(loc="left").capitalize() + _panels.sequence_words(data)
+    head, sign, rest = ax.get_title(loc="left").capitalize().partition(",")
+    title = f"{head}{_panels.sequence_words(data)}{sign}{rest}"
     if words:
         title += f", {words}, posterior {shares[number]:.3g}"
     _panels.heading(ax, title)
@@ -320,7 +321,8 @@ def plot_surprise(
     if usual is not None:
         require_type(usual, Surprise, "usual", DataError, remedy="give `model.surprise(table)`")
         entries = np.maximum(entries - usual_surprises(usual.variables), 0.0)
-        bars = bars - usual_surprises(usual.slices[:, None])[0]
+        seen = ~np.isnan(data.values).all(axis=1)  # of what is missing nothing is surprising
+        bars = np.where(seen, bars - usual_surprises(usual.slices[:, None])[0], 0.0)
         words = f"above what is usual; {_SURPRISE}"
     num_slices, num_variables = entries.shape
     cells = float(np.clip(0.24 * num_variables, 0.5, _TALLEST_CELLS))

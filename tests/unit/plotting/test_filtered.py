@@ -149,13 +149,15 @@ def test_rows_of_the_posterior_follow_the_groups() -> None:
 
 def test_largest_posterior_stays_visible_when_interfaces_are_many() -> None:
     posterior = np.zeros((1500, 256))
-    posterior[:, 77] = 0.9
+    posterior[:, 77], posterior[:, 5] = 0.9, 0.01
     picture = pooled(posterior.T)
     assert picture.shape == (64, 750)
     np.testing.assert_array_equal(np.flatnonzero((picture == 0.9).all(axis=1)), [77 // 4])
     values, surprise, _ = _sequence(1500)
     figure = plot_filtered(values, MIXED, surprise, posterior)
-    assert "interface posterior, largest of 4 interfaces" in _drawn(figure)
+    words = "interface posterior, the 1 of 256 nodes that matter here"
+    assert words in _drawn(figure)
+    assert [label.get_text() for label in figure.axes[1].get_yticklabels()] == ["77"]
 
 
 def test_given_figure_is_drawn_on_and_returned() -> None:
