@@ -350,6 +350,7 @@ def _make_estimator(training: Training, fraction: float | None, *, quiet: bool) 
         lags=training.lags,
         lags_of=training.lags_of,
         leaf_inputs=training.leaf_inputs,
+        covariance=training.covariance,
         executor=None if training.ray is None else Ray(training.ray),
         verbose=0 if quiet else 1,
     )

@@ -118,6 +118,8 @@ _DESCRIPTIONS: Final = {
     "--engine": "What trains models: the processors, or an NVIDIA GPU.",
     "--lags 0..": "Number of earlier slices whose values the leaves are told.",
     "--lags-of": "Values of the same variable, or of all variables.",
+    "--covariance": "Continuous variables given the hidden state: independent, or with a "
+    "covariance (full).",
     "--label COLUMN": "Column with the class of the sequence.",
     "--mode": "Discriminative models separate the classes more sharply.",
     "--states 1..": "Number of states of each HMM.",
@@ -237,6 +239,7 @@ class Training:
     lags: int = 0
     lags_of: Literal["own", "all"] = "own"
     leaf_inputs: bool = False
+    covariance: Literal["diag", "full"] = "diag"
 
 
 @final

@@ -26,6 +26,7 @@ from dspn.data.layout import offsets_of
 from dspn.data.schema import Schema
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError, EvidenceError
+from dspn.leaves.block import GaussianBlock, carrier_of
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork, Root
 
@@ -440,7 +441,7 @@ class Program:
         impossible counts nothing. With `surprises` that posterior is given all other entries, so
         that a component counts differently for each entry.
         """
-        found = {c: own.posteriors(data, want) for c, _, own in self.parts}
+        found = {c: posteriors_with_blocks(own, data, want) for c, _, own in self.parts}
         logs, total = log_shares(self._joint(len(data), {c: own[0] for c, own in found.items()}))
         shares = np.exp(logs)
         if len(self.components) == 1:
@@ -521,6 +522,80 @@ class Program:
             if len(found.leaves):
                 out.leaves[rows] = found.leaves[rows]
         return out
+
+
+def posteriors_with_blocks(program: NetworkProgram, data: Sequences, want: Want) -> Posteriors:
+    """The posteriors of one network, in which a block of variables has those of its leaves.
+
+    See `divide_blocks`.
+    """
+    carriers = {carrier_of(program.network.schema, v) for v in range(len(data.schema))}
+    if len(carriers) == len(data.schema) or (want.leaves is None and not want.surprises):
+        return program.posteriors(data, want)
+    asked = np.zeros(data.values.shape, np.bool_) if want.leaves is None else want.leaves
+    wide = asked.copy()
+    for v in range(len(data.schema)):
+        needed = asked[:, v] | ~np.isnan(data.values[:, v]) if want.surprises else asked[:, v]
+        wide[:, carrier_of(data.schema, v)] |= needed
+    found = program.posteriors(data, Want(wide, want.interfaces, want.surprises))
+    bottom = np.zeros(data.total_slices, dtype=np.bool_)
+    if program.network.parameters.bottom is not None:
+        bottom[bottom_rows(data, program.network.root)] = True
+    own = (program.network, data, found, bottom, asked, wide)
+    divided = divide_blocks(*own, given=want.surprises)
+    return divided if want.leaves is not None else divided._replace(leaves=())
+
+
+def divide_blocks(
+    network: DynamicNetwork,
+    data: Sequences,
+    found: Posteriors,
+    bottom: Bools,
+    asked: Bools,
+    wide: Bools,
+    *,
+    given: bool,
+) -> Posteriors:
+    """Posteriors of an engine with those of the leaves of a block for each of its variables.
+
+    An engine knows the leaves of the first variable of a block, which have the density of all of
+    it, and leaves the whole block out where it leaves out one entry of the first variable. From
+    P(leaf | all outside of the block) follows what is given the other entries of the block.
+
+    Args:
+        network: The network of the posteriors.
+        data: The slices they are of.
+        found: What the engine says.
+        bottom: Which slices have the parameters of the bottom network.
+        asked: The entries whose posteriors are wanted.
+        wide: The entries whose posteriors the engine was asked for.
+        given: Whether posteriors are given all other entries, and surprises are there.
+    """
+    leaves, surprises = list(found.leaves), np.array(found.surprises)
+    parameters = network.parameters
+    for v, variable in enumerate(network.schema):
+        block = variable.leaf
+        if not isinstance(block, GaussianBlock):
+            continue
+        rows = np.flatnonzero(wide[:, block.carrier])
+        chosen = np.searchsorted(rows, np.flatnonzero(asked[:, v]))
+        weights = found.leaves[block.carrier]
+        if not given:
+            leaves[v] = weights[chosen]
+            continue
+        family = network.template.banks[block.carrier].family
+        values = data.values[np.ix_(rows, np.array(block.columns))]
+        values[:, block.member] = np.nan
+        logs = family.log_prob(parameters.template.leaves[block.carrier], values)
+        if parameters.bottom is not None:
+            own = bottom[rows]
+            logs[own] = family.log_prob(parameters.bottom.leaves[block.carrier], values[own])
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+            logs += np.log(weights) - np.log(weights.sum(axis=1, keepdims=True))
+            sums = np.logaddexp.reduce(logs, axis=1)
+            leaves[v] = np.exp(logs - sums[:, None])[chosen]
+            surprises[rows, v] = found.surprises[rows, block.carrier] + sums
+    return found._replace(leaves=tuple(leaves), surprises=surprises)
 
 
 def weigh_entries(

@@ -18,7 +18,7 @@ from dspn.data.sequences import Sequences
 from dspn.engine import base
 from dspn.engine.base import ExpectedFlows, Posteriors, StreamArrays
 from dspn.errors import EvidenceError
-from dspn.leaves.told import missing_values, require_told, told_values
+from dspn.leaves.told import require_told, told_values
 from dspn.structure.chain import reads_inputs
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of, reachable
@@ -255,7 +255,7 @@ class ReferenceProgram(base.NetworkProgram):
             logs = bank.family.log_prob(rows, column)
             if maximise:
                 modes = bank.family.log_peak(rows, column)
-                logs = np.where(missing_values(column)[:, None], modes, logs)
+                logs = np.where(bank.family.is_missing(column)[:, None], modes, logs)
             V[list(bank.nodes)] = logs.T
         return V
 

@@ -10,8 +10,9 @@ from dspn._arguments import Floats, Ints
 from dspn.data.sequences import Sequences
 from dspn.engine.base import Program, bottom_rows
 from dspn.inference.likelihood import require_possible
-from dspn.leaves.base import Family
-from dspn.leaves.told import Told, has_lags, has_told_gaps, told_values
+from dspn.leaves.base import Contextual, Family
+from dspn.leaves.block import carrier_of
+from dspn.leaves.told import has_lags, has_told_gaps, told_values
 from dspn.structure.network import DynamicNetwork
 
 
@@ -84,13 +85,14 @@ def fill_in(
             slices = places[missing]
             if not slices.size:
                 continue
-            members = leaves[slices, variable]
-            rows = network.parameters.template.leaves[variable][members]
+            carrier = carrier_of(network.schema, variable)
+            members = leaves[slices, carrier]
+            rows = network.parameters.template.leaves[carrier][members]
             if bottom is not None:
                 at_bottom = np.isin(slices, bottom_rows(data, network.root))
-                rows[at_bottom] = bottom.leaves[variable][members[at_bottom]]
+                rows[at_bottom] = bottom.leaves[carrier][members[at_bottom]]
             family: Family = bank.family
-            if isinstance(family, Told):  # of what was filled in before, too
+            if isinstance(family, Contextual):  # of what was filled in before, too
                 context = told_values(data, variable, slices, values)[:, 1:]
                 rows, family = family.resolve(rows, context), family.plain
             values[slices, variable] = value_of(family, rows)

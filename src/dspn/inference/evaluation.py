@@ -21,8 +21,8 @@ from dspn.inference.gaps import can_draw_gaps
 from dspn.inference.likelihood import require_possible
 from dspn.inference.marginals import Mixer, VariableMarginals, leaf_mixtures, marginals
 from dspn.inference.tails import leaf_log_probs
-from dspn.leaves.base import Family
-from dspn.leaves.told import Told, has_lags
+from dspn.leaves.base import Family, plain_family
+from dspn.leaves.told import has_lags
 
 Hiding = Literal["random", "gaps", "last"]
 BAND: Final = (0.1, 0.9)
@@ -391,7 +391,7 @@ class _Answers:
         banks = program.mixture.components[0].template.banks
         mixers = []
         for variable, bank, rows in zip(evidence.schema, banks, self.rows, strict=True):
-            plain = bank.family.plain if isinstance(bank.family, Told) else bank.family
+            plain = plain_family(bank.family)
             levels = _LEVELS if plain.name == "gaussian" else (*_LEVELS, *_GRID.tolist())
             mixers.append(Mixer(variable, bank.family, levels, rows.size))
         log_likelihood = np.empty(len(evidence))

@@ -11,9 +11,11 @@ from dspn._arguments import Floats, float_array, require_type
 from dspn.data.sequences import Sequences, SliceReader
 from dspn.engine.base import (
     TERMS,
+    Posteriors,
     Program,
     StreamArrays,
     difference,
+    divide_blocks,
     log_shares,
     plus,
     rounded,
@@ -22,7 +24,9 @@ from dspn.engine.base import (
 from dspn.errors import EvidenceError
 from dspn.inference.marginals import Marginals, Mixer, checked_levels, leaf_parameters
 from dspn.inference.tails import tail_probabilities
-from dspn.leaves.told import Told, has_told_gaps, told_values
+from dspn.leaves.base import Contextual
+from dspn.leaves.block import carrier_of
+from dspn.leaves.told import has_told_gaps, told_values
 from dspn.structure.network import Root
 
 _ROW: Final = np.zeros(1, dtype=np.int64)
@@ -292,7 +296,7 @@ class Filter:
         self._require_possible()
         data = self._read(values, self._place, self._count, inputs)
         observed = np.flatnonzero(~np.isnan(data.values[0]))
-        found = [stream.predict(self._count == 0, data, given=True) for stream in self._streams]
+        found = self._predictions(data, given=True)
         logs, surprises = (
             [part.log_values[0] for part in found],
             [part.surprises[0, observed] for part in found],
@@ -312,12 +316,27 @@ class Filter:
             tails[variable] = self._tail(data, variable, leaves, by_component)
         return tails
 
+    @property
+    def _at_bottom(self) -> bool:
+        """Whether the next slice stands on the bottom network."""
+        return self._count == 0 or self._program.root == Root.FIRST
+
+    def _predictions(self, data: Sequences, *, given: bool = False) -> list[Posteriors]:
+        """What each stream says of the next slice, see `Stream.predict`."""
+        bottom, asked = np.array([self._at_bottom]), np.ones(data.values.shape, dtype=np.bool_)
+        found = []
+        for (_, _, own), stream in zip(self._program.parts, self._streams, strict=True):
+            part = stream.predict(self._count == 0, data, given=given)
+            parts = (own.network, data, part, bottom, asked, asked)
+            found.append(divide_blocks(*parts, given=given))
+        return found
+
     def _tail_without(self, data: Sequences, variable: int) -> float:
         """The tail of an entry, from a prediction that does not know it; NaN if impossible."""
         values = data.values.copy()
         values[0, variable] = np.nan
         rest = data.with_values(values)
-        found = [stream.predict(self._count == 0, rest, given=True) for stream in self._streams]
+        found = self._predictions(rest, given=True)
         shares, total = self._weighted([part.log_values for part in found])
         if total[0] == -np.inf:
             return np.nan
@@ -341,14 +360,14 @@ class Filter:
     ) -> tuple[Floats, Floats]:
         """Weights (1, leaves) and parameters of a variable's leaves at the next slice."""
         program = self._program
-        weights = [np.zeros(len(n.template.banks[variable].nodes)) for n in program.mixture]
+        carrier = carrier_of(program.schema, variable)
+        weights = [np.zeros(len(n.template.banks[carrier].nodes)) for n in program.mixture]
         for share, (c, _, _), own in zip(shares, program.parts, leaves, strict=True):
             if share > 0:
                 weights[c] = share * own[0]
-        at_bottom = self._count == 0 or program.root == Root.FIRST
-        parameters = leaf_parameters(program, variable, at_bottom)
+        parameters = leaf_parameters(program, variable, self._at_bottom)
         family = program.mixture.components[0].template.banks[variable].family
-        if isinstance(family, Told):
+        if isinstance(family, Contextual):
             parameters = family.given(parameters, self._next_values(variable, data))[1]
         return np.concatenate(weights)[None], parameters
 
@@ -376,7 +395,7 @@ class Filter:
         levels = checked_levels(quantiles)
         self._require_possible()
         blank = self._read.blank(self._place, self._count, inputs)
-        found = [stream.predict(self._count == 0, blank) for stream in self._streams]
+        found = self._predictions(blank)
         own_shares, log_unseen = self._weighted([part.log_values for part in found])
         self._require_past(log_unseen)
         program, shares = self._program, np.exp(own_shares).tolist()

@@ -14,8 +14,9 @@ from dspn.engine.base import Program, Want, bottom_rows, rounded
 from dspn.errors import EvidenceError
 from dspn.inference.gaps import can_draw_gaps, draw_gaps
 from dspn.inference.likelihood import bounded_runs, require_possible
-from dspn.leaves.base import Family
-from dspn.leaves.told import Told, has_told_gaps, row_moments, row_quantiles, told_values
+from dspn.leaves.base import Contextual, Family, plain_family
+from dspn.leaves.block import carrier_of
+from dspn.leaves.told import has_told_gaps, row_moments, row_quantiles, told_values
 
 # Weights of leaves that are held at a time: 128 MiB.
 _MOST_WEIGHTS: Final = 1 << 24
@@ -128,7 +129,7 @@ class Mixer:
         self, variable: Variable, family: Family, levels: tuple[float, ...], count: int
     ) -> None:
         self.variable = variable
-        self.family = family.plain if isinstance(family, Told) else family
+        self.family = plain_family(family)
         self.levels = () if variable.kind == Kind.CATEGORICAL else levels
         self.probabilities = np.full((count, variable.num_categories), np.nan)
         self.mean = np.full(count, np.nan)
@@ -206,8 +207,11 @@ class LeafMixtures(NamedTuple):
 
 
 def leaf_parameters(program: Program, variable: int, bottom: bool) -> Floats:
-    """Parameters of a variable's leaves in all components, of the bottom networks or templates."""
-    found = []
+    """Parameters of a variable's leaves in all components, of the bottom networks or templates.
+
+    Those of a block of variables are those of its first.
+    """
+    found, variable = [], carrier_of(program.schema, variable)
     for network in program.mixture:
         own = network.parameters.bottom if bottom else None
         found.append((own or network.parameters.template).leaves[variable])
@@ -255,7 +259,7 @@ def leaf_mixtures(
                     parameters = leaf_parameters(program, variable, own)
                     chosen = weights if places.size == len(weights) else weights[places]
                     family = program.mixture.components[0].template.banks[variable].family
-                    if isinstance(family, Told):
+                    if isinstance(family, Contextual):
                         at = np.flatnonzero(wanted[rows, variable])[places]
                         parameters = family.given(parameters, told_values(part, variable, at))[1]
                     yield LeafMixtures(variable, entries, chosen, parameters)

@@ -18,6 +18,7 @@ from dspn.inference.tails import (
     responsibilities,
     tail_probabilities,
 )
+from dspn.leaves.block import carrier_of
 from dspn.leaves.told import has_lags
 
 _MOST_SLICES: Final = 1 << 18
@@ -157,7 +158,8 @@ def _put_tails(
 def _leaf_counts(program: Program, data: Sequences, observed: Bools) -> list[Floats]:
     """The expected number of entries that each leaf has made, by variable."""
     banks = [network.template.banks for network in program.mixture]
-    counts = [np.zeros(sum(len(own[v].nodes) for own in banks)) for v in range(data.num_variables)]
+    carriers = [carrier_of(data.schema, v) for v in range(data.num_variables)]
+    counts = [np.zeros(sum(len(own[v].nodes) for own in banks)) for v in carriers]
     slices = [np.flatnonzero(column) for column in observed.T]
     surprises, log_likelihood = np.empty(data.values.shape), np.empty(len(data))
     for v, entries, weights, parameters in leaf_mixtures(

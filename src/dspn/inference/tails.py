@@ -7,8 +7,8 @@ import numpy as np
 from dspn._arguments import Floats, Ints
 from dspn.data.schema import Kind, Variable
 from dspn.data.sequences import Sequences
-from dspn.leaves.base import Family
-from dspn.leaves.told import Told, paired_log_prob, row_tails
+from dspn.leaves.base import Contextual, Family, plain_family
+from dspn.leaves.told import paired_log_prob, row_tails
 
 # Cells (entry, leaf) that are held at a time: 32 MiB.
 _MOST_CELLS: Final = 1 << 22
@@ -43,7 +43,7 @@ def tail_probabilities(
             own = parameters[part] if parameters.ndim == 3 else parameters
             if variable.kind == Kind.CATEGORICAL:
                 out[part] = _as_rare(shares, own, values[part].astype(np.int64))
-            elif isinstance(family, Told):
+            elif isinstance(family, Contextual):
                 out[part] = _two_sided_in_context(family.plain, shares, own, values[part])
             elif hasattr(family, "period"):
                 out[part] = _around(family, shares, own, values[part])
@@ -54,7 +54,7 @@ def tail_probabilities(
 
 def leaf_log_probs(family: Family, parameters: Floats, values: Floats) -> Floats:
     """Log p(value | leaf), (entries, leaves); leaves may be those of each entry, (E, L, P)."""
-    plain = family.plain if isinstance(family, Told) else family
+    plain = plain_family(family)
     if parameters.ndim == 2:
         return plain.log_prob(parameters, values)
     count, leaves, width = parameters.shape

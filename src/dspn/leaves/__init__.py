@@ -9,6 +9,7 @@ from dspn._arguments import Floats
 from dspn.data.schema import Kind, Variable
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.leaves.base import Family, Prior
+from dspn.leaves.block import GaussianBlock, GaussianBlockPrior, with_blocks
 from dspn.leaves.categorical import Categorical, CategoricalPrior
 from dspn.leaves.gamma import Gamma, GammaPrior
 from dspn.leaves.gaussian import Gaussian, GaussianPrior
@@ -23,19 +24,21 @@ from dspn.leaves.zero_inflated_poisson import ZeroInflatedPoisson, ZeroInflatedP
 
 __all__ = [
     "Categorical", "CategoricalPrior", "Family", "Gamma", "GammaPrior", "Gaussian",
+    "GaussianBlock", "GaussianBlockPrior",
     "GaussianPrior", "Linear", "LogLinear", "LogNormal", "LogNormalPrior", "NegativeBinomial",
     "NegativeBinomialPrior", "Poisson", "PoissonPrior", "Prior", "Softmax", "Source", "StudentT",
     "Table", "Told", "ToldPrior", "VonMises", "VonMisesPrior", "ZeroInflatedPoisson",
-    "ZeroInflatedPoissonPrior", "family_for", "family_from_json", "with_context",
+    "ZeroInflatedPoissonPrior", "family_for", "family_from_json", "with_blocks",
+    "with_context",
 ]  # fmt: skip
 
 # A family from outside, as a class or as any value of it, to read files with.
 Families = Iterable[Family | type[Family]]
 _KNOWN: Final[tuple[type[Family], ...]] = (
     Categorical, Gaussian, StudentT, LogNormal, Gamma, VonMises, Poisson, NegativeBinomial,
-    ZeroInflatedPoisson, Told,
+    ZeroInflatedPoisson, Told, GaussianBlock,
 )  # fmt: skip
-NAMES: Final = tuple(kind.name for kind in _KNOWN[1:-1])
+NAMES: Final = tuple(kind.name for kind in _KNOWN[1:-2])
 """Names of the families of numbers and counts, as `Variable` takes them."""
 
 
@@ -57,7 +60,7 @@ def family_named(text: str) -> Family | None:
     None where no family of numbers or counts has the name.
     """
     name, *options = text.split(":")
-    for kind in _KNOWN[1:-1]:
+    for kind in _KNOWN[1:-2]:
         if kind.name == name:
             try:
                 return kind(*map(float, options))

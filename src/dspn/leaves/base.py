@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 
-from dspn._arguments import Floats
+from dspn._arguments import Bools, Floats
 from dspn.errors import EvidenceError, StructureError
 from dspn.options import Checked
 
@@ -91,6 +91,10 @@ class Family(Checked, ABC):
     def log_peak(self, parameters: Floats, values: Floats) -> Floats:
         """Log p(mode | leaf) in the context of each value, (V, L) or a row for all."""
         return np.diagonal(self.log_prob(parameters, self.mode(parameters)))[None]
+
+    def is_missing(self, values: Floats) -> Bools:
+        """Which values are missing, whatever their context, (V,)."""
+        return np.asarray(np.isnan(values if values.ndim == 1 else values[:, 0]))
 
     @abstractmethod
     def statistics(self, values: Floats) -> Floats:
@@ -283,6 +287,35 @@ class Family(Checked, ABC):
     def to_json(self) -> Mapping[str, Any]:
         """The family's name and fields, as `family_from_json` reads them."""
         return {"name": self.name, **{item.name: getattr(self, item.name) for item in fields(self)}}
+
+
+class Contextual(Family):
+    """A family whose leaves are told something: other entries, or inputs.
+
+    Values come as a matrix (V, 1 + D), the value and its context; see `dspn.leaves.told`.
+    """
+
+    @property
+    @abstractmethod
+    def plain(self) -> Family:
+        """The family whose parameters a context gives."""
+
+    @abstractmethod
+    def given(self, parameters: Floats, values: Floats) -> tuple[Family, Floats]:
+        """The plain family and its parameters (V, L, P) in the context of each value."""
+
+    @abstractmethod
+    def resolve(self, parameters: Floats, context: Floats) -> Floats:
+        """Parameters of the plain family for rows (M, P) in contexts (M, D)."""
+
+    @abstractmethod
+    def spread(self, rows: Floats, rng: np.random.Generator, noise: float) -> Floats:
+        """Leaves near to some leaves; with a noise of 1 they differ much."""
+
+
+def plain_family(family: Family) -> Family:
+    """The family of a value once its context is known."""
+    return family.plain if isinstance(family, Contextual) else family
 
 
 def chosen_prior(prior: Prior | None, default: PriorT) -> PriorT:

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from scipy.special import gammaln, ndtr, pdtr, pdtrc, xlogy
 
-from dspn._arguments import Bools, Floats, Ints
+from dspn._arguments import Floats, Ints
 from dspn.data.schema import Kind, Schema, Variable
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError, EvidenceError, StructureError
 from dspn.leaves.base import (
+    Contextual,
     Family,
     Prior,
     chosen_prior,
@@ -44,9 +45,10 @@ class Source(NamedTuple):
     """A column of context: an input, or the value of a variable `lag` slices before.
 
     `categories` is 0 for a number, -1 for a count (whose logarithm is taken after adding 1).
+    Members of a block of variables (`dspn.leaves.block`) are told each other: their leaf is one.
     """
 
-    kind: str  # "input" or "value"
+    kind: str  # "input", "value" or "member"
     column: int
     lag: int
     categories: int
@@ -67,7 +69,7 @@ class ToldPrior(Prior):
 
 @final
 @dataclass(frozen=True)
-class Told(Family):
+class Told(Contextual):
     """A plain family whose parameters follow from a context by a rule.
 
     A row of parameters has those of the first branch, then those of the second where values are
@@ -587,6 +589,11 @@ def has_lags(schema: Schema) -> bool:
     return any(own.kind == "value" for variable in schema for own in sources_of(variable))
 
 
+def tells_entries(schema: Schema) -> bool:
+    """Whether leaves are told entries, which they know by the numbers of variables."""
+    return any(own.kind != "input" for variable in schema for own in sources_of(variable))
+
+
 def has_told_gaps(data: Sequences) -> bool:
     """Whether a leaf is told an entry that is missing: without such gaps all answers are exact."""
     missing = np.isnan(data.values)
@@ -636,11 +643,6 @@ def told_values(
     return found
 
 
-def missing_values(values: Floats) -> Bools:
-    """Which values are missing, whatever their context."""
-    return np.asarray(np.isnan(values if values.ndim == 1 else values[:, 0]))
-
-
 # Schemas
 
 
@@ -648,12 +650,12 @@ def check_told(family: Family, variable: Variable) -> None:
     """Raises unless leaves are told what the schema says of their variable."""
     usual = variable.leaf
     fits = (
-        isinstance(family, Told)
-        and isinstance(usual, Told)
+        type(family) is type(usual)
         and family.sources == usual.sources
-        and type(family.rule) is type(usual.rule)
-        and family.plain.num_parameters == usual.plain.num_parameters
+        and family.num_parameters == usual.num_parameters
     )
+    if isinstance(family, Told) and isinstance(usual, Told):
+        fits = fits and type(family.rule) is type(usual.rule)
     if not fits:
         raise StructureError(
             f"the leaves of variable {variable.name!r} must be of the family that the schema "

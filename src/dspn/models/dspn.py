@@ -124,6 +124,8 @@ class DSPN(SequenceEstimator):
         lags_of: "own" for values of the same variable, "all" for those of all variables.
         within: Whether leaves are told the values of the variables before them in the slice.
         leaf_inputs: Whether leaves are told the inputs of the slice.
+        covariance: "full" for Gaussian leaves with a covariance of all continuous variables, or a
+            list of blocks of names such as [("x", "y")]; "diag" for independent ones.
         verbose: Whether to show how learning goes on.
 
     Attributes:

@@ -48,6 +48,7 @@ from dspn.learning.shards import fit_shards, hold_out
 from dspn.learning.slice_spn import SliceSpnOptions
 from dspn.learning.unlagged import learn_unlagged
 from dspn.leaves import Families
+from dspn.leaves.block import with_blocks
 from dspn.leaves.told import has_lags, longest_lag, sources_of, with_context
 from dspn.models.forms import (
     TABLE,
@@ -489,6 +490,7 @@ class SequenceEstimator(Queries, SequenceReader):
     lags_of: str = "own"
     within: bool = False
     leaf_inputs: bool = False
+    covariance: Any = "diag"
     families: str | None = None
 
     # Attributes of a kind of estimator that its file keeps.
@@ -707,12 +709,13 @@ class SequenceEstimator(Queries, SequenceReader):
             within=self.within,
             leaf_inputs=self.leaf_inputs,
         )
+        schema = with_blocks(schema, self.covariance)
         if schema == parts.train.schema:
             return parts
-        if self.families is not None:
+        if self.families is not None and any(map(sources_of, schema)):
             raise StructureError(
-                "`families` must be left out where leaves are told lags or inputs: the kind of a "
-                "variable says what they do with these."
+                "`families` must be left out where leaves are told lags or inputs, or have a "
+                "covariance: the kind of a variable says what they do with these."
             )
         _warn_of_short(parts.train, longest_lag(schema))
         held = parts.validation

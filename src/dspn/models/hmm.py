@@ -18,6 +18,7 @@ from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.scores import LIKELIHOOD, FitRecord, Score, StopReason
 from dspn.learning.slice_spn import DEFAULT_SLICE_SPN, SliceSpnOptions, spn_emissions
 from dspn.learning.starts.clusters import clustered_network, randomised
+from dspn.leaves.block import GaussianBlock
 from dspn.models.estimator import Outcome, SequenceEstimator, TrainingData, outcome_of_em
 from dspn.progress import Tell, show_progress
 from dspn.structure.build import initial_network
@@ -235,6 +236,8 @@ class HMM(Chain):
         lags_of: "own" for values of the same variable, "all" for those of all variables.
         within: Whether leaves are told the values of the variables before them in the slice.
         leaf_inputs: Whether leaves are told the inputs of the slice.
+        covariance: "full" for Gaussian leaves with a covariance of all continuous variables, or a
+            list of blocks of names such as [("x", "y")]; "diag" for independent ones.
     """
 
     _: KW_ONLY
@@ -250,9 +253,32 @@ class HMM(Chain):
 
     @property
     def emissions_(self) -> dict[str, Floats]:
-        """Leaf parameters of each variable, a row for each state; see `dspn.leaves`."""
-        template, leaves = self.network_.template, self.network_.parameters.template.leaves
+        """Leaf parameters of each variable, a row for each state; see `dspn.leaves`.
+
+        A variable of a block (`covariance`) has its mean and variance.
+        """
         found = {}
+        for variable, rows in zip(self.network_.schema, self._leaf_rows(), strict=True):
+            leaf = variable.leaf
+            if isinstance(leaf, GaussianBlock):
+                rows = leaf.restricted_rows(self._leaf_rows()[leaf.carrier], [leaf.member])
+            found[variable.name] = rows
+        return found
+
+    @property
+    def covariances_(self) -> dict[tuple[str, ...], Floats]:
+        """Covariances (states, m, m) of each block of m variables, by their names."""
+        rows, names = self._leaf_rows(), self.network_.schema.names
+        return {
+            tuple(names[column] for column in leaf.columns): leaf.moments(rows[leaf.carrier])[1]
+            for leaf in (variable.leaf for variable in self.network_.schema)
+            if isinstance(leaf, GaussianBlock) and not leaf.is_silent
+        }
+
+    def _leaf_rows(self) -> list[Floats]:
+        """Leaf parameters of each variable as they are, a row for each state."""
+        template, leaves = self.network_.template, self.network_.parameters.template.leaves
+        found = []
         for bank, rows in zip(template.banks, leaves, strict=True):
             place = {node: row for row, node in enumerate(bank.nodes)}
             order = [
@@ -261,7 +287,7 @@ class HMM(Chain):
                 for child in children_of(template.nodes[output])
                 if child in place
             ]
-            found[template.schema[bank.variable].name] = rows[order]
+            found.append(rows[order])
         return found
 
     def _learned(self, data: TrainingData) -> Outcome:
@@ -299,6 +325,8 @@ class HMMSPN(Chain):
         lags_of: "own" for values of the same variable, "all" for those of all variables.
         within: Whether leaves are told the values of the variables before them in the slice.
         leaf_inputs: Whether leaves are told the inputs of the slice.
+        covariance: "full" for Gaussian leaves with a covariance of all continuous variables, or a
+            list of blocks of names such as [("x", "y")]; "diag" for independent ones.
     """
 
     _: KW_ONLY

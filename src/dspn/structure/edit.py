@@ -16,6 +16,7 @@ import numpy as np
 from dspn._arguments import Bools, Floats, indices, require_type
 from dspn.data.schema import Schema, Variable
 from dspn.errors import StructureError
+from dspn.leaves.block import GaussianBlock
 from dspn.leaves.categorical import Categorical
 from dspn.leaves.told import has_lags
 from dspn.structure.chain import reads_inputs
@@ -353,10 +354,11 @@ def marginal(network: DynamicNetwork, variables: Sequence[int]) -> DynamicNetwor
             "`variables` must be all variables where leaves are told entries of others or of "
             "earlier slices: without them the model is another one."
         )
-    groups = speaking_groups(network, kept)
+    every, schema, stands = _keep_blocks(network, kept)
+    groups = speaking_groups(network, stands)
     for group in groups:
         own = network.group_variables[group]
-        if set(own).isdisjoint(kept):
+        if set(own).isdisjoint(stands):
             names = ", ".join(network.schema[variable].name for variable in own)
             raise StructureError(
                 f"`variables` must have one of {names}: their interface group reads variables that "
@@ -364,7 +366,7 @@ def marginal(network: DynamicNetwork, variables: Sequence[int]) -> DynamicNetwor
             )
     stays = sorted(position for group in groups for position in network.groups[group])
     positions = {position: place for place, position in enumerate(stays)}
-    family = {bank.variable: bank.family for bank in network.template.banks}
+    family = {node.variable: node.family for node, _ in every if isinstance(node, Leaf)}
     leaves = {variable: Leaf(place, family[variable]) for place, variable in enumerate(kept)}
 
     below = 1 << len(network.schema)
@@ -372,15 +374,54 @@ def marginal(network: DynamicNetwork, variables: Sequence[int]) -> DynamicNetwor
     asked = below + sum(1 << variable for variable in kept)
 
     def reduced(part: Template | Top, entries: list[Entry]) -> tuple[list[Entry], list[int]]:
-        scopes = network_scopes(part.nodes, part.order, marks)
+        scopes = network_scopes([node for node, _ in entries], part.order, marks)
         speaking = [index for index, scope in enumerate(scopes) if scope & asked]
         return keep_entries(entries, speaking, positions=positions, leaves=leaves)
 
-    template, number = reduced(network.template, template_entries(network))
+    template, number = reduced(network.template, every)
     top, top_number = reduced(network.top, top_entries(network))
-    schema = Schema(tuple(network.schema[variable] for variable in kept), network.schema.inputs)
     outputs = [number[network.template.outputs[position]] for position in stays]
     return build_network(schema, template, outputs, top, top_number[network.top.root], network.root)
+
+
+def _keep_blocks(
+    network: DynamicNetwork, kept: Sequence[int]
+) -> tuple[list[Entry], Schema, list[int]]:
+    """The template's entries with blocks (`dspn.leaves.block`) of the variables kept alone.
+
+    Also the schema of the variables kept, and the variables in whose place they stand: the first of
+    a block that is kept takes the leaves of its carrier, which has its own in exchange.
+    """
+    entries, stands = template_entries(network), list(kept)
+    variables = [network.schema[variable] for variable in kept]
+    for bank in network.template.banks:
+        block = bank.family
+        if not isinstance(block, GaussianBlock) or block.is_silent:
+            continue
+        members = [m for m, column in enumerate(block.columns) if column in kept]
+        if not members:
+            continue
+        columns = [kept.index(block.columns[m]) for m in members]
+        families = block.restricted(members, columns)
+        for column, family in zip(columns, families, strict=True):
+            leaf = None
+            if isinstance(family, GaussianBlock):
+                leaf = GaussianBlock(family.columns, family.member)
+            variables[column] = replace(variables[column], leaf=leaf)
+        first = block.columns[members[0]]
+        stands[columns[0]] = block.carrier
+        own = {block.columns[m]: f for m, f in zip(members, families, strict=True)}
+        for index, (node, values) in enumerate(entries):
+            if not isinstance(node, Leaf):
+                continue
+            if node.variable == block.carrier:
+                rows = block.restricted_rows(values, members)
+                entries[index] = Entry(Leaf(first, own[first]), rows)
+            elif node.variable == first:
+                entries[index] = Entry(replace(node, variable=block.carrier), values)
+            elif node.variable in own:
+                entries[index] = Entry(replace(node, family=own[node.variable]), values)
+    return entries, Schema(tuple(variables), network.schema.inputs), stands
 
 
 def with_tables_by(

@@ -39,6 +39,8 @@ def _leaf_rows(
 ) -> dict[str, Floats]:
     """Leaf parameters of each variable, a row for each state."""
     require_type(emissions, Mapping, "emissions", StructureError)
+    silent = [own.name for own in schema if getattr(own.leaf, "is_silent", False)]
+    emissions = {name: np.empty((num_states, 0)) for name in silent} | dict(emissions)
     if set(emissions) != set(schema.names):
         raise StructureError(
             f"`emissions` must have exactly the variables {list(schema.names)}, but has "
@@ -83,7 +85,8 @@ def from_hmm(
     """An HMM with independent emissions: output i is the product of e_i(x) and sum_j a_ij input_j.
 
     `emissions` maps each variable's name to a (states, width) array of leaf parameters: category
-    probabilities, (mean, variance) or (rate,).
+    probabilities, (mean, variance) or (rate,). A block with a covariance has those of all its
+    variables at the first (`GaussianBlock.from_moments`).
     """
     require_type(schema, Schema, "schema", StructureError)
     first, matrix = _chain(start, transition)

@@ -22,7 +22,7 @@ from dspn.engine.cpu.layout import (
     lay_out,
 )
 from dspn.engine.cpu.records import Weighted
-from dspn.leaves.told import has_lags
+from dspn.leaves.told import has_lags, tells_entries
 from dspn.structure.edit import marginal, speaking_groups
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.parameters import NetworkParameters
@@ -214,7 +214,7 @@ class CpuProgram(base.NetworkProgram):
         The last one made is kept.
         """
         own, network = self, self.network
-        if has_lags(network.schema):  # leaves are told entries by the numbers of variables
+        if tells_entries(network.schema):  # by the numbers of variables
             return own
         groups = speaking_groups(network, observed)
         size = sum(len(network.groups[group]) for group in groups) / network.num_interfaces

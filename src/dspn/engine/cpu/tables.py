@@ -25,7 +25,7 @@ from dspn.engine.cpu.program import CpuProgram
 from dspn.engine.cpu.records import Codes, LeafTables
 from dspn.leaves.base import Family
 from dspn.leaves.categorical import Categorical
-from dspn.leaves.told import missing_values, sources_of
+from dspn.leaves.told import sources_of
 
 _MOST_COUNTS: Final = 4096  # more distinct counts than this are evaluated slice by slice
 _LARGEST_KEY: Final = 2**62
@@ -337,7 +337,7 @@ def _densities(
             starts = np.cumsum([0, *(len(parameters[bank]) for bank in banks[:-1])])
             rows = np.concatenate([parameters[bank] for bank in banks])
         table = family.log_prob(rows, values)
-        if arithmetic.maximise and (missing := missing_values(values)).any():
+        if arithmetic.maximise and (missing := family.is_missing(values)).any():
             table[missing] = family.log_peak(rows, values[missing])
         table, peak, lost = _divided(table, starts, arithmetic.is_linear)
         lossy = lossy or lost

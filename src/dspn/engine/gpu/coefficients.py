@@ -13,7 +13,6 @@ from dspn._arguments import Floats, Ints
 from dspn.engine.gpu.device import Array, Batch, Device
 from dspn.engine.gpu.general import General, distinct_values
 from dspn.engine.gpu.layout import ChainLayout
-from dspn.leaves.told import missing_values
 from dspn.structure.parameters import NetworkParameters
 from dspn.structure.template import Bank
 
@@ -281,7 +280,7 @@ def leaf_logs(
         logs = family.log_prob(joined, distinct)
         if peaks:
             modes = family.log_peak(joined, distinct)
-            logs = np.where(missing_values(distinct)[:, None], modes, logs)
+            logs = np.where(bank.family.is_missing(distinct)[:, None], modes, logs)
         start = 0
         for v, leaves in zip(members, rows, strict=True):
             found[v] = layout.of_outputs(v, logs[:, start : start + len(leaves)])

@@ -22,7 +22,6 @@ from dspn.engine.base import TERMS
 from dspn.engine.gpu.device import Array, Batch, Device
 from dspn.engine.gpu.layout import Part, Step, bare_nodes, inputs_below_root, part_of
 from dspn.errors import EvidenceError
-from dspn.leaves.told import missing_values
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.parameters import NetworkParameters
 from dspn.structure.template import Bank
@@ -261,7 +260,7 @@ class General:
             logs = bank.family.log_prob(rows, distinct)
             if maximise:
                 modes = bank.family.log_peak(rows, distinct)
-                logs = np.where(missing_values(distinct)[:, None], modes, logs)
+                logs = np.where(bank.family.is_missing(distinct)[:, None], modes, logs)
             found.append(self.device.there(logs))
         return found
 

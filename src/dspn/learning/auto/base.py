@@ -21,6 +21,7 @@ from dspn.learning.moves import pruned
 from dspn.learning.priors import Priors
 from dspn.learning.run import Clock
 from dspn.leaves.categorical import CategoricalPrior
+from dspn.leaves.told import tells_entries
 from dspn.options import Options, number_field, part_field, whole_field
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Leaf, Product, Sum
@@ -320,10 +321,15 @@ class AutoTask:
         """What tries may take together; the rest is for training on all data."""
         return (1.0 - REFIT_SHARE) * self.effort
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether variables are learned together: leaves know others by their numbers."""
+        return tells_entries(self.schema)
+
     @cached_property
     def constant(self) -> Block:
         """Variables that have one value at most in the training set: there is nothing to learn."""
-        columns = self.train.values.T
+        columns = () if self.is_whole else self.train.values.T
         return tuple(i for i, own in enumerate(columns) if np.unique(own[~np.isnan(own)]).size < 2)
 
     @cached_property

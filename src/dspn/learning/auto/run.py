@@ -347,6 +347,9 @@ class AutoRun:
         """
         task, state = self._task, self._state
         assert state is not None
+        if task.is_whole:
+            yield state
+            return
         most = min(self._work + task.options.exploration * task.effort, task.allowed)
         joins = self._joins()
         scores = self._roughly([task.varying], most)
@@ -472,7 +475,7 @@ class AutoRun:
         assert state is not None
         yield state
         credit = self._work + _CREDIT * ladder
-        strength = self._strength if len(task.varying) > 1 else None
+        strength = self._strength if len(task.varying) > 1 and not task.is_whole else None
         while state.failures < options.patience:
             if options.effort is None and self._work > credit:
                 return

@@ -17,8 +17,7 @@ from dspn.data.sequences import Sequences
 from dspn.engine.base import Program
 from dspn.errors import StructureError
 from dspn.learning.moves import input_visits, posterior_runs
-from dspn.leaves.base import Family
-from dspn.leaves.told import Told
+from dspn.leaves.base import Contextual, Family
 from dspn.structure.edit import Entry, build_network, template_entries, top_entries
 from dspn.structure.network import DynamicNetwork
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of, reachable
@@ -119,7 +118,7 @@ def _refit(family: Family, rows: Floats, rng: np.random.Generator, noise: float)
     """
     if noise == 0:
         return rows
-    if isinstance(family, Told):
+    if isinstance(family, Contextual):
         return family.spread(rows, rng, noise)
     count = min(math.ceil(noise**-2), _MOST_DRAWS)
     values = family.sample(np.repeat(rows, count, axis=0), rng)
