@@ -15,6 +15,8 @@ from dspn.data.sequences import Sequences, sequences_of
 from dspn.errors import DataError
 from dspn.inference.likelihood import bounded_runs, require_possible
 from dspn.inference.marginals import leaf_mixtures
+from dspn.leaves.base import Contextual
+from dspn.leaves.told import row_tails
 from dspn.models.model import Data, Model
 from dspn.plotting import _arguments, _style
 from dspn.plotting._arguments import AnyModel, Variables
@@ -220,7 +222,7 @@ def _beginnings(data: Sequences, wanted: Bools, steps: int, most: int) -> Iterat
         values, last = data.values[rows], np.zeros((len(rows), 1), dtype=np.bool_)
         values[offsets[1:, None] - np.arange(1, steps + 1)] = np.nan
         last[offsets[1:] - 1] = True
-        evidence = Sequences.from_codes(values, offsets, data.schema)
+        evidence = Sequences.from_codes(values, offsets, data.schema, inputs=data.inputs[rows])
         yield evidence, wanted[rows] & last, data.values[rows]
 
 
@@ -239,12 +241,22 @@ def _predicted(model: Model, batches: Iterable[_Batch]) -> list[Predicted]:
                 shares = weights / weights.sum(axis=1, keepdims=True)
             kind, (values, table) = model.schema[number].kind, parts[number][-1]
             if kind is Kind.CATEGORICAL:
-                table[entries] = shares @ parameters
+                in_context = parameters.ndim == 3
+                table[entries] = (
+                    np.einsum("el,elk->ek", shares, parameters)
+                    if in_context
+                    else shares @ parameters
+                )
                 continue
+            family = banks[number].family
             up_to = values[entries]
             below = up_to - 1.0 if kind is Kind.COUNT else up_to
             for column, end in enumerate((below, up_to)):
-                mass = shares * banks[number].family.cdf(parameters, end)
+                mass = shares * (
+                    row_tails(family.plain, parameters, end, 1.0)
+                    if isinstance(family, Contextual)
+                    else family.cdf(parameters, end)
+                )
                 table[entries, column] = mass.sum(axis=1)
         require_possible(model.compiled, evidence, log_likelihood)
     predictions = [
