@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dspn._arguments import Floats, require_type
+from dspn._arguments import Floats, Ints, require_type
 from dspn.data.sequences import Sequences, sequences_of
 from dspn.engine import ExpectedFlows, NetworkFlows, Program, compile_program
-from dspn.engine.base import Want
+from dspn.engine.base import Want, bottom_rows, without_values
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.inference.likelihood import component_posteriors
 from dspn.inference.marginals import interface_posteriors
@@ -33,6 +33,9 @@ from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.starts.informed import informed_split
 from dspn.learning.starts.splits import split_interfaces
 from dspn.leaves.base import Family
+from dspn.leaves.block import GaussianBlock
+from dspn.leaves.categorical import Categorical
+from dspn.leaves.told import Told, sources_of, told_values
 from dspn.options import Options, number_field, part_field, whole_field
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork
@@ -135,7 +138,11 @@ class OnlineState:
 
     @classmethod
     def of_model(
-        cls, mixture: Mixture, num_sequences: float, mean_length: float = 1.0
+        cls,
+        mixture: Mixture,
+        num_sequences: float,
+        mean_length: float = 1.0,
+        data: Sequences | None = None,
     ) -> "OnlineState":
         """The state of a model whose data are not known: what it expects of itself.
 
@@ -146,10 +153,15 @@ class OnlineState:
             mixture: The model.
             num_sequences: The number of sequences that it stands for.
             mean_length: Their mean number of slices.
+            data: Sequences with inputs and lags like theirs, where the model has such.
         """
         counts = num_sequences * mixture.weights
-        pairs = zip(mixture, counts.tolist(), strict=True)
-        own = tuple(expected_of_itself(network, count, mean_length) for network, count in pairs)
+        own = tuple(
+            expected_of_itself(network, count, mean_length)
+            if data is None or not (mixture.schema.inputs or any(map(sources_of, mixture.schema)))
+            else _expected_in_context(network, count, data)
+            for network, count in zip(mixture, counts.tolist(), strict=True)
+        )
         return cls(mixture, own, counts, float(num_sequences), 0, float(num_sequences))
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
@@ -425,6 +437,67 @@ def expected_of_itself(
     return ExpectedFlows(filled(flows.template, own.template), flows.top, own_bottom)
 
 
+def _expected_in_context(
+    network: DynamicNetwork, num_sequences: float, data: Sequences
+) -> ExpectedFlows:
+    """The same for sequences with the inputs and lags of some data, whose values are not used.
+
+    What leaves are told is that of the data; what they say to it is the mean of their statistics.
+    """
+    program, blank = compile_program(network), without_values(data)
+    factor = num_sequences / len(data)
+    flows = program.expected_flows(blank, np.full(len(data), factor)).flows
+    every = np.ones(data.values.shape, dtype=np.bool_)
+    visits = program.posteriors(blank, Want(leaves=every)).leaves
+    at_bottom = np.zeros(data.total_slices, dtype=np.bool_)
+    if network.parameters.bottom is not None:
+        at_bottom[bottom_rows(data, network.root)] = True
+
+    def filled(visited: NetworkFlows, part: NetworkParameters, rows: Ints) -> NetworkFlows:
+        leaves = []
+        for bank, own in zip(network.template.banks, part.leaves, strict=True):
+            family, found = bank.family, np.zeros((len(own), bank.family.num_statistics))
+            values, counts = told_values(data, bank.variable, rows), visits[bank.variable][rows].T
+            if isinstance(family, GaussianBlock):
+                if not family.is_silent:
+                    found = counts.sum(axis=1)[:, None] * family.mean_statistics(own)
+            elif isinstance(family, Told):
+                for leaf in range(len(own)):
+                    found[leaf] = _mean_in_context(family, own[[leaf]], values, counts[leaf])
+            else:
+                found = counts.sum(axis=1)[:, None] * _mean_statistics(family, own)
+            leaves.append(factor * found)
+        return NetworkFlows(visited.weights, tuple(leaves))
+
+    own, bottom = network.parameters, None
+    if flows.bottom is not None and own.bottom is not None:
+        bottom = filled(flows.bottom, own.bottom, np.flatnonzero(at_bottom))
+    template = filled(flows.template, own.template, np.flatnonzero(~at_bottom))
+    return ExpectedFlows(template, flows.top, bottom)
+
+
+def _mean_in_context(family: Told, row: Floats, values: Floats, counts: Floats) -> Floats:
+    """Sum over contexts of counts times E[statistics | leaf, context], (S,)."""
+    plain, given = family.given(row, values)
+    rows, found = given[:, 0], np.zeros(family.num_statistics)
+    nodes: list[tuple[Floats, Floats]] = []  # values, and their weights
+    if isinstance(plain, Categorical):
+        nodes = [(np.full(len(rows), code), own) for code, own in enumerate(rows.T)]
+    elif plain.is_discrete:  # statistics are linear in a count
+        mean = plain.mean(rows)
+        nodes = [(np.floor(mean), 1.0 - mean % 1.0), (np.floor(mean) + 1.0, mean % 1.0)]
+    else:
+        scores, shares = np.polynomial.hermite_e.hermegauss(3)  # exact for squares
+        mean, deviation = plain.mean(rows), np.sqrt(plain.variance(rows))
+        for score, share in zip(scores, shares / shares.sum(), strict=True):
+            nodes.append((mean + score * deviation, np.full(len(rows), share)))
+    known = values.copy()
+    for value, share in nodes:
+        known[:, 0] = value
+        found += family.expected_statistics(row, known, (counts * share)[None])[0]
+    return found
+
+
 def _mean_statistics(family: Family, parameters: Floats) -> Floats:
     """E[statistics | leaf], (L, P) -> (L, S).
 
@@ -558,7 +631,7 @@ def _with_surprising_node(
     def moved(part: NetworkParameters) -> NetworkParameters:
         leaves = []
         for bank, own in zip(split.template.banks, part.leaves, strict=True):
-            values = data.values[rows, bank.variable]
+            values = told_values(data, bank.variable, rows)
             seen = bank.family.statistics(values).sum(axis=0, keepdims=True)
             changed = own.copy()
             new = np.array(bank.nodes) >= len(network.template.nodes)

@@ -342,6 +342,13 @@ class GaussianBlock(Contextual):
             found[:, 1 + size :] += second.reshape(count, -1)
         return found
 
+    def mean_statistics(self, parameters: Floats) -> Floats:
+        """E[(1, z, z z')] of each leaf of the first member, (L, S)."""
+        means, covariance = self._standard(parameters)
+        second = covariance + means[:, :, None] * means[:, None]
+        ones = np.ones((len(means), 1))
+        return np.concatenate([ones, means, second.reshape(len(means), -1)], axis=1)
+
     def _sums(self, statistics: Floats) -> tuple[Floats, Floats, Floats]:
         """Weights (L,), sums of z (L, m) and of z z' (L, m, m)."""
         second = statistics[:, 1 + self.size :].reshape(-1, self.size, self.size)

@@ -791,7 +791,13 @@ class SequenceEstimator(Queries, SequenceReader):
 
     @final
     def partial_fit(
-        self, X: Any, y: Any = None, *, sample_weight: Any = None, **reading: Unpack[Reading]
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        inputs: Any = None,
+        **reading: Unpack[Reading],
     ) -> Self:
         """Learns from one more batch of sequences, without those that came before.
 
@@ -809,18 +815,14 @@ class SequenceEstimator(Queries, SequenceReader):
             y: Not used; there for scikit-learn.
             lengths: Slices of each sequence where X is one array of rows.
             sample_weight: How often each sequence counts; zero leaves it out.
+            inputs: What is given for every slice and not modelled; see `fit`.
             reading: How X is read; see `fit`.
         """
-        if self.lags or self.within or self.leaf_inputs:
-            raise StructureError(
-                "`lags`, `within` and `leaf_inputs` must be left out with `partial_fit`: leaves "
-                "that are told something are not learned batch by batch. Use `fit`."
-            )
         if "model_" not in vars(self):
-            data, weights = self._read_for_fit(X, self.schema, sample_weight, reading)
+            data, weights = self._read_for_fit(X, self.schema, sample_weight, reading, inputs)
             check_unused_labels(y, data)
             return self._take(data, weights)._remember_table()
-        data = self._read_for_query(X, self.model_.schema, "X", reading)
+        data = self._read_for_query(X, self.model_.schema, "X", reading, inputs)
         check_unused_labels(y, data)
         weights = None
         if sample_weight is not None:

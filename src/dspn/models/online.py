@@ -1,13 +1,12 @@
 """Models that learn from one batch after the other, without the batches before."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from dspn._arguments import Floats, is_number
-from dspn.data.schema import Schema
 from dspn.data.sequences import Sequences
-from dspn.errors import StructureError
 from dspn.io.json_values import JSON
 from dspn.learning.online import (
     DEFAULT_ONLINE,
@@ -18,8 +17,10 @@ from dspn.learning.online import (
     update,
 )
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
-from dspn.leaves.told import sources_of
+from dspn.learning.unlagged import learn_unlagged
+from dspn.leaves.told import has_lags
 from dspn.models.model import Model
+from dspn.structure.mixture import Mixture
 
 # The entries of a model's provenance with the number of sequences and slices that it was fitted to,
 # and with what it has learned since.
@@ -57,16 +58,7 @@ def online_state(model: Model, data: Sequences, weights: Floats | None = None) -
         return OnlineState.from_arrays(model.mixture, model.online)
     own = np.ones(len(data)) if weights is None else weights
     count, slices = _trained_on(model) or (float(own.sum()), float(own @ data.lengths))
-    return OnlineState.of_model(model.mixture, count, slices / count)
-
-
-def require_plain_leaves(schema: Schema) -> None:
-    """Raises where leaves are told something, which is not learned batch by batch."""
-    if any(map(sources_of, schema)):
-        raise StructureError(
-            "a model whose leaves are told lags or inputs is not learned batch by batch; fit it to "
-            "all data (`fit`), or set `lags=0` and `leaf_inputs=False`."
-        )
+    return OnlineState.of_model(model.mixture, count, slices / count, data)
 
 
 def with_batch(
@@ -88,18 +80,23 @@ def with_batch(
         priors: Pseudo-observations of weights and leaves.
         seed: Seed of everything random; by default that of the model's own learning, or 0.
     """
-    require_plain_leaves(data.schema)
     told = model.provenance.get("seed")
     if seed is None:
         seed = told if isinstance(told, int) else 0
+    chosen = priors or DEFAULT_PRIORS
     found = update(
         online_state(model, data, weights),
         data,
         weights=weights,
         options=options or DEFAULT_ONLINE,
-        priors=priors or DEFAULT_PRIORS,
+        priors=chosen,
         seed=seed,
     )
+    if has_lags(model.schema):
+        rng = np.random.default_rng([seed, 6, found.state.num_batches])
+        unlagged = learn_unlagged(found.state.mixture, data, chosen, rng)
+        assert isinstance(unlagged, Mixture)
+        found = found._replace(state=replace(found.state, mixture=unlagged))
     return with_state(model, found), found.record
 
 

@@ -1,21 +1,26 @@
 """Stepwise EM against its formula, growth, and models that go on without their data."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dspn import Mixture, Model, Root, Schema, Sequences, Variable
+import dspn
+from dspn import DynamicNetwork, Mixture, Model, Root, Schema, Sequences, Variable
 from dspn.data.sequences import joined
 from dspn.engine import ExpectedFlows, compile_program
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.learning import NO_PRIORS, Priors, em_step, maximise
+from dspn.learning.em import scaled_families
 from dspn.learning.online import OnlineOptions, OnlineState, expected_of_itself, update
-from dspn.leaves import Gaussian, Poisson
+from dspn.learning.starts.clusters import randomised
+from dspn.leaves import Gaussian, Poisson, with_blocks, with_context
+from dspn.leaves.told import told_values
 from dspn.models import HMM
-from dspn.structure.build import grouped_network
+from dspn.structure.build import grouped_network, initial_network
 from tests.strategies import random_network
 
 SCHEMA = Schema(
@@ -363,3 +368,81 @@ def test_bad_batches_are_refused(model: Model) -> None:
     impossible = Sequences.from_codes([[3.0, np.nan, np.nan]], [0, 1], SCHEMA)
     with pytest.raises(DataError, match="probability zero"):
         update(closed, impossible)
+
+
+def context_network(seed: int) -> tuple[DynamicNetwork, Sequences]:
+    """A network whose leaves are told lags and inputs, or have a covariance, and data."""
+    rng = np.random.default_rng(seed)
+    plain = Schema(
+        (
+            Variable.continuous("x"),
+            Variable.count("n"),
+            Variable.categorical("c", tuple("abc")),
+            Variable.continuous("y"),
+        )
+    ).with_inputs((Variable.continuous("u"),))
+    schema = with_context(plain, lags=1, leaf_inputs=True)
+    if seed % 2:
+        schema = with_blocks(plain, "full")
+    values = np.column_stack(
+        [
+            rng.normal(size=400),
+            rng.poisson(3.0, size=400),
+            rng.integers(3, size=400),
+            rng.normal(size=400),
+        ]
+    )
+    inputs = rng.normal(size=(400, 1))
+    data = Sequences.from_codes(values, np.arange(0, 401, 20), schema, inputs=inputs)
+    network = randomised(initial_network(schema, 2, rng=rng), data, rng)
+    return scaled_families(network, data), data
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_model_expects_in_contexts_leads_back_to_it(seed: int) -> None:
+    network, data = context_network(seed)
+    state = OnlineState.of_model(Mixture.of(network), 1000.0, data=data)
+    again = maximise(network, state.statistics[0], NO_PRIORS)
+    for bank, old, new in zip(
+        network.template.banks,
+        network.parameters.template.leaves,
+        again.parameters.template.leaves,
+        strict=True,
+    ):
+        if getattr(bank.family, "is_silent", False):
+            continue
+        values = told_values(data, bank.variable)
+        expected = bank.family.log_prob(old, values)
+        assert_allclose(bank.family.log_prob(new, values), expected, atol=2e-3)
+    weights = network.parameters.template.weights
+    assert_allclose(again.parameters.template.weights, weights, atol=1e-8)
+    assert_allclose(state.statistics[0].template.leaves[0][:, 0].sum(), 20_000.0, rtol=1e-8)
+
+
+@pytest.mark.parametrize("options", [{"lags": 1}, {"covariance": "full"}, {"leaf_inputs": True}])
+def test_batches_are_learned_with_contexts(options: dict[str, Any], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    u, X = rng.normal(size=(48, 12, 1)), rng.normal(size=(48, 12, 2))
+    X[..., 1] = 0.8 * X[..., 0] + 0.3 * X[..., 1] + u[..., 0]
+    for t in range(1, 12):
+        X[:, t, 0] += 0.9 * X[:, t - 1, 0]
+
+    def batch(begin: int, end: int) -> tuple[list[Any], dict[str, Any]]:
+        inputs = {"inputs": list(u[begin:end])} if "leaf_inputs" in options else {}
+        return list(X[begin:end]), inputs
+
+    online = OnlineOptions(growth="leaf_inputs" in options)
+    model, whole = (HMM(1, random_state=0, online=online, **options) for _ in range(2))
+    for start in range(0, 36, 12):
+        own, inputs = batch(start, start + 12)
+        model.partial_fit(own, **inputs)
+    own, inputs = batch(0, 36)
+    whole.fit(own, **inputs)
+    test, inputs = batch(36, 48)
+    score = whole.score(test, **inputs)
+    assert model.score(test, **inputs) > score - 0.03 * abs(score)
+    model.save(tmp_path / "model.dspn")
+    again = dspn.load(tmp_path / "model.dspn")
+    learned = [own.partial_fit(test, **inputs).score(test, **inputs) for own in (again, model)]
+    assert learned[0] == learned[1]
+    assert whole.partial_fit(test, **inputs).score(test, **inputs) > score

@@ -280,7 +280,7 @@ def leaf_logs(
         logs = family.log_prob(joined, distinct)
         if peaks:
             modes = family.log_peak(joined, distinct)
-            logs = np.where(bank.family.is_missing(distinct)[:, None], modes, logs)
+            logs = np.where(family.is_missing(distinct)[:, None], modes, logs)
         start = 0
         for v, leaves in zip(members, rows, strict=True):
             found[v] = layout.of_outputs(v, logs[:, start : start + len(leaves)])

@@ -295,7 +295,7 @@ def labelled_flows(
     """
     labelled = with_labels(network, tables)
     values = np.concatenate([data.values, labels], axis=1)
-    seen = Sequences.from_codes(values, data.offsets, labelled.schema)
+    seen = Sequences.from_codes(values, data.offsets, labelled.schema, inputs=data.inputs)
     return labelled, compile_program(labelled).expected_flows(seen, None).flows
 
 
