@@ -245,7 +245,9 @@ def test_draws_follow_the_posterior(engine: str) -> None:
         np.testing.assert_allclose(share, expected, atol=4.5 * np.sqrt(0.25 / len(seeds)))
 
 
-@pytest.mark.parametrize("priors", [NO_PRIORS, Priors()], ids=["none", "default"])
+@pytest.mark.parametrize(
+    "priors", [NO_PRIORS, Priors(), Priors(sum_pseudo_count=1)], ids=["none", "default", "whole"]
+)
 def test_em_never_falls(priors: Priors) -> None:
     for seed in range(24):
         network, data = _chain(seed) if seed % 2 else _case(seed)

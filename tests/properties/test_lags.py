@@ -3,6 +3,7 @@
 import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -325,6 +326,19 @@ def test_every_learner_takes_lags(learner: str) -> None:
     plain = HMM(4, random_state=0).fit(data)
     assert model.score(data) > plain.score(data)
     assert sequences_of(data, model.schema_, "X").schema == model.schema_
+
+
+@pytest.mark.filterwarnings("ignore:variables x0 have the same value")
+def test_the_automatic_learner_keeps_variables_together_that_are_told_each_other() -> None:
+    rng = np.random.default_rng(1)
+    data = []
+    for _ in range(16):
+        x = rng.normal(size=31)
+        y = x[:-1] + 0.1 * rng.normal(size=30)
+        data.append(np.stack([np.zeros(30), x[1:], y], axis=1))
+    told: dict[str, Any] = {"lags": 1, "lags_of": "all", "within": True, "random_state": 0}
+    model = DSPN(dspn.Auto(effort=0.5), **told).fit(data)
+    assert model.score(data) > HMM(1, **told).fit(data).score(data) - 0.5
 
 
 def test_gaps_fit_both_sides() -> None:

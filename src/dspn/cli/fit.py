@@ -332,6 +332,14 @@ def _make_learner(training: Training) -> Auto | Em | Paper:
     )
 
 
+def _parse_lags(text: str) -> int | str:
+    if text == "auto":
+        return text
+    if not text.isdecimal():
+        raise BadParameter(f"--lags must be a whole number of at least 0, or auto, not {text!r}.")
+    return int(text)
+
+
 def _make_estimator(training: Training, fraction: float | None, *, quiet: bool) -> DSPN:
     checkpoint = training.checkpoint
     if checkpoint is not None and training.learner == "paper":
@@ -347,7 +355,7 @@ def _make_estimator(training: Training, fraction: float | None, *, quiet: bool) 
         n_jobs=training.jobs,
         engine=training.engine,
         families="auto" if training.families == "auto" else None,
-        lags=training.lags,
+        lags=_parse_lags(training.lags),
         lags_of=training.lags_of,
         leaf_inputs=training.leaf_inputs,
         covariance=training.covariance,
@@ -429,6 +437,8 @@ def fit(
         worth = f"{tried.gain:.3g} nats per held-out sequence, error {tried.error:.2g}"
         used = "used" if tried.kept else "not used"
         console.note(f"transitions by input {tried.name!r} gain {worth}: {used}", quiet=quiet)
+    for lags in estimator.lags_:
+        console.note(f"leaves that are told {lags}", quiet=quiet)
     for choice in estimator.families_:
         console.note(f"leaves of {choice}", quiet=quiet)
     provenance = source.remember_keys(estimator.model_.provenance, keys, table.read)

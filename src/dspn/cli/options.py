@@ -116,7 +116,8 @@ _DESCRIPTIONS: Final = {
     "--checkpoint": "A directory; the same command continues from what it holds.",
     "--jobs -j": "Number of processes that train models, or work on shards; -1 for all cores.",
     "--engine": "What trains models: the processors, or an NVIDIA GPU.",
-    "--lags 0..": "Number of earlier slices whose values the leaves are told.",
+    "--lags COUNT": "Number of earlier slices whose values the leaves are told, or auto for those "
+    "that pay on held-out data.",
     "--lags-of": "Values of the same variable, or of all variables.",
     "--covariance": "Continuous variables given the hidden state: independent, or with a "
     "covariance (full).",
@@ -236,7 +237,7 @@ class Training:
     jobs: int = 1
     ray: str | None = None
     engine: Literal["cpu", "gpu"] = "cpu"
-    lags: int = 0
+    lags: str = "0"
     lags_of: Literal["own", "all"] = "own"
     leaf_inputs: bool = False
     covariance: Literal["diag", "full"] = "diag"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, final
@@ -683,10 +683,27 @@ def told_family(variable: Variable, sources: tuple[Source, ...]) -> Told:
     return Told(Linear() if variable.kind == Kind.CONTINUOUS else LogLinear(), sources)
 
 
+def _checked_lags(lags: int | Sequence[int]) -> list[int]:
+    """How many slices back the entries lie that leaves are told."""
+
+    def is_whole(lag: object, least: int) -> bool:
+        is_number = isinstance(lag, int | np.integer) and not isinstance(lag, bool)
+        return is_number and lag >= least  # type: ignore[operator]
+
+    if isinstance(lags, list | tuple) and all(is_whole(lag, 1) for lag in lags):
+        return sorted({int(lag) for lag in lags})
+    if not is_whole(lags, 0):
+        raise DataError(
+            "`lags` must be a whole number of at least 0, a list of whole numbers of at least 1, "
+            f"or 'auto' for an estimator to choose, but is {lags!r}."
+        )
+    return list(range(1, int(lags) + 1))  # type: ignore[arg-type]
+
+
 def with_context(
     schema: Schema,
     *,
-    lags: int = 0,
+    lags: int | Sequence[int] = 0,
     lags_of: str = "own",
     within: bool = False,
     leaf_inputs: bool = False,
@@ -695,13 +712,12 @@ def with_context(
 
     Args:
         schema: The variables and inputs.
-        lags: How many slices back leaves are told entries.
+        lags: How many slices back leaves are told entries, or which slices, such as (1, 2, 24).
         lags_of: "own" for the entries of the same variable, "all" for those of all variables.
         within: Whether leaves are told the entries of the variables before them in the slice.
         leaf_inputs: Whether leaves are told the inputs of the slice.
     """
-    if isinstance(lags, bool) or not isinstance(lags, int | np.integer) or lags < 0:
-        raise DataError(f"`lags` must be a whole number of at least 0, but is {lags!r}.")
+    back = _checked_lags(lags)
     if lags_of not in ("own", "all"):
         raise DataError(f"`lags_of` must be 'own' or 'all', but is {lags_of!r}.")
     given: tuple[Variable, ...] = getattr(schema, "inputs", ())
@@ -712,7 +728,7 @@ def with_context(
     for index, variable in enumerate(schema):
         sources = list(told) if leaf_inputs else []
         chosen = [index] if lags_of == "own" else range(len(schema))
-        sources += [_source(schema, v, lag) for lag in range(1, int(lags) + 1) for v in chosen]
+        sources += [_source(schema, v, lag) for lag in back for v in chosen]
         sources += [_source(schema, v, 0) for v in range(index)] if within else []
         if not sources:
             variables.append(variable)

@@ -31,7 +31,6 @@ from dspn.models.estimator import (
 )
 from dspn.models.hmm import DEFAULT_EM, fit_factored
 from dspn.options import Options, choice_field, number_field, part_field, whole_field
-from dspn.structure.mixture import Mixture
 from dspn.structure.network import Root, checked_root
 from dspn.structure.transitions import Transitions
 
@@ -120,7 +119,8 @@ class DSPN(SequenceEstimator):
             for the paper's learner, a directory for the automatic one.
         resume: Whether to go on from the checkpoint where there is one.
         random_state: Seed of everything random.
-        lags: Number of earlier slices whose values the leaves are told; see `dspn.leaves.told`.
+        lags: Number of earlier slices whose values the leaves are told, or a list such as
+            (1, 2, 24); "auto" to choose lags, `lags_of` and `within` by what is held out.
         lags_of: "own" for values of the same variable, "all" for those of all variables.
         within: Whether leaves are told the values of the variables before them in the slice.
         leaf_inputs: Whether leaves are told the inputs of the slice.
@@ -264,30 +264,26 @@ class DSPN(SequenceEstimator):
                 paper = learn(*sets, plan=plan, checkpoint_every=options.checkpoint_every, **shared)
         if isinstance(options, Paper):
             return self._outcome_of_paper(data, paper)
-        return self._with_tables(data, self._outcome_of_auto(data, auto))
+        return self._with_tables(data, auto, options)
 
-    def _with_tables(self, data: TrainingData, outcome: Outcome) -> Outcome:
+    def _with_tables(self, data: TrainingData, auto: AutoLearned, options: Auto) -> Outcome:
         """The outcome with tables of transitions by a categorical input, where that pays."""
+        outcome = self._outcome_of_auto(data, auto)
         self.tables_: tuple[TriedTables, ...] = ()
         inputs = [own for own in data.train.schema.inputs if own.num_categories]
-        if not inputs or data.validation is None:
+        if not inputs or data.validation is None or auto.ending is Ending.INTERRUPTED:
             return outcome
-        model, priors = outcome.network, self.priors or DEFAULT_PRIORS
-        mixture = model if isinstance(model, Mixture) else Mixture.of(model)
-        found, self.tables_ = learn_tables(
-            mixture,
+        found, score, self.tables_ = learn_tables(
+            auto.mixture,
+            auto.choice.validation,
             data.train,
             data.validation,
-            priors=priors,
+            priors=self.priors or DEFAULT_PRIORS,
             rng=data.rng(7),
-            most=getattr(self._options(), "max_interfaces", 8),
-            weights=data.weights,
+            most=options.max_interfaces,
+            refit=self.refit and data.is_held_out,
             deadline=data.clock.is_due,
         )
-        gains = [own.gain for own in self.tables_ if own.kept]
-        if not gains:
-            return outcome
-        score = None if outcome.score is None else outcome.score + gains[0]
         return outcome._replace(network=found, score=score)
 
     def _outcome_of_paper(self, data: TrainingData, learned: Learned) -> Outcome:

@@ -39,6 +39,7 @@ from dspn.io.json_values import JSON
 from dspn.learning.auto.base import Auto
 from dspn.learning.em import DeadNode, EmFit, EmOptions, dead_nodes, fit_em
 from dspn.learning.families import FamilyChoice, choose_families
+from dspn.learning.lags import TriedLags, choose_lags
 from dspn.learning.learner import DEFAULT_PLAN
 from dspn.learning.online import OnlineOptions, OnlineRecord, OnlineState, OnlineUpdate
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
@@ -476,6 +477,7 @@ class SequenceEstimator(Queries, SequenceReader):
         dead_: Nodes of the model that the training data do not use, each by name.
         batches_: What each batch of `partial_fit` did.
         families_: What `families="auto"` has compared and chosen for each variable.
+        lags_: What `lags="auto"` has tried, what it was worth, and what was used.
     """
 
     _: KW_ONLY
@@ -486,7 +488,7 @@ class SequenceEstimator(Queries, SequenceReader):
     random_state: Any = None
     executor: Executor | str | None = None
     online: OnlineOptions | None = None
-    lags: int = 0
+    lags: int | Sequence[int] | str = 0
     lags_of: str = "own"
     within: bool = False
     leaf_inputs: bool = False
@@ -702,13 +704,15 @@ class SequenceEstimator(Queries, SequenceReader):
 
     def _with_context(self, parts: TrainingData) -> TrainingData:
         """The data with a schema whose leaves are told lags and inputs."""
-        schema = with_context(
-            parts.train.schema,
-            lags=self.lags,
-            lags_of=self.lags_of,
-            within=self.within,
-            leaf_inputs=self.leaf_inputs,
-        )
+        told: dict[str, Any] = {"within": self.within, "leaf_inputs": self.leaf_inputs}
+        self.lags_: tuple[TriedLags, ...] = ()
+        lags: Any = self.lags
+        if isinstance(lags, str) and lags == "auto":
+            told |= {"rng": parts.rng(8), "deadline": parts.clock.is_due}
+            schema, self.lags_ = choose_lags(parts.train, parts.validation, **told)
+        else:
+            own = parts.train.schema
+            schema = with_context(own, lags=lags, lags_of=self.lags_of, **told)
         schema = with_blocks(schema, self.covariance)
         if schema == parts.train.schema:
             return parts
@@ -954,7 +958,7 @@ class SequenceEstimator(Queries, SequenceReader):
         own = cls(**cls._restored_parameters(told))
         own.schema = found.mixture.schema
         own.model_ = Model(found.mixture, provenance=told, online=found.online)
-        own.history_, own.dead_, own.batches_, own.families_ = (), (), (), ()
+        own.history_, own.dead_, own.batches_, own.families_, own.lags_ = (), (), (), (), ()
         own.validation_score_ = told.get("validation_score")
         own.ending_ = _ENDINGS.get(str(told.get("ending")))
         if not isinstance(kept, dict):  # a file of before there was this entry

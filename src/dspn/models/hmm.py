@@ -232,7 +232,8 @@ class HMM(Chain):
         validation_fraction: Share of the sequences that is held out; 0 for none.
         refit: Whether what was held out is learned from in the end.
         random_state: Seed of everything random.
-        lags: Number of earlier slices whose values the leaves are told; see `dspn.leaves.told`.
+        lags: Number of earlier slices whose values the leaves are told, or a list such as
+            (1, 2, 24); "auto" to choose lags, `lags_of` and `within` by what is held out.
         lags_of: "own" for values of the same variable, "all" for those of all variables.
         within: Whether leaves are told the values of the variables before them in the slice.
         leaf_inputs: Whether leaves are told the inputs of the slice.
@@ -321,7 +322,8 @@ class HMMSPN(Chain):
         validation_fraction: Share of the sequences that is held out; 0 for none.
         refit: Whether what was held out is learned from in the end.
         random_state: Seed of everything random.
-        lags: Number of earlier slices whose values the leaves are told; see `dspn.leaves.told`.
+        lags: Number of earlier slices whose values the leaves are told, or a list such as
+            (1, 2, 24); "auto" to choose lags, `lags_of` and `within` by what is held out.
         lags_of: "own" for values of the same variable, "all" for those of all variables.
         within: Whether leaves are told the values of the variables before them in the slice.
         leaf_inputs: Whether leaves are told the inputs of the slice.

@@ -24,7 +24,7 @@ from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.leaves import family_for
 from dspn.leaves.base import Family, Prior
 from dspn.leaves.gaussian import Gaussian
-from dspn.leaves.told import told_values
+from dspn.leaves.told import sources_of, told_values
 from dspn.structure.build import grouped_network
 from dspn.structure.edit import with_labels
 from dspn.structure.network import DynamicNetwork, Root
@@ -64,7 +64,8 @@ def category_block(codes: Floats, num_categories: int) -> Floats:
 def _features(data: Sequences, variables: Sequence[int]) -> Singles:
     """Indicators of categories and standardised numbers, (slices, features), each of mean zero.
 
-    A missing entry is 0, the mean of its columns.
+    A missing entry is 0, the mean of its columns. Where leaves are told the earlier values of a
+    number, what is left for them to explain is its step: so the size of the step is a feature too.
     """
     columns = []
     for variable in variables:
@@ -78,8 +79,23 @@ def _features(data: Sequences, variables: Sequence[int]) -> Singles:
         else:
             points = family_for(data.schema[variable]).coordinates(values).T
             own = np.stack([_standard(column) for column in points], axis=1)
+            told = sources_of(data.schema[variable])
+            if any(source.lag and source.column == variable for source in told):
+                own = np.concatenate([own, _standard(_step_sizes(values, data))[:, None]], axis=1)
         columns.append(own)
     return np.concatenate(columns, axis=1)
+
+
+def _step_sizes(values: Floats, data: Sequences) -> Floats:
+    """The log of how far each value is from the one before it; NaN where that is not known."""
+    steps = np.full(len(values), np.nan)
+    steps[1:] = np.abs(np.diff(values))
+    steps[data.offsets[:-1]] = np.nan
+    known = steps[~np.isnan(steps)]
+    # Values that stay the same are a hundredth of a usual step apart.
+    usual = float(np.median(known[known > 0])) if (known > 0).any() else 1.0
+    found: Floats = np.log(steps + 0.01 * usual)
+    return found
 
 
 def _standard(values: Floats) -> Singles:
