@@ -28,8 +28,8 @@ COLUMNS: Final = ("temp", "dewp", "humid", "wind_speed", "pressure")
 HOURS: Final = 14 * 24
 HORIZONS: Final = (1, 6, 24)
 LEVELS: Final = (0.1, 0.5, 0.9)
-STATES: Final = (1, 2, 4)
-LAGS: Final = (1, 2, 3)
+STATES: Final = (2, 4, 8)
+LAGS: Final = (2, 3, 6)
 NUM_PATHS: Final = 200
 PATTERNS: Final = {
     "random": "a fifth of all entries",
@@ -184,15 +184,19 @@ def arima_forecasts(
 
 
 def ets_forecasts(column: int, values: Floats, origins: range) -> tuple[Floats, Floats]:
-    """ETS(A, Ad, A) with a daily season, fitted to the hours before each origin."""
+    """ETS(A, Ad, A) with a daily season, fitted to the hours before each origin.
+
+    Gaps are filled from these hours alone; one that reaches to the origin has the last known value.
+    """
     from statsmodels.tsa.exponential_smoothing.ets import ETSModel
 
     shape = (len(values), len(origins), len(HORIZONS))
     means, deviations = np.empty(shape), np.empty(shape)
     steps = np.array(HORIZONS) - 1
-    for i, sequence in enumerate(interpolate(values)):
-        for j, origin in enumerate(origins):
-            past = pd.Series(sequence[:origin, column])
+    for j, origin in enumerate(origins):
+        known = interpolate(values[:, :origin, [column]])[:, :, 0]
+        for i in range(len(values)):
+            past = pd.Series(known[i])
             model = ETSModel(past, error="add", trend="add", damped_trend=True, seasonal="add",
                              seasonal_periods=24)  # fmt: skip
             with warnings.catch_warnings():
@@ -282,7 +286,8 @@ def forecast_table(weather: Weather, model: dspn.HMM, num_paths: int) -> str:
     for column, name in enumerate(COLUMNS):
         truth = test[:, at, column]
         known = ~np.isnan(truth)
-        last = interpolate(test)[:, np.array(origins) - 1, column][:, :, None]
+        ends = [interpolate(test[:, :origin, [column]])[:, -1, 0] for origin in origins]
+        last = np.stack(ends, axis=1)[:, :, None]
         moved = [train[:, step:, column] - train[:, :-step, column] for step in HORIZONS]
         spread = np.array([np.nanstd(own) for own in moved])
         normal = {

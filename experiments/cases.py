@@ -8,6 +8,7 @@ from typing import Final, final
 import numpy as np
 
 from dspn.data import Sequences
+from dspn.data.inputs import Position
 from experiments import datasets
 from experiments.datasets import Preparation, RealData
 from experiments.folds import Fold, folds_of
@@ -20,7 +21,8 @@ FOLD_SEED: Final = 0
 class RealCase:
     """Recorded data with a preparation; the effort of the automatic learner and a limit for others.
 
-    `time_limit` is in seconds for a fold, for whatever model is not bound by effort.
+    `time_limit` is in seconds for a fold, for whatever model is not bound by effort. With
+    `positions` above 0 the position of a slice is an input of as many values.
     """
 
     title: str
@@ -29,6 +31,7 @@ class RealCase:
     prepared: str
     effort: float
     time_limit: float
+    positions: int = 0
 
 
 @final
@@ -50,12 +53,12 @@ def prepared(case: RealCase, data: RealData, fold: Fold) -> FoldData:
     """The fold's sequences; nothing is learned from those that are tested."""
     seen = np.concatenate([fold.train, fold.validation])
     preparation = case.preparation.fit(data.sequences[seen])
-    return FoldData(
-        *(
-            preparation.apply(data.sequences[part])
-            for part in (fold.train, fold.validation, fold.test)
-        )
-    )
+    parts = [
+        preparation.apply(data.sequences[part]) for part in (fold.train, fold.validation, fold.test)
+    ]
+    if case.positions:
+        parts = [part.with_rule(Position(case.positions)) for part in parts]
+    return FoldData(*parts)
 
 
 TABLE_CASES: Final = {
@@ -87,6 +90,24 @@ FURTHER_CASES: Final = {
     "ozone-missing": RealCase(
         "ozLevel", datasets.read_ozone, datasets.BINS, "bins, missing kept", 400, 300
     ),
+    "ozone-hour": RealCase(
+        "ozLevel",
+        datasets.read_ozone,
+        datasets.FILLED_BINS,
+        "bins, filled; hour known",
+        120,
+        300,
+        24,
+    ),
+    "pen-position": RealCase(
+        "PenDigits",
+        datasets.read_pen_digits,
+        datasets.SEVEN_BITS,
+        "7 bits; position as input",
+        120,
+        600,
+        16,
+    ),
     "vowels-overall": RealCase(
         "JapaneseVowels",
         datasets.read_japanese_vowels,
@@ -110,7 +131,10 @@ FURTHER_CASES: Final = {
         "ArabicDigits", datasets.read_arabic_digits, datasets.RAW, "raw", 60, 600
     ),
 }
-"""The same data prepared in other ways: gaps kept, bits that cannot be counted, numbers."""
+"""The same data prepared in other ways: gaps kept, inputs, bits that cannot be counted, numbers.
+
+Where positions are known the effort is that of the default options.
+"""
 
 CASES: Final = {**TABLE_CASES, **FURTHER_CASES}
 

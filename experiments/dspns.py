@@ -4,6 +4,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, final
 
+import numpy as np
+
 from dspn._arguments import Floats
 from dspn.data import Sequences
 from dspn.data.sequences import sequences_of
@@ -12,6 +14,8 @@ from dspn.learning.auto import Auto, AutoLearned, learn_auto
 from dspn.learning.auto.planner import AutoState
 from dspn.learning.distill import Distilled, distil
 from dspn.learning.learner import DEFAULT_PLAN, Learned, Plan, learn
+from dspn.learning.priors import DEFAULT_PRIORS
+from dspn.learning.tables import learn_tables
 from dspn.models import Model
 from experiments.baselines.base import Baseline, FittedBaseline, Task
 
@@ -59,13 +63,21 @@ class AutomaticDspn(Baseline[FittedDspn]):
             time_limit=task.clock.limit,
             on_state=on_state,
         )
-        return FittedDspn(
-            task.clock.seconds,
-            max(1, len(found.tried)),
-            found.ending,
-            Model(found.mixture),
-            {"curve": curve, **described(found)},
-        )
+        details = {"curve": curve, **described(found)}
+        mixture = found.mixture
+        if any(own.num_categories for own in task.train.schema.inputs):
+            mixture, score, tables = learn_tables(
+                mixture,
+                found.choice.validation,
+                task.train,
+                task.validation,
+                priors=DEFAULT_PRIORS,
+                rng=np.random.default_rng([task.seed, 7]),
+                deadline=task.clock.is_due,
+            )
+            details |= {"validation": score, "tables": [own._asdict() for own in tables]}
+        tries = max(1, len(found.tried))
+        return FittedDspn(task.clock.seconds, tries, found.ending, Model(mixture), details)
 
 
 def described(found: AutoLearned) -> dict[str, Any]:

@@ -126,7 +126,7 @@ class _Maker(NamedTuple):
         return _Made(recipe, fit.network, scores, best.step)
 
     def climb(self, name: str, layouts: Iterable[Layout], most: int) -> list[_Made]:
-        """Models of all sizes that pay, and the best one of each layout with other settings.
+        """Models of all sizes that pay, and those that other settings make of each layout's best.
 
         After every size, layouts whose models are clearly behind the best one are left out.
         """
@@ -154,9 +154,16 @@ class _Maker(NamedTuple):
                     climbing = [one for one in climbing if one != layout]
                     del best[layout]
         for own in best.values():
-            for change in ({"width": _WIDTHS[1]}, {"strength": _STRENGTHS[1]}):
-                if self.deadline is None or not self.deadline():
-                    found.append(self.make(own.recipe._replace(**change)))
+            larger = min(2 * own.recipe.size, most)
+            changes = {"width": _WIDTHS[1]}, {"strength": _STRENGTHS[1]}, {"size": larger}
+            for change in changes:
+                recipe = own.recipe._replace(**change)
+                is_known = any(item.recipe == recipe for item in found)
+                work = recipe.size**2 * self.train.total_slices
+                if is_known or work > _MOST_WORK or (self.deadline and self.deadline()):
+                    continue
+                found.append(self.make(recipe))
+                own = max(own, found[-1], key=lambda item: item.score)
         return found
 
 
