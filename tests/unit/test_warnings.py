@@ -6,7 +6,7 @@ from types import FunctionType
 import numpy as np
 import pytest
 
-from dspn import DSPN, Auto, ConvergenceWarning
+from dspn import HMM, ConvergenceWarning
 from dspn.errors import warn
 
 
@@ -34,7 +34,7 @@ def test_a_warning_points_outside_of_the_library(depth: int) -> None:
 
 def test_a_fit_warns_at_the_line_that_asked_for_it() -> None:
     with pytest.warns(ConvergenceWarning, match="from_table") as caught:
-        DSPN(Auto(effort=1)).fit([np.array([[0.0], [1.0], [0.0]])])
+        HMM(1).fit([np.array([[0.0], [1.0], [0.0]])])
 
     single = next(each for each in caught if "single sequence" in str(each.message))
     assert single.filename == __file__

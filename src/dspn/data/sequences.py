@@ -733,6 +733,16 @@ def drawn_part(data: Sequences, num_slices: int, rng: np.random.Generator) -> Se
     return drawn if drawn.total_slices <= 2 * num_slices else drawn.slices(None, most)
 
 
+def cut_sequences(data: Sequences, counts: Ints) -> Sequences:
+    """Every sequence cut into so many runs of nearly equal length, which lose their ids."""
+    ends = [
+        start + np.linspace(0, length, count + 1).astype(np.int64)
+        for start, length, count in zip(data.offsets, data.lengths, counts, strict=False)
+    ]
+    starts = np.concatenate([own[:-1] for own in ends])
+    return data._runs(starts, np.concatenate([np.diff(own) for own in ends]), None)
+
+
 def data_fingerprint(data: Sequences) -> bytes:
     """SHA-256 of schema, lengths, values and inputs; ids and bits of missing entries do not."""
     schema = [v.identity() for v in data.schema]

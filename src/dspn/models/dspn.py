@@ -188,6 +188,9 @@ class DSPN(SequenceEstimator):
             return os.cpu_count() or 1
         return whole_number(self.n_jobs, "n_jobs", StructureError)
 
+    def _divides(self) -> bool:
+        return isinstance(self._options(), Auto)
+
     def _em_options(self) -> EmOptions:
         options = self._options()
         usual = EmOptions(max_steps=30).with_params(engine=self.engine)

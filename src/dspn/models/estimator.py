@@ -675,7 +675,7 @@ class SequenceEstimator(Queries, SequenceReader):
         self, data: Sequences, weights: Floats | None, held: Sequences | None, clock: Clock
     ) -> Self:
         """Learns from data that are read."""
-        if held is None and len(data) == 1 and self.validation_fraction:
+        if held is None and len(data) == 1 and self.validation_fraction and not self._divides():
             warn(
                 "there is a single sequence, so that none can be held out: it is its own "
                 "validation set, and nothing keeps the model from fitting it too closely. Cut it "
@@ -697,6 +697,10 @@ class SequenceEstimator(Queries, SequenceReader):
     @property
     def _is_verbose(self) -> bool:
         return bool(getattr(self, "verbose", 0))
+
+    def _divides(self) -> bool:
+        """Whether the learner itself divides a single sequence in time."""
+        return False
 
     def _em_options(self) -> EmOptions:
         """When expectation maximisation on shards stops."""

@@ -256,9 +256,8 @@ def test_pipelines_and_cross_validation_take_lists_of_arrays(mixed: DSPN) -> Non
     assert np.isfinite(cross_val_score(small(), DATA, cv=2)).all()
 
 
-def test_a_single_sequence_is_its_own_validation_set() -> None:
-    with pytest.warns(dspn.ConvergenceWarning, match="a single sequence"):
-        fitted = small().fit(DATA[:1])
+def test_a_single_sequence_is_divided_in_time_without_a_warning() -> None:
+    fitted = small().fit(DATA[:1])
     assert np.isfinite(fitted.score(DATA[:1]))
 
 

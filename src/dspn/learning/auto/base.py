@@ -11,7 +11,7 @@ import numpy as np
 
 from dspn._arguments import Floats, require_type
 from dspn.data.schema import Kind, Schema
-from dspn.data.sequences import Sequences, drawn_part, drawn_places, joined
+from dspn.data.sequences import Sequences, cut_sequences, drawn_part, drawn_places, joined
 from dspn.engine import ExpectedFlows
 from dspn.errors import StructureError
 from dspn.executors import Executor, Serial, Shared
@@ -43,6 +43,15 @@ _EM: Final = EmOptions(max_steps=40, min_steps=8, tolerance=1e-5, patience=4, si
 _REFIT: Final = EmOptions(max_steps=5, tolerance=1e-7, single_precision=True)
 _STREAM: Final = 5  # of randomness, apart from those of growth, search and refitting
 _SAMPLE: Final = 6
+_DIVISION: Final = 8
+# So many sequences are enough to choose by; of few sequences a share is held out at the most.
+_ENOUGH: Final = 20
+_MOST_HELD: Final = 0.35
+# Fewer sequences than these are cut into runs of about so many slices.
+_FEW_SEQUENCES: Final = 5
+_RUN: Final = 40
+_LEAST_RUNS: Final = 3
+_MOST_RUNS: Final = 40
 # Of each category, where leaves are drawn towards the frequencies of the training set.
 _LEAST_COUNT: Final = 0.01
 # From this many interface nodes on, transitions that fewer slices are expected at are pruned.
@@ -252,8 +261,7 @@ class BlockData:
     @cached_property
     def everything(self) -> Sequences:
         """Training and validation sequences together."""
-        same = self.train is self.validation
-        return self.train if same else joined([self.train, self.validation])
+        return _together(self.train, self.validation)
 
     @cached_property
     def num_values(self) -> int:
@@ -279,6 +287,32 @@ class BlockData:
             else:
                 found.append(None)
         return tuple(found)
+
+
+def _together(train: Sequences, validation: Sequences) -> Sequences:
+    return train if train is validation else joined([train, validation])
+
+
+def divide(train: Sequences, validation: Sequences, seed: int) -> tuple[Sequences, Sequences]:
+    """The same sequences, with enough of them to choose by.
+
+    A validation set of few sequences is made larger from the training set, up to a share of all.
+    Where there are a few sequences only they are cut into runs of slices first: a single one is
+    its own validation set otherwise.
+    """
+    data, rng = _together(train, validation), np.random.default_rng([seed, _DIVISION])
+    held = np.arange(len(train), len(data))
+    if len(data) < _FEW_SEQUENCES:
+        most = -(-_MOST_RUNS // len(data))
+        counts = np.clip(data.lengths // _RUN, min(_LEAST_RUNS, most), most)
+        data = cut_sequences(data, np.minimum(counts, data.lengths))
+        held = np.arange(0)
+    wanted = min(_ENOUGH, round(_MOST_HELD * len(data)))
+    if len(held) >= wanted:
+        return train, validation
+    rest = np.setdiff1d(np.arange(len(data)), held)
+    chosen = np.union1d(held, rng.permutation(rest)[: wanted - len(held)])
+    return data[np.setdiff1d(rest, chosen)], data[chosen]
 
 
 def restrict(data: Sequences, block: Block) -> Sequences:

@@ -21,6 +21,7 @@ from dspn.learning.auto.base import (
     AutoTask,
     Block,
     Candidate,
+    divide,
     work_of,
 )
 from dspn.learning.auto.choice import Choice
@@ -149,7 +150,9 @@ def learn_auto(
         priors: Pseudo-observations; chosen on the validation set where they are not given.
         root: The slice that carries the top network.
         tied: Whether the bottom network shares the parameters of the template.
-        refit: Whether every model is trained once more with the validation set in the end.
+        refit: Whether the validation set may be learned from: every model is trained once more with
+            it in the end, and few sequences are divided anew, so that enough of them choose. A
+            training set that is its own validation set is always divided.
         num_jobs: Models that are trained side by side.
         executor: Where these are trained: "processes", "threads", or an `Executor`.
         time_limit: Seconds after which learning ends.
@@ -165,12 +168,16 @@ def learn_auto(
     if priors is not None:
         require_type(priors, Priors, "priors", StructureError)
     check_sets(train, validation)
+    checked_seed = whole_number(seed, "seed", StructureError, least=0)
+    refit = refit or train is validation
+    if refit:
+        train, validation = divide(train, validation, checked_seed)
     task = AutoTask(
         train,
         validation,
         options,
         priors,
-        whole_number(seed, "seed", StructureError, least=0),
+        checked_seed,
         checked_root(root),
         tied,
         executor_of(executor, num_jobs),

@@ -22,8 +22,8 @@ _LEAST_SLICES: Final = 10
 _MOST_CLUSTERS: Final = 512
 # Slices before and after its own that a cluster sees. A node that is to remember sees what was
 # before; one of many phases sees far. The first are raced at every rung.
-_WINDOWS: Final = ((2, None), (2, 0), (1, 0), (5, None), (3, 0), (1, None), (0, None))
-RACED: Final = 3
+_WINDOWS: Final = ((2, None), (2, 0), (1, 0), (0, None), (5, None), (3, 0), (1, None))
+RACED: Final = 4
 # Pseudo-observations of sums, by edge or as a whole, and of leaves.
 _OTHER_SUMS: Final = ((0.1, True), (0.4, True), (0.2, False), (1.0, False))
 _LEAF: Final = 1.0

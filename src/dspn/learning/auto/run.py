@@ -45,9 +45,12 @@ _FIRST_RUNG: Final = 8
 _LEAST_TOP: Final = 128
 # From so many nodes on, windows are chosen anew at every rung.
 _FIRST_RACE: Final = 32
-# A rung is not begun without work for so many steps.
-_RUNG_STEPS: Final = 15
 _LAST_RACE: Final = 128
+# A rung is left out where the next one is expected to take less than this share of what is left.
+_LEAP_SHARE: Final = 0.25
+# A rung takes no more than this share of what is left, and is cut short where it took nearly that.
+_RUNG_SHARE: Final = 0.3
+_NEARLY: Final = 0.9
 # At every rung that is better other settings are tried, for so much of the effort that is left.
 _TURN_SHARE: Final = 0.25
 _SETTINGS: Final = ("concentration", "per_edge", "leaf")
@@ -106,6 +109,7 @@ class AutoRun:
         self._turned = USUAL
         self._roughs = 0
         self._has_ended = False
+        self._cut_short = set[int]()
         self._unfinished: Candidate | None = None
         self.pace = 0.0  # seconds that a step of EM takes for a slice, where they were counted
 
@@ -209,6 +213,7 @@ class AutoRun:
         trained = self._train(tries) if tries else None
         if trained is None:
             return
+        self._cut_short |= {own.number for own in trained if own.work > _NEARLY * share}
         rest = iter(trained)
         for step in steps:
             state = self._after(state, step, [next(rest) for _ in step.parts])
@@ -241,32 +246,50 @@ class AutoRun:
         yield self._state
 
     def _climb(self, block: Block, most: float) -> Iterator[AutoState]:
-        """Four times as many nodes at every rung while that pays, then twice, half and fewer.
+        """Twice as many nodes at every rung while that pays, then twice, half and fewer.
 
-        Settings are turned at some of the rungs, and the better ones carried along.
+        A rung is left out where the one above it is cheap. Settings are turned at some of the
+        rungs, and the better ones carried along.
         """
         top = most_clusters(self._task)
         tried: set[int] = {1}
         while True:
             best, highest = self._best(block).size, max(tried)
             after = _FIRST_RUNG if highest == 1 else 2 * highest
-            leap = 2 * after if 1 < highest < _LAST_RACE else after
-            sizes = [own for own in (leap, after) if best == highest or own <= _LEAST_TOP]
+            sizes = [after] if best == highest or after <= _LEAST_TOP else []
             sizes += [2 * best, best // 2] if best > 1 else [2]
+            leap = replace(self._turned, amount=min(2 * after, top))
+            left = most - self._work
+            if sizes[0] == after > _FIRST_RUNG and after < _LAST_RACE:
+                cost = self._task.expected_work(block, leap, None)
+                sizes[:0] = [leap.amount] if cost <= _LEAP_SHARE * left else []
             fresh = dict.fromkeys(n for own in sizes if 1 < (n := min(own, top)) not in tried)
             recipes = (replace(self._turned, amount=own) for own in fresh)
             recipe = next((own for own in recipes if self._affords(block, own, most)), None)
             if recipe is None:
-                return
+                break
             tried.add(recipe.amount)
             if recipe.amount >= _FIRST_RACE:
                 yield from self._race(block, recipe, most)
             else:
-                yield from self._rung(block, [recipe], most - self._work)
+                yield from self._rung(block, [recipe], self._rung_work(block, recipe, most))
             if self._best(block).size == recipe.amount and not self._has_ended:
                 yield from self._turn(block, most)
             if self._has_ended:
                 return
+        last = self._best(block)
+        if last.number in self._cut_short and self._affords(block, last.recipe, most):
+            yield from self._continued(last, [replace(last.recipe, parent=last.number)], most)
+
+    def _rung_work(
+        self, block: Block, recipe: Recipe, most: float, parent: Candidate | None = None
+    ) -> float:
+        """What a rung may take: a share of what is left, but enough for a few steps.
+
+        The best one is trained on in the end where that was too little.
+        """
+        least = self._task.expected_work(block, recipe, parent, LEAST_STEPS)
+        return max(least, _RUNG_SHARE * (most - self._work))
 
     def _rung(self, block: Block, recipes: Sequence[Recipe], most: float) -> Iterator[AutoState]:
         """Candidates begun anew, side by side."""
@@ -285,7 +308,7 @@ class AutoRun:
             recipes = list(dict.fromkeys([*recipes[:2], recipe]))
         work = sum(task.expected_work(block, own, None, LEAST_STEPS) for own in recipes)
         if len(recipes) == 1 or 2.0 * work > most - self._work:
-            yield from self._rung(block, [recipe], most - self._work)
+            yield from self._rung(block, [recipe], self._rung_work(block, recipe, most))
             return
         yield from self._rung(block, recipes, work)
         if self._has_ended:
@@ -295,7 +318,9 @@ class AutoRun:
             if other.score > best.score and is_clear(other.validation, best.validation, 2.0):
                 best = other
         self._turned = replace(self._turned, width=best.recipe.width, ahead=best.recipe.ahead)
-        yield from self._continued(best, [replace(best.recipe, parent=best.number)], most)
+        own = replace(best.recipe, parent=best.number)
+        share = self._rung_work(block, own, most, best)
+        yield from self._continued(best, [own], min(most, self._work + share))
 
     def _continued(
         self, parent: Candidate, recipes: Sequence[Recipe], most: float
@@ -316,7 +341,7 @@ class AutoRun:
 
     def _affords(self, block: Block, recipe: Recipe, most: float) -> bool:
         """Whether so much work in all allows a rung as many steps as make it worth while."""
-        return self._work + self._task.expected_work(block, recipe, None, _RUNG_STEPS) <= most
+        return self._work + self._task.expected_work(block, recipe, None, LEAST_STEPS) <= most
 
     def _turn(self, block: Block, most: float) -> Iterator[AutoState]:
         """Other pseudo-observations for some more steps of the best model of the last rung."""

@@ -32,7 +32,7 @@ def drawn(num_sequences: int, seed: int) -> Sequences:
     return PLANTED.sample(num_sequences, 5, rng=np.random.default_rng(seed))
 
 
-TRAIN, VALIDATION = drawn(24, 0), drawn(8, 1)
+TRAIN, VALIDATION = drawn(24, 0), drawn(13, 1)
 
 
 def learned(**settings: object) -> AutoLearned:

@@ -14,6 +14,7 @@ from dspn.engine import compile_program
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.learning import EmOptions, Priors
 from dspn.learning.auto import Auto, AutoLearned, learn_auto
+from dspn.learning.auto.base import divide
 from dspn.learning.auto.moves import CLUSTERS, PRIOR, OtherPrior
 from dspn.learning.auto.planner import AutoState
 from dspn.learning.auto.run import FIRST_ROUGH
@@ -219,10 +220,51 @@ def test_edges_of_data(name: str) -> None:
     assert_score_is_that_of_the_model(found, validation)
 
 
-def test_the_training_set_may_be_its_own_validation_set() -> None:
+def test_a_training_set_that_is_its_own_validation_set_is_divided() -> None:
     data = drawn(10, 0)
     found = learn_auto(data, data, seed=0, options=QUICK, refit=False)
-    assert_score_is_that_of_the_model(found, data)
+    assert found.choice.validation.size == 4
+    assert np.isfinite(Model(found.mixture).log_likelihood(data)).all()
+
+
+@pytest.mark.parametrize(
+    ("train", "held", "counts"),
+    [
+        (200, 20, (200, 20)),  # enough to choose by
+        (80, 10, (70, 20)),
+        (20, 0, (13, 7)),
+        (7, 1, (5, 3)),
+    ],
+)
+def test_few_validation_sequences_become_more(
+    train: int, held: int, counts: tuple[int, int]
+) -> None:
+    data = drawn(train, 0)
+    validation = drawn(held, 1) if held else data
+    parts = divide(data, validation, 0)
+    assert tuple(len(part) for part in parts) == counts
+    rows = np.concatenate([part.values for part in parts])
+    every = np.concatenate([data.values, validation.values]) if held else data.values
+    np.testing.assert_array_equal(np.sort(rows, axis=0), np.sort(every, axis=0))
+    again = divide(data, validation, 0)
+    assert all((one.values == other.values).all() for one, other in zip(parts, again, strict=True))
+
+
+@pytest.mark.parametrize(("slices", "runs"), [(3000, 40), (400, 10), (50, 3), (2, 2)])
+def test_a_single_sequence_is_divided_in_time(slices: int, runs: int) -> None:
+    values = np.arange(float(slices))[:, np.newaxis]
+    data = Sequences.from_arrays([values], schema=Schema((Variable.continuous("x"),)))
+    train, validation = divide(data, data, 0)
+    assert len(train) + len(validation) == runs
+    assert len(validation) == round(0.35 * runs)
+    for part in (*train, *validation):
+        np.testing.assert_array_equal(np.diff(part[:, 0]), 1.0)
+    assert train.total_slices + validation.total_slices == slices
+
+
+def test_a_single_slice_is_not_divided() -> None:
+    data = drawn(1, 0).slices(0, 1)
+    assert divide(data, data, 0) == (data, data)
 
 
 def test_other_variables_in_the_validation_set_are_refused() -> None:
