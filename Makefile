@@ -38,7 +38,7 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	        exit 1; }; \
 	    $(PYTHON) -m venv .venv; }
 	@echo 'Installing dspn and its tools into .venv'
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r $(LOCK)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --require-hashes -r $(LOCK)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -91,9 +91,12 @@ docs: $(INSTALLED)
 	@$(documentation)
 	@echo 'Documentation: docs/_build/html/index.html'
 
-# Documentation and lint take one process each, and run side by side.
+# Lint and documentation take the time that the tests leave idle. A line with $(MAKE) itself would
+# run the tests with `make -n` too.
+SELF = $(MAKE)
 test: $(WARMED)
-	$(call run_all,$(pytest)$(newline)$(documentation) & pages=$$!$(newline)$(lint)$(newline)wait $$pages)
+	@nice -n 19 $(SELF) --no-print-directory --keep-going lint docs & others=$$!; \
+	trap "kill $$others" INT TERM; $(pytest); tests=$$?; wait $$others && exit $$tests
 
 check: $(WARMED)
 	$(call run_all,$(BIN)/python -m ruff check .$(newline)$(BIN)/lint-imports --no-cache --no-logo$(newline)$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not slow' $(QUICK))
