@@ -21,14 +21,14 @@ from benchmarks import gpu
 from dspn import DSPN, Auto, DynamicNetwork, Em, Schema, Sequences, Variable, inference
 from dspn.engine import Engine, ExpectedFlows, Program, Want, compile_program
 from dspn.engine.base import rounded, without_values
-from dspn.engine.gpu import GpuEngine, layout, passes, queries
+from dspn.engine.gpu import GpuEngine, passes, queries, transition
 from dspn.engine.gpu.chain import ChainProgram
 from dspn.engine.gpu.climb import Climb
 from dspn.engine.gpu.device import Device
 from dspn.engine.gpu.general import General, Structure
-from dspn.engine.gpu.layout import ChainLayout
 from dspn.engine.gpu.program import GpuProgram
 from dspn.engine.gpu.stream import LaneStream
+from dspn.engine.gpu.transition import ChainLayout
 from dspn.errors import EvidenceError, NumericalError, StructureError
 from dspn.learning.ascent import AscentOptions, ascend
 from dspn.learning.em import EmOptions, fit_em
@@ -442,12 +442,6 @@ def _extreme(name: str, root: str) -> tuple[DynamicNetwork, Sequences, LogSpace]
     return network, as_sequences(network.schema, [values]), LogSpace(network, values)
 
 
-@cache
-def _extreme_flows(name: str, root: str) -> list[np.ndarray]:
-    network, data, _ = _extreme(name, root)
-    return _all_flows(compile_program(network, engine="reference"), data, np.ones(1))
-
-
 @pytest.mark.parametrize("root", ["first", "last"])
 @pytest.mark.parametrize("name", EXTREMES)
 def test_extreme_likelihoods_equal_the_log_space_reference(
@@ -461,20 +455,25 @@ def test_extreme_likelihoods_equal_the_log_space_reference(
 _SOME = ("far_outliers", "narrow_bridge")
 
 
+@cache
+def _extreme_answers(name: str, root: str) -> tuple[np.ndarray, float, list[np.ndarray]]:
+    network, data, reference = _extreme(name, root)
+    flows = _all_flows(compile_program(network, engine="reference"), data, np.ones(1))
+    return reference.posteriors[0], reference.best_completion, flows
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("root", ["first", "last"])
 @pytest.mark.parametrize("name", EXTREMES if has_gpu() else _SOME)
 def test_extreme_cases_equal_the_log_space_reference(engine: str, name: str, root: str) -> None:
     network, data, reference = _extreme(name, root)
+    posteriors, best, expected = _extreme_answers(name, root)
     program = _compile(network, engine)
-    expected = reference.posteriors[0]
-    _close(engine, inference.interface_posteriors(program, data), expected, atol=1e-7)
-    found = inference.complete(program, data)
-    _close(engine, found.log_prob, [reference.best_completion], atol=0.0)
+    _close(engine, inference.interface_posteriors(program, data), posteriors, atol=1e-7)
+    _close(engine, inference.complete(program, data).log_prob, [best], atol=0.0)
     flows = program.expected_flows(data)
     _close(engine, flows.log_likelihood, [reference.log_likelihood], atol=0.0)
-    own = _all_flows(program, data, np.ones(1))
-    for mine, theirs in zip(own, _extreme_flows(name, root), strict=True):
+    for mine, theirs in zip(_all_flows(program, data, np.ones(1)), expected, strict=True):
         _close(engine, mine, theirs, atol=1e-4 if "single" in engine else 1e-8)
 
 
@@ -521,21 +520,32 @@ def test_a_card_that_does_not_serve_is_described_in_one_sentence(fault: str) -> 
 
 
 @pytest.mark.parametrize("kind", ["block", "monarch"])
+@pytest.mark.parametrize("layered", [True, False])
 def test_wide_templates_of_few_edges_need_no_square_matrix(
-    kind: str, monkeypatch: pytest.MonkeyPatch
+    engine: str, kind: str, layered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(0)
-    network = initial_network(bits(3), 40, rng=rng, transitions=kind)
+    root = "first" if kind == "block" else "last"
+    network = initial_network(bits(3), 40, rng=rng, transitions=kind, root=root)
     values = rng.integers(0, 2, (12, 3)).astype(np.float64)
     data = Sequences.from_codes(values, [0, 7, 12], network.schema)
-    expected = compile_program(network, engine="reference").expected_flows(data)
-    monkeypatch.setattr(layout, "_WIDEST_CHAIN", 39)
-    assert ChainLayout.of(network) is None
-    found = compile_program(network, engine=GpuEngine("numpy")).expected_flows(data)
-    np.testing.assert_allclose(found.log_likelihood, expected.log_likelihood, rtol=1e-10)
-    np.testing.assert_allclose(
-        found.flows.template.weights, expected.flows.template.weights, rtol=1e-8, atol=1e-12
-    )
+    for name in ("_FEWEST_SPARSE", "_FEWEST_LAYERED"):
+        monkeypatch.setattr(transition, name, 40)
+    monkeypatch.setattr(transition, "_DENSITY", 0.9)
+    monkeypatch.setattr(transition, "_WIDEST", 40 if layered else 39)
+    layout = ChainLayout.of(network)
+    assert (layout is not None and len(layout.layers) == 1 + (kind == "monarch")) == layered
+    program, reference = _compile(network, engine), compile_program(network, engine="reference")
+    least = {"rtol": 1e-4, "atol": 1e-5} if "single" in engine else {}
+    weights = np.array([1.0, 0.3])
+    pairs = zip(*(_all_flows(own, data, weights) for own in (program, reference)), strict=True)
+    for own, other in pairs:
+        _close(engine, own, other, **least)
+    _close(engine, program.log_likelihood(data), reference.log_likelihood(data), **least)
+    expected = inference.interface_posteriors(reference, data)
+    _close(engine, inference.interface_posteriors(program, data), expected, **least)
+    best = inference.complete(reference, data).log_prob
+    _close(engine, inference.complete(program, data).log_prob, best)
 
 
 def test_batches_are_cut_to_the_room_there_is() -> None:
@@ -584,13 +594,12 @@ def test_gradient_ascent_takes_the_same_steps(engine: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::dspn.ConvergenceWarning")
 @pytest.mark.parametrize("kind", ["em", "auto"])
+@pytest.mark.parametrize("engine", [own for own in NAMES if "single" not in own], indirect=True)
 def test_estimators_learn_with_the_engine_as_on_the_processor(
     engine: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In double precision every choice of the learner is the same."""
     pytest.importorskip("numba")
-    if "single" in engine:
-        pytest.skip("the learner chooses the precision")
     own, counted = ENGINES[engine][0], []
     if not isinstance(own, str):
         monkeypatch.setattr("dspn.engine.gpu.ENGINE", own)

@@ -6,8 +6,8 @@ from typing import Final, final
 from dspn.engine import base
 from dspn.engine.gpu.device import Device
 from dspn.engine.gpu.general import Structure
-from dspn.engine.gpu.layout import ChainLayout
 from dspn.engine.gpu.program import GpuProgram
+from dspn.engine.gpu.transition import ChainLayout
 from dspn.structure.network import DynamicNetwork
 
 __all__ = ["ENGINE", "GpuEngine"]

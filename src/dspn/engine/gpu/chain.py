@@ -11,8 +11,8 @@ from dspn.engine.gpu.climb import Climb
 from dspn.engine.gpu.device import Batch
 from dspn.engine.gpu.flows import expected_flows as flows_of
 from dspn.engine.gpu.general import General
-from dspn.engine.gpu.layout import ChainLayout
 from dspn.engine.gpu.passes import ChainRun, log_totals
+from dspn.engine.gpu.transition import ChainLayout
 
 
 @final

@@ -12,7 +12,7 @@ import numpy as np
 from dspn._arguments import Floats, Ints
 from dspn.engine.gpu.device import Array, Batch, Device
 from dspn.engine.gpu.general import General, distinct_values
-from dspn.engine.gpu.layout import ChainLayout
+from dspn.engine.gpu.transition import ChainLayout
 from dspn.structure.parameters import NetworkParameters
 from dspn.structure.template import Bank
 

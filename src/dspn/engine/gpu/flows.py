@@ -6,8 +6,9 @@ import numpy as np
 
 from dspn._arguments import Bools, Floats
 from dspn.engine.base import ExpectedFlows, NetworkFlows
-from dspn.engine.gpu.coefficients import Groups, real_option
+from dspn.engine.gpu.coefficients import Groups
 from dspn.engine.gpu.device import Array
+from dspn.engine.gpu.layers import edge_flows
 from dspn.engine.gpu.passes import ChainRun, Upward, doubts, log_values, top_flows
 from dspn.engine.gpu.queries import has_own_statistics
 from dspn.structure.parameters import NetworkParameters
@@ -52,7 +53,8 @@ def sums(run: ChainRun, up: Upward, share: Array) -> list[Array]:
     """
     k = run.layout.num_nodes
     posteriors, uses, highest = run.downward(up, share)
-    edges = (used(run, uses, up.vectors) * run.weights)[:, :k, :k]
+    edges = used(run, uses, up.vectors) * run.weights
+    edges = edges if run.layout.layers else edges[:, :k, :k]
     found = [up.results, highest, edges, _at_top(run).add(posteriors)[:, :k]]
     untied = run.general.network.parameters.bottom is not None
     for part in ("others", "bottom") if untied else ("all",):
@@ -64,12 +66,15 @@ def sums(run: ChainRun, up: Upward, share: Array) -> list[Array]:
 def used(run: ChainRun, uses: Array, vectors: Array) -> Array:
     """Sum over slices of uses[row, j] vectors[row below, i], in float64 (tables, j, i).
 
+    Of layers the same for every edge, in the order of the weights.
     Rows are added in pieces of one size, and the pieces in their order.
     """
     xp = run.device.xp
     if not run.layout.by:
-        ahead = (uses[1:], vectors[:-1]) if run.direction > 0 else (uses[:-1], vectors[1:])
-        return _products(run, *ahead)[None]
+        pair = (uses[1:], vectors[:-1]) if run.direction > 0 else (uses[:-1], vectors[1:])
+        if run.layout.layers:
+            return edge_flows(run.device, run.layout.layers, run.matrix, *pair)
+        return _products(run, *pair)[None]
 
     def by_table() -> list[Any]:
         which, there = run.device.here(run.which), run.device.there
@@ -87,18 +92,16 @@ def _products(run: ChainRun, left: Array, right: Array) -> Array:
     if not rows:
         return total
     if run.is_scan:
-        options: tuple[str, ...] = (real_option(run.dtype), f"-DK={width}")
         if width in (32, 64, 128) and run.dtype == np.float32:
             sets = 128 // width
             blocks = int(min(2 * run.device.processors, -(-rows // (16 * sets))))
             parts = xp.empty((blocks * sets, width, width), dtype=run.dtype)
-            kernel = run.device.kernel("tensor", "outer", options)
+            kernel = run.device.kernel("tensor", "outer", ("-DREAL=float", f"-DK={width}"))
         else:
             sets = max(1, 256 // width**2)
             blocks = int(min(_BLOCKS * run.device.processors, -(-rows // sets)))
             parts = xp.empty((blocks * sets, width, width))
-            options += ("-DTHREADS=128", "-DTABLES=0")
-            kernel = run.device.kernel("scan", "outer", options)
+            kernel, _ = run.scan_kernel("outer")
         kernel((blocks,), (256,), (left, right, np.int64(rows), parts))
         return parts.sum(axis=0, dtype=np.float64)
     if run.products is not None:

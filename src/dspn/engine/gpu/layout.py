@@ -10,19 +10,13 @@ from typing import Final, final
 
 import numpy as np
 
-from dspn._arguments import Floats, Ints
-from dspn.structure.chain import is_chain, reads_inputs, transition_sums
-from dspn.structure.network import DynamicNetwork
+from dspn._arguments import Ints
+from dspn.structure.chain import reads_inputs
 from dspn.structure.nodes import Input, Leaf, Node, Product, Sum, children_of, reachable
 from dspn.structure.template import Template, Top
 
 # Fewer sums than this over the same children are no step of their own.
 _FEWEST_SHARING: Final = 4
-# Wider templates have few edges, of which a matrix would be mostly empty.
-_WIDEST_CHAIN: Final = 8192
-# The same where there is a matrix for each value of some inputs, and the cells of all of these.
-_WIDEST_TABLES: Final = 64
-_MOST_CELLS: Final = 2**22
 
 
 @final
@@ -64,14 +58,18 @@ class Step:
     @cached_property
     def rounds(self) -> tuple[tuple[Ints, Ints], ...]:
         """Edges, counted through the step, and their children, which are distinct in a round."""
-        flat = self.children.ravel()
-        order = np.argsort(flat, kind="stable")
-        starts = np.flatnonzero(np.r_[True, np.diff(flat[order]) > 0])
-        sizes = np.diff(np.r_[starts, flat.size])
-        rank = np.empty(flat.size, dtype=np.int64)
-        rank[order] = np.arange(flat.size) - np.repeat(starts, sizes)
-        found = (np.flatnonzero(rank == turn) for turn in range(int(sizes.max(initial=0))))
-        return tuple((edges, flat[edges]) for edges in found)
+        return rounds_of(self.children.ravel())
+
+
+def rounds_of(flat: Ints) -> tuple[tuple[Ints, Ints], ...]:
+    """Places of some numbers, and the numbers there, which are distinct in a round."""
+    order = np.argsort(flat, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(flat[order]) > 0])
+    sizes = np.diff(np.r_[starts, flat.size])
+    rank = np.empty(flat.size, dtype=np.int64)
+    rank[order] = np.arange(flat.size) - np.repeat(starts, sizes)
+    found = (np.flatnonzero(rank == turn) for turn in range(int(sizes.max(initial=0))))
+    return tuple((places, flat[places]) for places in found)
 
 
 @final
@@ -164,121 +162,3 @@ def inputs_below_root(top: Top) -> Ints:
     below = reachable(top.nodes, [top.root])
     found = [node.position for i in below if isinstance(node := top.nodes[i], Input)]
     return np.array(sorted(found), dtype=np.int64)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ChainLayout:
-    """The structure of a chain of one group whose outputs are leaves times one sum over inputs.
-
-    `edge[m, j, i]` is the place of the weight of input i in the sum of output j, -1 where there is
-    none. Sums by inputs of the schema have a matrix m for each combination of the values of those
-    inputs, whose columns and numbers of values are `by`. Output j has leaf `member[v][j]` of
-    variable v, and its sum is node `sums[j]`.
-    """
-
-    edge: Ints
-    member: tuple[Ints, ...]
-    sums: Ints
-    by: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def num_nodes(self) -> int:
-        """The number of interface nodes."""
-        return int(self.edge.shape[1])
-
-    @cached_property
-    def _places(self) -> tuple[Ints, Ints]:
-        """Places of the weights and, as one index, of their entries in the matrices."""
-        flat = self.edge.ravel()
-        entries = np.flatnonzero(flat >= 0)
-        return flat[entries], entries
-
-    @cached_property
-    def _is_plain(self) -> bool:
-        """Whether the weights are the matrix as it stands."""
-        return bool(np.array_equal(self.edge.ravel(), np.arange(self.edge.size)))
-
-    def dense(self, weights: Floats) -> Floats:
-        """The matrices (tables, outputs, inputs) of some weights."""
-        if not self._is_plain:
-            places, entries = self._places
-            flat = np.zeros(self.edge.size)
-            flat[entries] = weights[places]
-            weights = flat
-        return weights.reshape(self.edge.shape)
-
-    def sparse(self, dense: Floats, num_weights: int) -> Floats:
-        """Entries of such matrices added up by the weight that they have."""
-        if self._is_plain:
-            return dense.reshape(-1)
-        places, entries = self._places
-        found = np.bincount(places, dense.reshape(-1)[entries], minlength=num_weights)
-        return found.astype(np.float64, copy=False)
-
-    def of_outputs(self, variable: int, by_leaf: Floats) -> Floats:
-        """Columns of the leaves of a variable as those of the outputs that have them."""
-        member = self.member[variable]
-        if self._in_order[variable] and by_leaf.shape[1] == len(member):
-            return by_leaf
-        return by_leaf[:, member]
-
-    def by_leaf(self, variable: int, by_output: Floats, leaves: int) -> Floats:
-        """Rows of outputs added up by the leaf of a variable that they have."""
-        member = self.member[variable]
-        if self._in_order[variable] and leaves == len(member):
-            return by_output
-        found = np.zeros((leaves, by_output.shape[1]))
-        np.add.at(found, member, by_output)
-        return found
-
-    @cached_property
-    def _in_order(self) -> list[bool]:
-        return [np.array_equal(own, np.arange(len(own))) for own in self.member]
-
-    @classmethod
-    def of(cls, network: DynamicNetwork) -> "ChainLayout | None":
-        """The layout, where the network is such a chain."""
-        template = network.template
-        k, widest = template.num_interfaces, _WIDEST_CHAIN
-        if template.has_tables:
-            widest = min(widest, _WIDEST_TABLES)
-        if len(network.groups) != 1 or k > widest or not is_chain(template):
-            return None
-        nodes, sums = template.nodes, transition_sums(template)
-        sizes = {
-            node.by: template.num_tables(node)
-            for node in (nodes[sums[j]] for j in range(k))
-            if isinstance(node, Sum) and node.by is not None
-        }
-        by = tuple(sorted(sizes.items()))
-        tables = np.zeros((0, 1), dtype=np.int64)
-        if by:
-            tables = np.indices([size for _, size in by]).reshape(len(by), -1)
-        count = tables.shape[1]
-        if by and count * k * k > _MOST_CELLS:
-            return None
-        place = {node: i for bank in template.banks for i, node in enumerate(bank.nodes)}
-        position = np.full(len(nodes), -1, dtype=np.int64)
-        position[list(template.inputs)] = np.arange(k)
-        edge = np.full((count, k, k), -1, dtype=np.int64)
-        member = np.full((len(template.banks), k), -1, dtype=np.int64)
-        last: tuple[int, ...] = ()
-        for j, output in enumerate(template.outputs):
-            for child in children_of(nodes[output]):
-                node = nodes[child]
-                if isinstance(node, Leaf):
-                    member[node.variable, j] = place[child]
-                elif child != sums[j]:
-                    return None
-            own, children = nodes[sums[j]], children_of(nodes[sums[j]])
-            if children != last:
-                columns, last = position[list(children)], children
-            places = template.edge_offsets[sums[j]] + np.arange(len(children))
-            if isinstance(own, Sum) and own.by is not None:
-                value = tables[[column for column, _ in by].index(own.by)]
-                places = places + len(children) * value[:, None]
-            edge[:, j, columns] = places
-        if (member < 0).any():
-            return None
-        return cls(edge, tuple(member), np.array([sums[j] for j in range(k)]), by)

@@ -26,10 +26,12 @@ import numpy as np
 
 from dspn._arguments import Bools, Floats, Ints
 from dspn.engine import base
+from dspn.engine.gpu import layers
 from dspn.engine.gpu.coefficients import Chunks, Tables, exponents_of, real_option
 from dspn.engine.gpu.device import Array, Batch, Device, TensorProducts, narrowed
 from dspn.engine.gpu.general import General, Network
-from dspn.engine.gpu.layout import ChainLayout, part_of
+from dspn.engine.gpu.layout import part_of
+from dspn.engine.gpu.transition import ChainLayout
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Sum
 
@@ -116,9 +118,10 @@ class ChainRun:
         self.device = device = own.device
         self.dtype = np.dtype(dtype)
         k = layout.num_nodes
-        self.is_scan = device.is_gpu and k <= _WIDEST_SCAN[self.dtype]
+        self.is_scan = device.is_gpu and k <= _WIDEST_SCAN[self.dtype] and not layout.layers
         self.width = next(w for w in (8, 16, 32, 64, 128) if w >= k) if self.is_scan else k
-        self.narrow = tensor_cores and k >= _FEWEST_NARROW and self.dtype == np.float32
+        wide = k >= _FEWEST_NARROW and not layout.layers
+        self.narrow = tensor_cores and wide and self.dtype == np.float32
         many = len(batch) >= _FEWEST_TOGETHER * device.processors and not layout.by
         self.together = self.is_scan and many and self.width >= 64 and self.dtype == np.float32
         self.range = _RANGES[self.dtype]
@@ -135,7 +138,7 @@ class ChainRun:
         self.which = tables_of(batch, layout)
 
     def _weights(self) -> Array:
-        """The transitions (tables, output, input), with nodes that are not there."""
+        """The transitions (tables, output, input), with nodes that are not there, or of layers."""
         k = self.layout.num_nodes
         dense = self.layout.dense(self.general.network.parameters.template.weights)
         found = self.device.there(dense)
@@ -206,17 +209,21 @@ class ChainRun:
 
     def _launch(self, name: str, arguments: tuple[Any, ...]) -> None:
         count, width = len(self.batch), self.width
-        options = [real_option(self.dtype), f"-DK={width}"]
         if self.together:
-            kernel = self.device.kernel("tensor", name, tuple(options))
+            kernel = self.device.kernel("tensor", name, (real_option(self.dtype), f"-DK={width}"))
             kernel((-(-count // 16),), (2 * width,), arguments)
             return
-        block = width
-        if width <= 32:  # few sequences are spread over the card
-            block = 128 if count * width >= 128 * self.device.processors else 32
-        options += [f"-DTHREADS={block}", f"-DTABLES={int(bool(self.layout.by))}"]
-        kernel = self.device.kernel("scan", name, tuple(options))
+        kernel, block = self.scan_kernel(name)
         kernel((-(-count // (block // width)),), (block,), arguments)
+
+    def scan_kernel(self, name: str) -> tuple[Any, int]:
+        """A kernel that takes a sequence in a group of threads, and the threads of its blocks."""
+        block = self.width
+        if block <= 32:  # few sequences are spread over the card
+            block = 128 if len(self.batch) * block >= 128 * self.device.processors else 32
+        sizes = (f"-DK={self.width}", f"-DTHREADS={block}")
+        options = (real_option(self.dtype), *sizes, f"-DTABLES={int(bool(self.layout.by))}")
+        return self.device.kernel("scan", name, options), block
 
     def _active(self) -> list[int]:
         """How many lanes have a slice at each height."""
@@ -323,6 +330,11 @@ class ChainRun:
 
     def _multiply(self, left: Array, out: Array, rows: int, *, turned: bool) -> None:
         """The first rows of out = left @ matrix, or its transpose; on tensor cores if `narrow`."""
+        if self.layout.layers:
+            multiply = layers.rise if turned else layers.fall
+            found = multiply(self.device, self.layout.layers, self.matrix, left[:rows])
+            out[:rows] = found[-1]
+            return
         matrix = self.matrix[0]
         if self.products is not None:
             self.products((turned, False), (self.width, rows, self.width), matrix, left, out)

@@ -157,7 +157,12 @@ def _without_entry(run: ChainRun, found: Array, v: int) -> tuple[Array, Array, B
 
 def applies(chain: ChainProgram) -> bool:
     """Whether the kernel of best paths can run: vectors need room in a multiprocessor."""
-    return chain.general.device.is_gpu and _shared_bytes(chain) <= _SHARED_BYTES
+    return can_draw(chain) and _shared_bytes(chain) <= _SHARED_BYTES
+
+
+def can_draw(chain: ChainProgram) -> bool:
+    """Whether the kernel of drawn paths can run, which reads matrices."""
+    return chain.general.device.is_gpu and not chain.layout.layers
 
 
 def _shared_bytes(chain: ChainProgram) -> int:

@@ -15,7 +15,7 @@ from dspn.engine.gpu.chain import ChainProgram
 from dspn.engine.gpu.climb import Climb
 from dspn.engine.gpu.device import Device
 from dspn.engine.gpu.general import General, Structure
-from dspn.engine.gpu.layout import ChainLayout
+from dspn.engine.gpu.transition import ChainLayout
 from dspn.leaves.told import has_lags
 from dspn.structure.network import DynamicNetwork
 
@@ -100,7 +100,7 @@ class GpuProgram(base.NetworkProgram):
         """An induced tree for each sequence from the posterior."""
         with self.device.running():
             batch = self.device.batch(data)
-            if self.chain is not None and self.device.is_gpu:
+            if self.chain is not None and paths.can_draw(self.chain):
                 return paths.draw(self.chain, batch, seeds)
             return queries.choices(self.general, batch, seeds, data.num_variables)
 
