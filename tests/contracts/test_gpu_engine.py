@@ -442,6 +442,11 @@ def _extreme(name: str, root: str) -> tuple[DynamicNetwork, Sequences, LogSpace]
     return network, as_sequences(network.schema, [values]), LogSpace(network, values)
 
 
+# These need few kernels: sequences in doubt go the way of all templates.
+_DOUBTED = NAMES if EVERY_CASE else ["numpy", "kernels in single precision"]
+
+
+@pytest.mark.parametrize("engine", _DOUBTED, indirect=True)
 @pytest.mark.parametrize("root", ["first", "last"])
 @pytest.mark.parametrize("name", EXTREMES)
 def test_extreme_likelihoods_equal_the_log_space_reference(
@@ -452,7 +457,8 @@ def test_extreme_likelihoods_equal_the_log_space_reference(
     _close(engine, found, [reference.log_likelihood], atol=0.0)
 
 
-_SOME = ("far_outliers", "narrow_bridge")
+_SOME = [("far_outliers", "first"), ("narrow_bridge", "last")]
+_EVERY = [(name, root) for name in EXTREMES for root in ("first", "last")]
 
 
 @cache
@@ -463,16 +469,14 @@ def _extreme_answers(name: str, root: str) -> tuple[np.ndarray, float, list[np.n
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("root", ["first", "last"])
-@pytest.mark.parametrize("name", EXTREMES if has_gpu() else _SOME)
+@pytest.mark.parametrize("engine", _DOUBTED, indirect=True)
+@pytest.mark.parametrize(("name", "root"), _EVERY if has_gpu() else _SOME)
 def test_extreme_cases_equal_the_log_space_reference(engine: str, name: str, root: str) -> None:
-    network, data, reference = _extreme(name, root)
+    network, data, _ = _extreme(name, root)
     posteriors, best, expected = _extreme_answers(name, root)
     program = _compile(network, engine)
     _close(engine, inference.interface_posteriors(program, data), posteriors, atol=1e-7)
     _close(engine, inference.complete(program, data).log_prob, [best], atol=0.0)
-    flows = program.expected_flows(data)
-    _close(engine, flows.log_likelihood, [reference.log_likelihood], atol=0.0)
     for mine, theirs in zip(_all_flows(program, data, np.ones(1)), expected, strict=True):
         _close(engine, mine, theirs, atol=1e-4 if "single" in engine else 1e-8)
 
