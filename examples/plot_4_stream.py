@@ -4,48 +4,48 @@ An anomaly in a stream
 
 A filter reads one slice at a time and keeps a state of fixed size. It reports the surprise of each
 slice: -log of its probability given all slices before it.
+
+The data are monthly prices of shares from 1990 on, which come with Matplotlib.
 """
 
 import numpy as np
+import pandas as pd
+from matplotlib import cbook
 
 import dspn
 from dspn.plotting import plot_surprise
 
-rng = np.random.default_rng(7)
-schema = dspn.Schema(
-    (
-        dspn.Variable.categorical("valve", ["closed", "open"]),
-        dspn.Variable.continuous("flow"),
-        dspn.Variable.continuous("pressure"),
-    )
-)
-plant = dspn.Model.from_hmm(
-    start=[0.5, 0.5],
-    transition=[[0.9, 0.1], [0.1, 0.9]],
-    emissions={
-        "valve": [[0.999, 0.001], [0.001, 0.999]],
-        "flow": [[1.0, 0.3], [9.0, 1.0]],
-        "pressure": [[6.0, 0.5], [3.0, 0.4]],
-    },
-    schema=schema,
-)
-model = dspn.HMM(2, random_state=0).fit(plant.sample(50, 60, rng=rng)).model_
+with cbook.get_sample_data("Stocks.csv") as file:
+    prices = pd.read_csv(file, comment="#", parse_dates=["Date"], index_col="Date")
+prices = prices[["IBM", "AAPL", "MSFT", "XRX", "ADBE", "^GSPC"]].dropna().resample("MS").first()
+changes = (100 * np.log(prices).diff()).iloc[1:].reset_index()
 
 # %%
-# In a new stream, the valve reports "closed" in one slice while water flows. Each reading alone is
-# common; their combination is not.
+# Learn from the years up to 1999, then watch the years after them, a month at a time. The leaves
+# have heavy tails, so that a month of great changes does not bend the model.
 
-stream = plant.sample(1, 60, rng=rng)
-values = stream.values.copy()
-at = int(np.flatnonzero(values[20:, 0] == 1)[5]) + 20
-values[at, 0] = 0
-stream = stream.with_values(values)
+before, after = (part for _, part in changes.groupby(changes["Date"].dt.year >= 2000))
+heavy = dict.fromkeys(prices.columns, "student_t")
+model = dspn.HMM(2, random_state=0, validation_fraction=0)
+model.fit(before, order="Date", kinds=heavy)
 
-watch = model.filter()
-surprises = [watch.update(reading).surprise for reading in stream.to_arrays(decode=True)[0]]
-print(f"fault at slice {at}, most surprising slice {int(np.argmax(surprises))}")
+watch = model.model_.filter()
+surprises = [watch.update(month).surprise for month in after[prices.columns].to_numpy()]
+oddest = after["Date"].iloc[np.argsort(surprises)[::-1][:4]]
+print("most surprising months:", ", ".join(oddest.dt.strftime("%B %Y")))
 
 # %%
-# The surprise of each entry given all others shows which reading was wrong.
+# The tail of an entry is the probability of a value as far out as the one observed, given all other
+# entries. The smallest tails name the share and the month.
 
-ax = plot_surprise(model, stream)
+found = model.surprise(after)
+for cell in found.oddest(4):
+    month = after["Date"].iloc[cell.slice]
+    print(f"{month:%B %Y}: {cell.variable} {cell.value:+.0f} %, tail {cell.tail:.1e}")
+
+# %%
+# The surprise of each entry given all others shows which share was out of line.
+
+data = dspn.Sequences.from_table(after, order="Date", schema=model.model_.schema)
+usual = model.surprise(before)
+ax = plot_surprise(model.model_, data.slices(0, 36), usual=usual)

@@ -12,6 +12,7 @@ from dspn.errors import printable
 _DRAWN_AFTER_S: Final = 1.0  # on a terminal
 _FIRST_AFTER_S: Final = 3.0  # elsewhere, where a line stays
 _LINE_EVERY_S: Final = 10.0
+_LEAST_SHARE: Final = 0.02
 _DRAWN_EVERY_S: Final = 0.5
 
 Tell = Callable[[str, float | None], None]
@@ -28,12 +29,16 @@ def time_text(seconds: float) -> str:
 def share_text(share: float | None, seconds: float, *, is_bound: bool = False) -> str:
     """The share that is done and the time that is left, `37 %, about 20 s left`.
 
-    It is empty where the share is not known. `is_bound`: the work may be over earlier.
+    It is empty where the share is not known, and of very little work it does not tell the time.
+    `is_bound`: the work may be over earlier.
     """
     if not share:
         return ""
+    percent = f"{100 * min(share, 1.0):.0f} %"
+    if share < _LEAST_SHARE:
+        return percent
     left = time_text(seconds * (1 - min(share, 1.0)) / share)
-    return f"{100 * min(share, 1.0):.0f} %, {'at most' if is_bound else 'about'} {left} left"
+    return f"{percent}, {'at most' if is_bound else 'about'} {left} left"
 
 
 @contextmanager

@@ -39,4 +39,5 @@ def test_work_that_is_soon_over_shows_nothing(monkeypatch: pytest.MonkeyPatch) -
 def test_times_are_said_in_units_that_suit_them(seconds: float, words: str) -> None:
     assert progress.time_text(seconds) == words
     assert progress.share_text(None, seconds) == ""
+    assert progress.share_text(0.01, seconds) == "1 %"
     assert progress.share_text(0.5, seconds) == f"50 %, about {words} left"

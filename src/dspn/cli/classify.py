@@ -1,5 +1,6 @@
 """`dspn classify`: classifiers of sequences, learned from tables and asked about tables."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def fit_classifier(
     provenance = source.remember_keys(
         {"label": label, "mode": mode, "seed": seed}, chunk.keys, table.read
     )
-    classifier.save(output, provenance=provenance)
+    console.save(output, partial(classifier.save, provenance=provenance))
     if classifier.ending_ is not None:
         raise console.StoppedError(f"interrupted; the best models so far are in {str(output)!r}.")
     console.note(f"wrote {output}: {len(classifier.classes_)} classes", quiet=quiet)

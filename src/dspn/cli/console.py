@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any, Final, final
 
 from dspn.errors import plainly as plainly
@@ -30,6 +31,15 @@ def sentence(error: BaseException | str) -> str:
     """The message in one line that a terminal can show; sequences are named by their ids alone."""
     text = str(error).strip() or type(error).__name__
     return _NUMBERED.sub(r"sequence \1", printable(re.sub(r"\s+", " ", text), 5000))
+
+
+def save(path: Path, write: Callable[[Path], None]) -> None:
+    """Writes what was learned; Ctrl-C at this moment does not lose it, but is heeded after it."""
+    try:
+        write(path)
+    except KeyboardInterrupt:
+        write(path)
+        raise StoppedError(f"interrupted; what was learned is in {str(path)!r}.") from None
 
 
 def counted(count: int, noun: str) -> str:

@@ -443,7 +443,7 @@ def fit(
         console.note(f"leaves of {choice}", quiet=quiet)
     provenance = source.remember_keys(estimator.model_.provenance, keys, table.read)
     model = Model(estimator.model_.mixture, provenance=provenance)
-    model.save(output)
+    console.save(output, model.save)
     if estimator.ending_ == "interrupted":
         raise console.StoppedError(f"interrupted; the best model so far is in {str(output)!r}.")
     if as_json:
@@ -543,7 +543,7 @@ def continue_fit(
     model = loaded if isinstance(loaded, Model) else loaded.model_
     if source.TABLE not in model.provenance:
         model.provenance = source.remember_keys(model.provenance, keys)
-    loaded.save(output)
+    console.save(output, loaded.save)
     weights = [record.num_sequences for record in records]
     before, after = (
         float(np.average([getattr(record, name) for record in records], weights=weights))

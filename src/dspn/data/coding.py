@@ -256,7 +256,10 @@ def infer_variable(
 
 
 def tell_variable(name: str, values: Floats, reading: Reading, kind: Any) -> tuple[Variable, str]:
-    """The variable of a raw column whose kind is told: a kind, or a `Variable` of this name."""
+    """The variable of a raw column whose kind is told.
+
+    That is a kind, the name of a leaf family, or a `Variable` of this name.
+    """
     if isinstance(kind, Variable):
         if kind.name != name:
             raise DataError(f"`kinds` names {kind.name!r} for the column {name!r}; name it so.")
@@ -264,12 +267,13 @@ def tell_variable(name: str, values: Floats, reading: Reading, kind: Any) -> tup
     if kind in ("categorical", "binary"):
         is_binary = kind == "binary"
         return categorical_variable(name, values, reading, is_binary=is_binary), "`kinds`"
-    if kind not in ("continuous", "count"):
+    try:
+        return Variable.of_kind(name, kind), "`kinds`"
+    except (DataError, TypeError, AttributeError):
         raise DataError(
-            "`kinds` must say 'categorical', 'binary', 'continuous' or 'count', or give a "
-            f"`Variable`, but says {kind!r} for {name!r}."
-        )
-    return Variable(name, Kind(kind)), "`kinds`"
+            "`kinds` must say 'categorical', 'binary', 'continuous' or 'count', the name of a leaf "
+            f"family such as 'student_t', or give a `Variable`, but says {kind!r} for {name!r}."
+        ) from None
 
 
 def categorical_variable(

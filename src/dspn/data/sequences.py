@@ -301,8 +301,8 @@ class Sequences:
             schema: The variables; inferred from the values if None.
             inputs: What is given and not modelled: names of columns, `Variable`s that name their
                 columns, and rules of `dspn.inputs`; None for those of the schema.
-            kinds: "categorical", "binary", "continuous" or "count", or a `Variable`, for some
-                variables; the others are inferred.
+            kinds: "categorical", "binary", "continuous", "count", the name of a leaf family, or a
+                `Variable`, for some variables; the others are inferred.
             every: Step of the slices, such as "1h" for times or a number: slices that the table
                 does not have are put in, with every entry missing.
             duplicates: What becomes of rows of a sequence with the same order value: "error",

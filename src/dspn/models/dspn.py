@@ -276,17 +276,20 @@ class DSPN(SequenceEstimator):
         inputs = [own for own in data.train.schema.inputs if own.num_categories]
         if not inputs or data.validation is None or auto.ending is Ending.INTERRUPTED:
             return outcome
-        found, score, self.tables_ = learn_tables(
-            auto.mixture,
-            auto.choice.validation,
-            data.train,
-            data.validation,
-            priors=self.priors or DEFAULT_PRIORS,
-            rng=data.rng(7),
-            most=options.max_interfaces,
-            refit=self.refit and data.is_held_out,
-            deadline=data.clock.is_due,
-        )
+        try:
+            found, score, self.tables_ = learn_tables(
+                auto.mixture,
+                auto.choice.validation,
+                data.train,
+                data.validation,
+                priors=self.priors or DEFAULT_PRIORS,
+                rng=data.rng(7),
+                most=options.max_interfaces,
+                refit=self.refit and data.is_held_out,
+                deadline=data.clock.is_due,
+            )
+        except KeyboardInterrupt:
+            return outcome._replace(ending=Ending.INTERRUPTED)
         return outcome._replace(network=found, score=score)
 
     def _outcome_of_paper(self, data: TrainingData, learned: Learned) -> Outcome:

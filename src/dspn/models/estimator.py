@@ -209,14 +209,18 @@ def outcome_of_em(fit: EmFit, data: TrainingData, priors: Priors, *, refit: bool
             ConvergenceWarning,
         )
         refit = False
+    stopped = fit.stopped
     if refit and data.is_held_out and options is not None and fit.score > -np.inf:
         whole, weights = data.whole()
         clock = data.clock.grace(2 * _GRACE, whole)
         settings: Any = {"sample_weights": weights, "deadline": clock.is_due}
-        with suppress(TimeUpError), limited(clock, whole):
-            network = fit_em(network, whole, options=options, priors=priors, **settings).network
+        try:
+            with suppress(TimeUpError), limited(clock, whole):
+                network = fit_em(network, whole, options=options, priors=priors, **settings).network
+        except KeyboardInterrupt:  # the model before it is there
+            stopped = StopReason.INTERRUPTED
     score = None if data.validation is None else fit.score
-    return Outcome(network, score, fit.history, fit.stopped)
+    return Outcome(network, score, fit.history, stopped)
 
 
 def warn_of_time(data: TrainingData, what: str) -> None:
@@ -1029,14 +1033,14 @@ def dead_nodes_of(model: Model, data: TrainingData) -> tuple[DeadNode, ...]:
 
     What stands below an interface node that is not used is not used either. A mixture has no dead
     nodes: a component that the data do not need still has its weight. None are named where a time
-    limit leaves no time for another pass.
+    limit or Ctrl-C leaves no time for another pass.
     """
     if len(model.components) > 1:
         return ()
     try:
         with limited(data.clock.grace(_GRACE, data.train), data.train):
             flows = model.program.expected_flows(data.train).flows
-    except (EvidenceError, TimeUpError):  # every query says what is impossible
+    except (EvidenceError, TimeUpError, KeyboardInterrupt):  # every query says what is impossible
         return ()
     dead = dead_nodes(model.network, flows)
     idle = [str(node) for node in dead if node.is_interface]
