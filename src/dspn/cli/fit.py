@@ -412,7 +412,7 @@ def fit(
     sequences: Sequences | Dataset
     if is_dataset(table.data):
         if as_input:
-            raise BadParameter("--input is for tables: shards hold no inputs.")
+            raise BadParameter("--input is for `dspn prepare`, not for its shards.")
         if table.variables or table.kind or table.exclude:
             raise BadParameter(
                 "--variables, --exclude and --kind are for `dspn prepare`, not for its shards."
@@ -422,10 +422,10 @@ def fit(
     else:
         sequences, chunk = read_training_data(table, quiet=quiet, inputs=as_input)
         keys = chunk.keys
-        for own in () if training.leaf_inputs else sequences.schema.inputs:
-            if not own.num_categories:
-                text = f"input {own.name!r} is a number, which only leaves can use"
-                console.note(f"note: {text}: say --leaf-inputs.", quiet=quiet)
+    for own in () if training.leaf_inputs else sequences.schema.inputs:
+        if not own.num_categories:
+            text = f"input {own.name!r} is a number, which only leaves can use"
+            console.note(f"note: {text}: say --leaf-inputs.", quiet=quiet)
     held_out = None
     if fraction is None:
         with source.open_table(training.validation, table.read) as opened:

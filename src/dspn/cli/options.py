@@ -215,6 +215,7 @@ class Preparation:
     variables: str | None = None
     exclude: list[str] | None = None
     kind: list[str] | None = None
+    as_input: list[str] | None = None
     shard_slices: int | None = None
     quiet: bool = False
     parallel: Parallel

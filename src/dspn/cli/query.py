@@ -487,12 +487,12 @@ def forecast(
         if is_dataset(request.data):
             raise DataError("--inputs works on tables; leave it out for a data set in shards.")
         options["inputs"] = _read_inputs(inputs, request)
-    elif schema.given_inputs and not is_dataset(request.data):
+    elif schema.given_inputs:
         names = list_names([own.name for own in schema.given_inputs])
-        raise DataError(
-            f"the model has inputs that no rule computes ({names}); give those of the "
-            "slices ahead with --inputs FILE."
-        )
+        remedy = "give those of the slices ahead with --inputs FILE"
+        if is_dataset(request.data):
+            remedy = "forecast a table, with those of the slices ahead in --inputs FILE"
+        raise DataError(f"the model has inputs that no rule computes ({names}); {remedy}.")
     ask("forecast", request, **options)
 
 

@@ -15,11 +15,13 @@ from dspn.cli.options import (
     Reading,
     Request,
     Target,
+    parse_inputs,
     parse_kinds,
     parse_names,
 )
 from dspn.cli.query import QUERIES
 from dspn.data.dataset import Dataset, Shard, is_dataset
+from dspn.data.files import find_tables
 from dspn.data.layout import Unseen, Writing
 from dspn.data.order import Keys, require_columns
 from dspn.data.prepare import prepare as prepare_dataset
@@ -46,6 +48,10 @@ def make_executor(parallel: Parallel) -> Executor:
 def prepare(asked: Preparation) -> None:
     """Writes the tables as a data set in shards."""
     read, quiet, counts = asked.read, asked.quiet, dict[str, int]()
+    inputs = None
+    if asked.as_input:
+        with find_tables(asked.tables, read.delimiter, read.encoding)[0].open() as opened:
+            inputs = parse_inputs(asked.as_input, opened.columns)
     with show_progress("prepare", quiet=quiet) as tell:
 
         def advance(stage: str, rows: int, share: float | None) -> None:
@@ -59,6 +65,7 @@ def prepare(asked: Preparation) -> None:
             order=read.order,
             variables=parse_names(asked.variables),
             kinds=parse_kinds(asked.kind, has_leaves=False),
+            inputs=inputs,
             missing=source.missing_words(read.missing),
             delimiter=read.delimiter,
             decimal=read.decimal,
@@ -95,7 +102,6 @@ def ask(name: str, request: Request, model: Model, options: dict[str, Any]) -> N
             f"--jobs and --ray work on data sets in shards, but {source.quoted(request.data)} is "
             "a table; leave them out, or make a data set of it with `dspn prepare`."
         )
-    source.require_computable(model.schema, f"`dspn {name.split()[0]}` on shards")
     data, target = Dataset.open(request.data), request.target
     _check_reading(request.read, data.keys)
     if target.output == sink.STDOUT:
@@ -158,7 +164,9 @@ def _answer(
     chunk, data = shard.chunk(keys)
     if data.schema != model.value.schema.without_leaves():
         with naming(f"the shard {shard.path!r}"):
-            require_columns("it", chunk.table.column_names, model.value.schema.names)
+            given = (own.name for own in model.value.schema.given_inputs)
+            wanted = (*model.value.schema.names, *given)
+            require_columns("it", chunk.table.column_names, wanted)
             codes = unseen if unknown == "missing" else None
             data = chunk.sequences(model.value.schema, Writing(()), codes)
     table = query.answer(model.value, chunk, data, **options)

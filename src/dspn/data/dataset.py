@@ -1,8 +1,8 @@
 """Data sets larger than memory: shards of whole sequences in a directory, prepared once.
 
-A shard is an Arrow file with a row for each sequence: its id, and lists of its order values and of
-the codes of each variable; its metadata name the variables. `dataset.json` says what the shards
-hold. `dspn.data.prepare` makes it.
+A shard is an Arrow file with a row for each sequence: its id, and lists of its order values, of the
+codes of each variable and of each input that no rule computes; its metadata name them.
+`dataset.json` says what the shards hold. `dspn.data.prepare` makes it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from pyarrow import ipc
 from dspn._arguments import Bools, Floats, Ints
 from dspn.data.cells import decode_cells
 from dspn.data.chunks import Chunk
-from dspn.data.layout import offsets_of
-from dspn.data.order import Grouping, Keys, with_order_type
+from dspn.data.inputs import input_codes, rule_from_json
+from dspn.data.layout import Ragged, TableKeys, offsets_of
+from dspn.data.order import Grouping, Keys, parsed_values, with_order_type
 from dspn.data.schema import Kind, Schema, Variable, describe_variable
 from dspn.data.sequences import Sequences, joined
 from dspn.errors import DataError, plainly
@@ -33,6 +34,7 @@ from dspn.errors import DataError, plainly
 MANIFEST: Final = "dataset.json"
 FORMAT: Final = "dspn-dataset"
 VERSION: Final = 1
+WITH_INPUTS: Final = 2  # the version of data sets with inputs, which earlier releases do not know
 WORK: Final = "work"  # the directory within, while the data set is prepared
 # Columns of a shard; those of variables are numbered, as any name may be that of a variable.
 _ID: Final = "id"
@@ -104,7 +106,7 @@ class Shard:
                 _decoded.move_to_end(self.checksum)
                 return _decoded[self.checksum]
         batch = self._batch()
-        lists = [batch.column(name) for name in _code_names(self.schema)]
+        lists = [batch.column(name) for name in _code_names(coded_schema(self.schema))]
         columns = [cells.values.to_numpy(zero_copy_only=False) for cells in lists]
         values = np.empty((self.num_slices, len(lists)))
         for start in range(0, self.num_slices, _BLOCK_ROWS):  # a block stays in the cache
@@ -112,13 +114,29 @@ class Shard:
             for column, cells in enumerate(columns):
                 values[rows, column] = cells[rows]
         offsets = lists[0].offsets.to_numpy().astype(np.int64)
-        data = Sequences.trusted(values, offsets, self.schema)
+        data = self._with_inputs(values, offsets, batch)
         with _lock:
             _decoded[self.checksum] = data
             size = sum(own.values.nbytes for own in _decoded.values())
             while len(_decoded) > 1 and size > _KEPT_BYTES:
                 size -= _decoded.popitem(last=False)[1].values.nbytes
         return data
+
+    def _with_inputs(self, values: Floats, offsets: Ints, batch: Any) -> Sequences:
+        """The sequences of codes of the variables and of the inputs that no rule computes."""
+        schema, count = self.schema, len(self.schema)
+        if not schema.inputs:
+            return Sequences.trusted(values, offsets, schema)
+        keys = None
+        if any(own.rule is not None and own.rule.needs_times for own in schema.inputs):
+            cells = batch.column(_ORDER).values
+            order = parsed_values(cells, with_order_type(Keys(None, _ORDER), cells), 1)
+            keys = TableKeys("sequence", _ORDER, order)
+        given = np.ascontiguousarray(values[:, count:]) if schema.given_inputs else None
+        known = None if keys is None else keys.order_values
+        inputs = input_codes(given, schema, Ragged(offsets, None), known)
+        own = np.ascontiguousarray(values[:, :count])
+        return Sequences.trusted(own, offsets, schema, inputs=inputs, table_keys=keys)
 
     def _batch(self) -> Any:
         """The Arrow data; raises where the file is missing or not as it was written."""
@@ -152,6 +170,9 @@ class Shard:
             keys = with_order_type(keys, columns[keys.order])
         for variable, codes in zip(self.schema, data.values.T, strict=True):
             columns[variable.name] = decode_cells(codes, variable)
+        for own, codes in zip(self.schema.inputs, data.inputs.T, strict=True):
+            if own.rule is None:
+                columns[own.name] = decode_cells(codes, own)
         rows = np.arange(data.total_slices)
         grouping = Grouping(rows, data.offsets, ids.to_pylist(), data.offsets[:-1])
         return Chunk(pa.table(columns), 1, grouping, keys), data.with_ids(grouping.ids)
@@ -170,6 +191,12 @@ def checksum_of(data: Any) -> str:
 
 def _code_names(schema: Schema) -> list[str]:
     return [f"v{column}" for column in range(len(schema))]
+
+
+def coded_schema(schema: Schema) -> Schema:
+    """What shards hold of a schema, as variables: its own, and the inputs that no rule computes."""
+    given = (replace(own, default=None) for own in schema.given_inputs)
+    return Schema((*schema.without_leaves().variables, *given))
 
 
 def code_type(variable: Variable) -> Any:
@@ -216,17 +243,28 @@ def encode_shard(codes: Sequence[Any], lengths: Ints, ids: Any, order: Any, sche
     return out.getvalue()
 
 
-def schema_to_json(schema: Schema) -> list[dict[str, Any]]:
-    """The variables as JSON; leaf families are those of models, not of data."""
-    return [
-        {"name": own.name, "kind": str(own.kind), "categories": list(own.categories)}
-        for own in schema
-    ]
+def schema_to_json(variables: Iterable[Variable]) -> list[dict[str, Any]]:
+    """Variables or inputs as JSON; leaf families are those of models, not of data."""
+    found = []
+    for own in variables:
+        item = {"name": own.name, "kind": str(own.kind), "categories": list(own.categories)}
+        if own.rule is not None:
+            item["rule"] = own.rule.to_json()
+        found.append(item if own.default is None else item | {"default": own.default})
+    return found
 
 
-def schema_from_json(items: Iterable[Mapping[str, Any]]) -> Schema:
+def schema_from_json(
+    variables: Iterable[Mapping[str, Any]], inputs: Iterable[Mapping[str, Any]] = ()
+) -> Schema:
     """What `schema_to_json` has written."""
-    return Schema(tuple(Variable(i["name"], i["kind"], tuple(i["categories"])) for i in items))
+
+    def read(item: Mapping[str, Any]) -> Variable:
+        rule = rule_from_json(item["rule"]) if "rule" in item else None
+        categories, default = tuple(item["categories"]), item.get("default")
+        return Variable(item["name"], item["kind"], categories, None, rule, default)
+
+    return Schema(tuple(map(read, variables)), tuple(map(read, inputs)))
 
 
 @final
@@ -236,7 +274,7 @@ class Dataset:
 
     Attributes:
         directory: Where the shards lie.
-        schema: The variables.
+        schema: The variables, and the inputs.
         keys: Names of the columns that named the sequences and ordered their slices.
         shards: The files, in order.
         notes: How each variable was read.
@@ -260,8 +298,8 @@ class Dataset:
             if found["format"] != FORMAT:
                 raise ValueError(f"its format is {found['format']!r}")
             version = found["version"]
-            if version == VERSION:
-                schema = schema_from_json(found["schema"])
+            if version in (VERSION, WITH_INPUTS):
+                schema = schema_from_json(found["schema"], found.get("inputs", ()))
                 shards = tuple(
                     Shard(
                         str(path / item["file"]),
@@ -289,7 +327,7 @@ class Dataset:
             ) from None
         raise DataError(
             f"the data set in {str(path)!r} is of version {version!r}, but this release reads "
-            f"version {VERSION}; prepare it again in another directory."
+            f"versions {VERSION} and {WITH_INPUTS}; prepare it again in another directory."
         )
 
     @property
@@ -317,6 +355,9 @@ class Dataset:
             f"{len(self.shards):,} shards)"
         )
         lines = self.notes or [f"{own.name}: {describe_variable(own)}" for own in self.schema]
+        # Inputs by rules have no notes: no column was read for them.
+        rules = [own for own in self.schema.inputs if own.rule is not None]
+        lines = [*lines, *(f"input {own.name}: {describe_variable(own)}" for own in rules)]
         return "\n  ".join([head, *lines])
 
     def hold_out(self, share: float, seed: int) -> Dataset:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,16 +33,19 @@ from dspn.data.dataset import (
     FORMAT,
     MANIFEST,
     VERSION,
+    WITH_INPUTS,
     WORK,
     Dataset,
     checksum_of,
     code_array,
+    coded_schema,
     encode_shard,
     is_dataset,
     schema_to_json,
 )
 from dspn.data.files import Table, find_tables
 from dspn.data.grid import AS_IT_IS, Grid, plan_grid, with_grid
+from dspn.data.inputs import declared_inputs
 from dspn.data.layout import MISSING, Column, Writing, offsets_of
 from dspn.data.order import (
     Keys,
@@ -66,7 +69,7 @@ from dspn.data.scan import (
     scan_table,
     tell,
 )
-from dspn.data.schema import Schema, list_names
+from dspn.data.schema import Kind, Schema, Variable, list_names
 from dspn.errors import DataError, plainly, warn
 
 # Cells and slices of a shard by default: some tens of megabytes, and tasks of about a second.
@@ -100,6 +103,7 @@ def prepare(
     variables: Iterable[str] | None = None,
     kinds: Mapping[str, str] | None = None,
     schema: Schema | None = None,
+    inputs: Iterable[Any] | None = None,
     missing: tuple[str, ...] = MISSING,
     delimiter: str | None = None,
     decimal: str | None = None,
@@ -128,7 +132,9 @@ def prepare(
             rows, file after file.
         variables: Columns that are variables; all but the keys by default.
         kinds: "categorical", "binary", "continuous" or "count" for some variables.
-        schema: The variables; found in a pass over the data by default.
+        schema: The variables and inputs; found in a pass over the data by default.
+        inputs: What is given and not modelled: names of columns, `Variable`s that name their
+            columns, and rules of `dspn.inputs`; None for those of the schema.
         missing: Words of text that mean a missing value.
         delimiter: Character between the cells of text; None for the usual one.
         decimal: Decimal sign of numbers in text, "." or ","; see `Writing`.
@@ -147,8 +153,9 @@ def prepare(
         shard_slices = whole_number(shard_slices, "shard_slices", DataError)
     if schema is not None:
         require_type(schema, Schema, "schema", DataError)
-        if schema.inputs:
-            raise DataError("`schema` must have no inputs here: shards do not hold them.")
+        if inputs is not None:
+            raise DataError("`inputs` must be left out where a `schema` is given, which has them.")
+    asked = declared_inputs(inputs or ()) if schema is None else schema.inputs
     writing, grid = Writing(tuple(missing), decimal), Grid(every, duplicates)
     tables = find_tables(source, delimiter, encoding)
     options: dict[str, Any] = {
@@ -164,6 +171,7 @@ def prepare(
     more: dict[str, Any] = {
         **{"decimal": decimal, "dates": dates, "exclude": left_out, "encoding": encoding},
         **{"every": every, "duplicates": None if duplicates == "error" else duplicates},
+        "inputs": [own if isinstance(own, str) else schema_to_json([own]) for own in asked],
     }
     options |= {name: value for name, value in more.items() if value}
     origin = _fingerprint(tables, options)
@@ -179,14 +187,15 @@ def prepare(
             "directory, or remove that one."
         )
     keys = replace(_find_keys(tables, sequence, order), dates=dates)
-    names = _columns_of(tables[0], keys, options["variables"], schema, left_out)
-    told = _check_kinds(options["kinds"], names, schema)
+    columns = _input_columns(asked, keys, options["variables"])
+    names = _columns_of(tables[0], keys, options["variables"], schema, [*left_out, *columns])
+    told = _check_kinds(options["kinds"], [*names, *columns], schema)
     progress = None if on_progress is None else _Progress(on_progress, len(tables))
     on_rows.set(progress)
     with _writing(path):
         _claim(path, origin)
         each = partial(_each, executor, work)
-        job = Job(str(work), keys, tuple(names), writing, schema is None, told)
+        job = Job(str(work), keys, (*names, *columns), writing, schema is None, told)
         scans = each("scan", partial(scan_table, job), list(enumerate(tables)))
         all_count = options["variables"] is None and schema is None
         check_same_columns(tables, scans, keys, all_count)
@@ -198,11 +207,16 @@ def prepare(
         notes: tuple[str, ...] = ()
         statistics: tuple[dict[str, Any], ...] = ()
         if schema is None:
-            schema, notes, statistics = make_schema(names, scans, options["kinds"], writing)
+            every_column = [*names, *columns]
+            read, notes, statistics = make_schema(every_column, scans, options["kinds"], writing)
+            schema = _with_inputs(read, asked, len(names))
+            notes = (*notes[: len(names)], *(f"input {own}" for own in notes[len(names) :]))
         keys = replace(keys, text=order_type(tables, scans))
-        cells = len(schema) + len(keys.names)
+        coded = coded_schema(schema)
+        cells = len(coded) + len(keys.names)
         size = shard_slices or int(np.clip(_SHARD_CELLS // cells, *_SHARD_SLICES))
-        code = _Coding(str(path), str(work), keys, schema, writing, size, grid)
+        required = frozenset(own.name for own in schema.given_inputs if own.default is None)
+        code = _Coding(str(path), str(work), keys, coded, writing, size, grid, required)
         pieces = _pieces(tables, scans)
         if lie_together(work, scans, keys):
             made = each("code", partial(_code_piece, code), list(enumerate(pieces)))
@@ -217,10 +231,11 @@ def prepare(
             made = each("sort", partial(_sort_part, code), batches)
         manifest = {
             "format": FORMAT,
-            "version": VERSION,
+            "version": WITH_INPUTS if schema.inputs else VERSION,
             "origin": origin,
             "keys": [keys.sequence, keys.order],
             "schema": schema_to_json(schema),
+            **({"inputs": schema_to_json(schema.inputs)} if schema.inputs else {}),
             "notes": list(notes),
             "statistics": list(statistics),
             "shards": [shard for own in made for shard in own["shards"]],
@@ -289,6 +304,37 @@ def _columns_of(
         names = variable_names(source.title, columns, keys, wanted, exclude)
         require_columns(source.title, columns, names)
     return names
+
+
+def _input_columns(
+    asked: Iterable[Any], keys: Keys, variables: Collection[str] | None
+) -> list[str]:
+    """The columns of the inputs that no rule computes."""
+    found = []
+    for item in asked:
+        name = item if isinstance(item, str) else item.name
+        if not isinstance(item, str) and item.rule is not None:
+            if item.rule.needs_times and keys.order is None:
+                raise DataError(
+                    f"input {name!r} follows from the times of the slices; name their column with "
+                    "`order`."
+                )
+            continue
+        if name in keys.names or name in (variables or ()):
+            other = "a key" if name in keys.names else "a variable"
+            raise DataError(f"column {name!r} cannot be both {other} and an input.")
+        found.append(name)
+    return found
+
+
+def _with_inputs(found: Schema, asked: Iterable[Any], count: int) -> Schema:
+    """The first `count` variables, and the inputs asked for: as they are said, or as found."""
+    read = {own.name: own for own in found.variables[count:]}
+    inputs = []
+    for item in asked:
+        own = read[item] if isinstance(item, str) else item
+        inputs.append(Variable.continuous(own.name) if own.kind is Kind.COUNT else own)
+    return Schema(found.variables[:count], tuple(inputs))
 
 
 def _check_kinds(
@@ -395,6 +441,7 @@ class _Coding:
     writing: Writing
     shard_slices: int
     grid: Grid = AS_IT_IS
+    required: frozenset[str] = frozenset()  # inputs that must have a value in every row
 
 
 @final
@@ -492,7 +539,15 @@ def _coded_columns(
     codes = []
     for own in code.schema:
         column = Column(own.name, first_row, code.writing, numbers=numbers)
-        codes.append(code_array(code_cells(table[own.name], own, column), own))
+        cells = code_cells(table[own.name], own, column)
+        if own.name in code.required and np.isnan(cells).any():
+            row = int(np.argmax(np.isnan(cells)))
+            place = first_row + row if numbers is None else int(numbers[row])
+            raise DataError(
+                f"input {own.name!r} must have a value in every row, but has none in row {place}; "
+                "give it, or declare the input as a `Variable` with a `default`."
+            )
+        codes.append(code_array(cells, own))
     return codes
 
 

@@ -880,6 +880,7 @@ class SequenceEstimator(Queries, SequenceReader):
         sample = rest.sample(_SAMPLED_SLICES, seed)
         if self.schema is not None:
             sample = sequences_of(sample, self.schema, "X")
+        sample = self._with_rule(sample)
         if validation is not None:
             held = self._read_for_query(validation, sample.schema, "validation", {})
         self._remember_columns(sample.schema)
@@ -926,7 +927,10 @@ class SequenceEstimator(Queries, SequenceReader):
         }
         self.validation_score_ = fit.score if held is not None else None
         self.history_, self.ending_, self.dead_ = fit.history, fit.ending, fit.dead
-        self.model_ = Model(fit.mixture, provenance=provenance)
+        known = sequences_of(sample, fit.mixture.schema, "X")
+        rng = np.random.default_rng([seed, 6])
+        model = learn_unlagged(fit.mixture, known, self.priors or DEFAULT_PRIORS, rng)
+        self.model_ = Model(model, provenance=provenance)
         return self
 
     @final

@@ -285,3 +285,29 @@ def test_a_model_of_variables_that_the_data_set_lacks_is_refused(
     found = command("score", model, "shards", "-o", "out")
     assert found.status == 1
     assert "has no column 'celsius'" in found.err
+
+
+def test_shards_with_inputs_answer_as_their_table(command: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=240)
+    x = np.where(rng.random(240) < 0.1, np.nan, 2.0 * u + 0.1 * rng.normal(size=240))
+    rows = pa.table({"id": np.repeat(np.arange(20), 12), "t": np.tile(np.arange(12), 20), "u": u})
+    rows = rows.append_column("x", pa.array(x, from_pandas=True))
+    long, shards, model = tmp_path / "long.csv", tmp_path / "shards", tmp_path / "m.dspn"
+    pa.csv.write_csv(rows, long)
+    keys = ("-s", "id", "-t", "t")
+    words = ("prepare", long, *keys, "--input", "u", "--input", "phase:4", "-o", shards)
+    found = command(*words, "--shard-slices", 60)
+    assert found.status == 0 and "input u: continuous" in found.err
+    learner = ("--learner", "em", "--interfaces", 1, "--leaf-inputs", "-o", model, "-q")
+    assert command("fit", shards, *learner).status == 0
+    for query in (("score",), ("impute",), ("surprise",)):
+        out, told = tmp_path / query[0], tmp_path / f"{query[0]}.parquet"
+        assert command(*query, model, shards, "-o", out, "-q").status == 0
+        assert command(*query, model, long, *keys, "-o", told, "-q").status == 0
+        expected = pq.read_table(told)
+        assert_same(answers(out).select(expected.column_names), expected)
+    wrong = command("forecast", model, shards, "--steps", 2, "-o", tmp_path / "f")
+    assert wrong.status == 1 and "forecast a table" in wrong.err
+    wrong = command("fit", shards, "--input", "u", *learner)
+    assert wrong.status != 0 and "dspn prepare" in wrong.err

@@ -9,12 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dspn import Sequences
+from dspn import Sequences, Variable
 from dspn.data import dataset
 from dspn.data.dataset import Dataset, is_dataset
 from dspn.data.prepare import prepare
+from dspn.data.sequences import joined
 from dspn.errors import DataError
 from dspn.executors import Processes, Threads
+from dspn.inputs import Calendar, Position
+from dspn.models import HMM
 
 
 def table(num_sequences: int = 60, name: str = "x") -> pa.Table:
@@ -25,7 +28,7 @@ def table(num_sequences: int = 60, name: str = "x") -> pa.Table:
 
 
 def made(directory: Path, rows: pa.Table | None = None, **options: Any) -> Dataset:
-    directory.mkdir(exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     given = directory / "in.arrow"
     with pa.ipc.new_file(given, (rows or table()).schema) as writer:
         writer.write_table(rows or table())
@@ -193,7 +196,7 @@ def test_directories_that_hold_no_data_set_are_refused(data: Dataset, tmp_path: 
         ("[1]", "cannot be read"),
         (manifest.read_text()[:-20], "cannot be read"),
         (json.dumps({**told, "format": "other"}), "its format is 'other'"),
-        (json.dumps({**told, "version": 2}), "is of version 2, but this release reads version 1"),
+        (json.dumps({**told, "version": 3}), "is of version 3, but this release reads versions 1"),
         (json.dumps({key: told[key] for key in told if key != "shards"}), "cannot be read"),
         (json.dumps({**told, "schema": [{"name": "x", "kind": "odd"}]}), "cannot be read"),
     ):
@@ -201,3 +204,67 @@ def test_directories_that_hold_no_data_set_are_refused(data: Dataset, tmp_path: 
         with pytest.raises(DataError, match=message) as error:
             Dataset.open(data.directory)
         assert str(data.directory) in str(error.value)
+
+
+def table_with_inputs(num_sequences: int = 40) -> pa.Table:
+    """Hourly sequences whose values follow from a dose, a machine and the hour."""
+    rng = np.random.default_rng(4)
+    ids = np.repeat(np.arange(num_sequences), 12)
+    start = np.datetime64("2024-03-01T06:00", "us")
+    times = start + np.tile(np.arange(12), num_sequences) * np.timedelta64(1, "h")
+    dose = rng.normal(size=ids.size)
+    machine = rng.choice(["old", "new"], size=ids.size)
+    x = 2.0 * dose + (machine == "old") + 0.3 * rng.normal(size=ids.size)
+    columns = {"id": ids, "time": times, "x": x, "flag": ids % 2, "dose": dose, "machine": machine}
+    return pa.table(columns)
+
+
+@pytest.mark.parametrize("is_shuffled", [False, True])
+def test_shards_hold_inputs_and_compute_those_with_rules(tmp_path: Path, is_shuffled: bool) -> None:
+    rows = table_with_inputs()
+    if is_shuffled:
+        rows = rows.take(np.random.default_rng(0).permutation(rows.num_rows))
+    asked = ["dose", "machine", Calendar("hour"), Position(5)]
+    data = made(tmp_path, rows, order="time", inputs=asked, shard_slices=60)
+    expected = Sequences.from_table(rows, sequence="id", order="time", inputs=asked)
+    assert data.schema == expected.schema
+    assert "input dose" in repr(data) and "input hour" in repr(data)
+    number = {own: i for i, own in enumerate(expected.ids or ())}
+    for shard in Dataset.open(data.directory).shards:
+        chunk, batch = shard.chunk(data.keys)
+        own = expected[[number[name] for name in chunk.grouping.ids]]
+        np.testing.assert_allclose(batch.values, own.values)
+        np.testing.assert_allclose(batch.inputs, own.inputs)
+        again = chunk.sequences(data.schema)
+        np.testing.assert_allclose(again.inputs, own.inputs)
+    whole = joined(list(data))
+    assert whole.inputs.shape == (480, 4)
+    fitted = HMM(1, leaf_inputs=True, by="machine", random_state=0).fit(data)
+    in_memory = HMM(1, leaf_inputs=True, by="machine", random_state=0).fit(expected)
+    np.testing.assert_allclose(fitted.score(expected), in_memory.score(expected), rtol=0.05)
+    by_rule = HMM(2, by=Position(3), random_state=0).fit(made(tmp_path / "plain"))
+    assert [own.name for own in by_rule.model_.schema.inputs] == ["position"]
+
+
+def test_inputs_of_shards_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    rows = table_with_inputs(4)
+    holes = rows.set_column(4, "dose", pa.array([None, *rows["dose"].to_pylist()[1:]]))
+    with pytest.raises(DataError, match=r"input 'dose' must have a value in every row.* row 1"):
+        made(tmp_path / "a", holes, order="time", inputs=["dose"])
+    filled = made(
+        tmp_path / "b",
+        holes,
+        order="time",
+        exclude=["machine"],
+        inputs=[Variable.continuous("dose", default=7.0)],
+    )
+    assert joined(list(filled)).inputs[0, 0] == 7.0
+    for inputs, match in (
+        (["id"], "both a key and an input"),
+        (["nothing"], "nothing"),
+        ([Calendar("hour")], "`order`"),
+    ):
+        with pytest.raises(DataError, match=match):
+            made(tmp_path / "c", rows, inputs=inputs)
+    with pytest.raises(DataError, match="both a variable and an input"):
+        made(tmp_path / "d", rows, variables=["x", "dose"], inputs=["dose"])
