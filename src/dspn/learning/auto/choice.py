@@ -20,6 +20,9 @@ _TOLERANCE: Final = 1e-6
 _MOST_AT_ONCE: Final = 12
 # A standard error asks for as many sequences.
 _FEW_GAINS: Final = 3
+# Independent entries are left for what is better by so many standard errors: the best of many
+# models is often better by one where there is nothing to find.
+_CLEAR: Final = 2.0
 
 
 def mixture_weights(log_likelihoods: Floats, *, pseudo_count: float = 0.5) -> Floats:
@@ -164,7 +167,7 @@ class Chooser:
 
     Candidates and layouts only become more, so that what was chosen before stays possible: a choice
     is never worse than the one before it. Independent entries, the first candidates, stay chosen
-    until something is better by more than a standard error.
+    until something is better by more than two standard errors.
     """
 
     def __init__(self, options: Auto) -> None:
@@ -202,7 +205,7 @@ class Chooser:
         if self._plain is None:
             self._plain = new
         if not self._is_clear:
-            self._is_clear = is_clear(self._best.validation, self._plain.validation)
+            self._is_clear = is_clear(self._best.validation, self._plain.validation, _CLEAR)
         return self._best if self._is_clear else self._plain
 
 

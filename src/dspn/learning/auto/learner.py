@@ -139,7 +139,7 @@ def learn_auto(
     chains of their own, by what their dependence suggests and the validation set confirms; models
     of blocks are grown, enriched and mixed; and several such layouts are mixed under one root. The
     result is never worse on the validation set than the ladder, except that independent entries are
-    left for what is better by more than a standard error only. It follows from data, options and
+    left for what is better by more than two standard errors only. It follows from data, options and
     seed, whatever the number of jobs; a time limit and Ctrl-C end it early with the best so far.
 
     Args:

@@ -186,13 +186,13 @@ class Merge(Move):
 
     name = "merge"
     words = "{amount} pairs of nodes merged"
-    expected = 0.1
+    expected = 0.3
 
     def recipes(self, record: BlockRecord) -> list[Recipe]:
-        """A quarter of the nodes of the best model."""
+        """Half of the nodes of the best model, and a quarter."""
         best = record.best
         is_apt = best.size >= _FEW and best.is_plain
-        return [best.follow(self, best.size // 4)] if is_apt else []
+        return [best.follow(self, best.size // share) for share in (2, 4)] if is_apt else []
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """The pairs merged that are estimated to lose least."""

@@ -44,7 +44,7 @@ _ROUND: Final = 2
 _FIRST_RUNG: Final = 8
 _LEAST_TOP: Final = 128
 # From so many nodes on, windows are chosen anew at every rung.
-_FIRST_RACE: Final = 32
+_FIRST_RACE: Final = 8
 _LAST_RACE: Final = 128
 # A rung is left out where the next one is expected to take less than this share of what is left.
 _LEAP_SHARE: Final = 0.25
@@ -307,7 +307,7 @@ class AutoRun:
         if recipe.amount >= _LAST_RACE:
             recipes = list(dict.fromkeys([*recipes[:2], recipe]))
         work = sum(task.expected_work(block, own, None, LEAST_STEPS) for own in recipes)
-        if len(recipes) == 1 or 2.0 * work > most - self._work:
+        if len(recipes) == 1 or work > _RUNG_SHARE * (most - self._work):
             yield from self._rung(block, [recipe], self._rung_work(block, recipe, most))
             return
         yield from self._rung(block, recipes, work)
