@@ -95,7 +95,8 @@ def main() -> None:
     backwards = "backwards" in sys.argv
     begin, other = time.perf_counter(), None
     if not backwards and (os.cpu_count() or 1) > 1:
-        other = subprocess.Popen([sys.executable, "-m", "dspn.engine.cpu.warm", "backwards"])
+        call = [sys.executable, "-m", "dspn.engine.cpu.warm", "backwards"]
+        other = subprocess.Popen(call, stderr=subprocess.DEVNULL)  # this process says all there is
     try:
         warm(backwards=backwards)
     finally:
