@@ -26,7 +26,7 @@ help:
 	@echo 'make bench   measure against hmmlearn, pomegranate and dynamax'
 	@echo 'make test-gpu   the contract of the engines and the extreme cases on the GPU of this machine'
 	@echo 'make test-kernels  all of these with the kernels on the processor, in several orders of threads: needs g++'
-	@echo 'make bench-gpu  measure the GPU engine against JAX and PyTorch on the GPU of this machine'
+	@echo 'make bench-gpu  measure the GPU engine against dynamax, JAX, PyTorch and PyJuice on the GPU of this machine'
 	@echo 'make clean   removes what was built, keeps .venv'
 	@echo
 	@echo 'PYTHON=python3.12 chooses the interpreter of a new .venv, WORKERS=4 the processes of pytest.'

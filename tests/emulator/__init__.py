@@ -238,9 +238,11 @@ class Card:
         self.copies[0] += 1
         return np.array(value, dtype=dtype, order="C").view(Array)
 
-    def asnumpy(self, value: Any, out: np.ndarray) -> np.ndarray:
+    def asnumpy(self, value: Any, out: np.ndarray | None = None) -> np.ndarray:
         """A copy in the memory of the machine."""
         self.copies[1] += 1
+        if out is None:
+            return np.array(value)
         out[...] = value.view(np.ndarray)
         return out
 

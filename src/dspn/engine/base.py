@@ -304,7 +304,11 @@ class Advance(NamedTuple):
 
 
 class Stream(ABC):
-    """What one network remembers of the slices so far: a value that `advance` replaces."""
+    """What one network remembers of the slices so far: a value that `advance` replaces.
+
+    Engines may take a batch of streams at a time: `data` then has one slice for each of them, and
+    totals have an axis for the streams.
+    """
 
     @abstractmethod
     def advance(self, data: Sequences, first: bool) -> Advance:
@@ -630,6 +634,7 @@ class HistoryStream(Stream):
 
     def advance(self, data: Sequences, first: bool) -> Advance:
         """Both prefixes, evaluated as two sequences."""
+        assert len(data) == 1
         longer = np.concatenate([self.history, _side_by_side(data)])
         blank = longer.copy()
         blank[-1, : data.num_variables] = np.nan

@@ -25,6 +25,7 @@ _CELLS_THERE: Final = 2**25
 _SHARE_OF_MEMORY: Final = 0.4
 _MEMORY_HERE: Final = 2**27
 _MOST_KEPT: Final = 4096
+_MOST_PINNED: Final = 2**28
 # CUBLAS_TF32_TENSOR_OP_MATH, which CuPy has no name for.
 _TF32_TENSOR_OP_MATH: Final = 3
 
@@ -101,13 +102,13 @@ class Device:
     def here(self, array: Array) -> Any:
         """The array in the memory of the machine.
 
-        On a card the memory is taken from a pool of pages that stay where they are, which a card
+        Unless it is large that memory is of a pool whose pages stay where they are, which a card
         writes several times as fast.
         """
         if not self.is_gpu:
             return np.asarray(array)
-        if not array.size:
-            return np.empty(array.shape, dtype=array.dtype)
+        if not 0 < array.nbytes <= _MOST_PINNED:
+            return self.xp.asnumpy(array)
         memory = self.xp.cuda.alloc_pinned_memory(array.nbytes)
         out = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
         return self.xp.asnumpy(array, out=out)
