@@ -7,7 +7,7 @@ Monarch transition of k nodes is two products of sqrt(k) matrices of sqrt(k) row
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from dspn.engine.gpu.device import Array, Device
 from dspn.engine.gpu.layout import rounds_of
 from dspn.structure.nodes import Sum, children_of
 from dspn.structure.template import Template
-
-# Numbers of the rows that one product adds up.
-_CELLS: Final = 2**28
 
 
 @final
@@ -147,7 +144,7 @@ def edge_flows(
 
     def pieces() -> Iterator[tuple[Any, Any]]:
         widest = max(max(layer.below, layer.above) for layer in layers)
-        size = max(1, _CELLS // widest)
+        size = max(1, device.cells // widest)
         for start in range(0, len(uses), size):
             yield uses[start : start + size], vectors[start : start + size]
 

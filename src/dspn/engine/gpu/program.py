@@ -66,7 +66,9 @@ class GpuProgram(base.NetworkProgram):
         """Log P(observed entries) of each sequence, as totals."""
         with self.device.running():
             batch = self.device.batch(data)
-            if self.chain is not None:
+            # A small transition of several layers needs many launches for a slice, or one for all.
+            is_small = self.climb.applies and self.chain_layout and self.chain_layout.layers
+            if self.chain is not None and not is_small:
                 return self.chain.log_totals(batch)
             if self.climb.applies:
                 return self.climb.log_totals(batch)
