@@ -9,6 +9,9 @@ enumeration are what answers are compared with.
 """
 
 import os
+import re
+import shutil
+import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -632,3 +635,39 @@ def test_the_benchmark_runs_with_tiny_sizes(
     assert all(isinstance(own["ms"], float) for own in found), found
     printed = capsys.readouterr().out
     assert "| nodes | dspn single, whole call | dspn single, passes |" in printed
+
+
+_SCANS = (("float", 8, 0), ("float", 32, 0), ("float", 32, 1), ("float", 128, 0), ("double", 64, 1))
+_COMPILED = [
+    *(("scan", f"-DREAL={real} -DK={k} -DTHREADS={128 if k < 64 else k} -DTABLES={tables}")
+      for real, k, tables in _SCANS),
+    *(("tensor", f"-DREAL=float -DK={k}") for k in (32, 128)),
+    *(("large", f"-DREAL={real} -DMOST=8") for real in ("float", "double")),
+    *(("arrays", f"-DREAL={real}") for real in ("float", "double")),
+    *(("climb", f"-DREAL=double -DLOGS={logs}") for logs in (0, 1)),
+    ("paths", "-DREAL=double"),
+]  # fmt: skip
+
+
+@pytest.mark.skipif(
+    not EVERY_CASE or shutil.which("nvcc") is None, reason="needs nvcc, and DSPN_KERNELS=all"
+)
+@pytest.mark.parametrize(("source", "options"), _COMPILED)
+def test_kernels_compile_for_a_card_and_keep_to_its_registers(
+    source: str, options: str, tmp_path: Path
+) -> None:
+    folder = Path(passes.__file__).with_name("kernels")
+    text = tmp_path / "text.cu"
+    text.write_text("".join((folder / f"{name}.cu").read_text() for name in ("common", source)))
+    command = ["nvcc", "-arch=sm_90", "-std=c++17", "-ftz=true", "-Xptxas", "-v", "-cubin"]
+    given = [*command, *options.split(), "-o", str(tmp_path / "out"), str(text)]
+    found = subprocess.run(given, check=False, capture_output=True, text=True)
+    assert not found.returncode, found.stderr
+    spilled = [
+        int(count)
+        for name, count in re.findall(
+            r"Compiling entry function '(\w+)'[\s\S]*?(\d+) bytes spill stores", found.stderr
+        )
+        if (source, name) != ("scan", "outer")  # not used where it would spill
+    ]
+    assert spilled and max(spilled) <= 8, found.stderr

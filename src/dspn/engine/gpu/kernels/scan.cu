@@ -14,7 +14,7 @@ constexpr int VECTOR = 4;
 constexpr int WARPS = K < 32 ? 1 : K / 32;
 constexpr int AHEAD = 4;
 // Blocks of a multiprocessor that the compiler leaves registers for; more would spill them.
-constexpr bool IS_NARROW = IS_FLOAT && K <= 32 && THREADS == 128;
+constexpr bool IS_NARROW = IS_FLOAT && K <= 32 && THREADS == 128 && !TABLES;
 constexpr int UP_BLOCKS = IS_NARROW ? 8 : 1;
 constexpr int DOWN_BLOCKS = IS_NARROW ? 6 : 1;
 
