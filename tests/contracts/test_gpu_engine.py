@@ -649,10 +649,9 @@ _COMPILED = [
 ]  # fmt: skip
 
 
-@pytest.mark.skipif(
-    not EVERY_CASE or shutil.which("nvcc") is None, reason="needs nvcc, and DSPN_KERNELS=all"
+@pytest.mark.parametrize(
+    ("source", "options"), _COMPILED if EVERY_CASE and shutil.which("nvcc") else []
 )
-@pytest.mark.parametrize(("source", "options"), _COMPILED)
 def test_kernels_compile_for_a_card_and_keep_to_its_registers(
     source: str, options: str, tmp_path: Path
 ) -> None:
