@@ -21,7 +21,7 @@ import pytest
 
 import emulator
 from benchmarks import gpu
-from dspn import DSPN, Auto, DynamicNetwork, Em, Schema, Sequences, Variable, inference
+from dspn import DynamicNetwork, Schema, Sequences, Variable, inference
 from dspn.engine import Engine, ExpectedFlows, Program, Want, compile_program
 from dspn.engine.base import rounded, without_values
 from dspn.engine.gpu import GpuEngine, passes, queries, transition
@@ -606,7 +606,10 @@ def test_estimators_learn_with_the_engine_as_on_the_processor(
     engine: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In double precision every choice of the learner is the same."""
-    pytest.importorskip("numba")
+    for name in ("numba", "safetensors"):
+        pytest.importorskip(name)
+    from dspn import DSPN, Auto, Em
+
     own, counted = ENGINES[engine][0], []
     if not isinstance(own, str):
         monkeypatch.setattr("dspn.engine.gpu.ENGINE", own)
