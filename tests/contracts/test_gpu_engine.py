@@ -4,8 +4,8 @@ Without a card its kernels run too, on the processor (`emulator`). That is slow:
 some of the cases, and with DSPN_KERNELS=all (`make test-kernels`) all of them, every launch in
 several orders of its threads.
 
-Everything here runs without Numba, which machines with GPUs may lack; `engine.reference` and
-enumeration are what answers are compared with.
+Everything here but learning runs without what machines with GPUs may lack, such as Numba;
+`engine.reference` and enumeration are what answers are compared with.
 """
 
 import os
@@ -33,8 +33,6 @@ from dspn.engine.gpu.program import GpuProgram
 from dspn.engine.gpu.stream import LaneStream
 from dspn.engine.gpu.transition import ChainLayout
 from dspn.errors import EvidenceError, NumericalError, StructureError
-from dspn.learning.ascent import AscentOptions, ascend
-from dspn.learning.em import EmOptions, fit_em
 from dspn.leaves.told import with_context
 from dspn.structure import Mixture, initial_network
 from networks import bits, has_gpu
@@ -579,9 +577,10 @@ def test_batches_are_cut_to_the_room_there_is() -> None:
 @pytest.mark.parametrize("seed", [1, 5])
 def test_expectation_maximisation_takes_the_same_steps(engine: str, seed: int) -> None:
     network, _, data = _repeated(seed)
-    options = EmOptions(max_steps=3, tolerance=0)
+    em = pytest.importorskip("dspn.learning.em")
+    options = em.EmOptions(max_steps=3, tolerance=0)
     found, expected = (
-        fit_em(network, data, options=options, program=program)
+        em.fit_em(network, data, options=options, program=program)
         for program in (_compile(network, engine), compile_program(network, engine="reference"))
     )
     for own, other in zip(found.history, expected.history, strict=True):
@@ -590,9 +589,10 @@ def test_expectation_maximisation_takes_the_same_steps(engine: str, seed: int) -
 
 def test_gradient_ascent_takes_the_same_steps(engine: str) -> None:
     network, _, data = _chain_case(5)
-    options = AscentOptions(max_steps=3, tolerance=0)
+    ascent = pytest.importorskip("dspn.learning.ascent")
+    options = ascent.AscentOptions(max_steps=3, tolerance=0)
     found, expected = (
-        ascend(network, data, options=options, program=program)
+        ascent.ascend(network, data, options=options, program=program)
         for program in (_compile(network, engine), compile_program(network, engine="reference"))
     )
     for own, other in zip(found.history, expected.history, strict=True):
@@ -608,7 +608,7 @@ def test_estimators_learn_with_the_engine_as_on_the_processor(
     """In double precision every choice of the learner is the same."""
     for name in ("numba", "safetensors"):
         pytest.importorskip(name)
-    from dspn import DSPN, Auto, Em
+    from dspn import DSPN, Auto, Em, EmOptions
 
     own, counted = ENGINES[engine][0], []
     if not isinstance(own, str):
