@@ -213,12 +213,19 @@ def forecast(
 
 @_command("query.sample")
 def sample(
-    model: Path, number: int = 1, length: int = 10, seed: int | None = None, *, target: Target
+    model: Path,
+    number: int = 1,
+    length: int = 10,
+    seed: int | None = None,
+    bound: list[str] | None = None,
+    *,
+    target: Target,
 ) -> None:
     """Draw whole sequences from the model, one row for each slice.
 
     Examples:
         dspn sample weather.dspn -n 100 --length 24 --seed 1 -o drawn.csv
+        dspn sample weather.dspn -n 100 --bound humidity=0:100 --bound wind=0:
     """
 
 

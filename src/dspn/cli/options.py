@@ -96,6 +96,8 @@ _DESCRIPTIONS: Final = {
     "it: the one that the model was fitted with, if the input has it.",
     "--number -n 1..": "Number of sequences.",
     "--length 1..": "Number of slices of each sequence.",
+    "--bound NAME=LOW:HIGH": "Lowest and largest value of a number, one of which may be left out, "
+    "as in humidity=0:100 or wind=0:; repeatable.",
     "--variables NAMES": "Variables, separated by commas; by default all columns but the keys.",
     "--kind NAME=KIND": "Kind of a variable: categorical, binary, continuous or count, or the "
     "family of its leaves, such as student_t or von_mises:24; repeatable.",
@@ -408,6 +410,23 @@ def parse_kinds(given: list[str] | None, *, has_leaves: bool = True) -> dict[str
             raise BadParameter(f"--kind must be {rule}, but is {text!r}.")
         kinds[name] = kind
     return kinds
+
+
+def parse_bounds(given: list[str] | None) -> dict[str, tuple[float, float]]:
+    """The lowest and the largest value by name, from texts such as `humidity=0:100`."""
+    bounds = {}
+    for text in given or []:
+        name, _, ends = text.rpartition("=")
+        low, is_pair, high = ends.partition(":")
+        try:
+            found = float(low or "-inf"), float(high or "inf")
+        except ValueError:
+            name = ""
+        if not name or not is_pair:
+            rule = "NAME=LOW:HIGH, one of the numbers may be left out"
+            raise BadParameter(f"--bound must be {rule}, but is {text!r}.")
+        bounds[name] = found
+    return bounds
 
 
 def parse_inputs(given: list[str] | None, columns: Sequence[str]) -> list[Any]:

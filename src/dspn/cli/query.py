@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn.cli import console, sink, source
-from dspn.cli.options import Parallel, Request, Target, parse_levels
+from dspn.cli.options import Parallel, Request, Target, parse_bounds, parse_levels
 from dspn.data.cells import convertible, decode_cells, is_text, plain, with_columns
 from dspn.data.chunks import Chunk, Source
 from dspn.data.coding import decode_matrix
 from dspn.data.dataset import is_dataset
-from dspn.data.order import next_values, order_goes_on, parsed_values, require_columns
+from dspn.data.order import near_misses, next_values, order_goes_on, parsed_values, require_columns
 from dspn.data.schema import Kind, Schema, Variable, list_names
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
@@ -603,7 +603,15 @@ def surprise(by: str, top: int | None, fitted: bool, request: Request) -> None:
         ask("surprise by cell", request, top=top, **options)
 
 
-def sample(model: Path, number: int, length: int, seed: int | None, target: Target) -> None:
+def sample(
+    model: Path,
+    number: int,
+    length: int,
+    seed: int | None,
+    bound: list[str] | None = None,
+    *,
+    target: Target,
+) -> None:
     """Writes sequences drawn from a model; sequences and slices are numbered from 0.
 
     Args:
@@ -611,11 +619,17 @@ def sample(model: Path, number: int, length: int, seed: int | None, target: Targ
         number: The number of sequences.
         length: The number of slices of each.
         seed: The seed; without it one is chosen and noted.
+        bound: Bounds of numbers.
         target: Where the table goes.
     """
-    form = sink.output_format(target)
+    form, bounds = sink.output_format(target), parse_bounds(bound)
     loaded = source.load_model(model)
     source.require_computable(loaded.schema, "`dspn sample`")
+    for name in bounds:
+        if name not in loaded.schema.names:
+            near = near_misses(name, loaded.schema.names)
+            names = list_names(loaded.schema.names)
+            raise DataError(f"--bound {name!r} is no variable of the model{near}: it has {names}.")
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
         console.note(f"note: seed {seed}", quiet=target.quiet)
@@ -628,7 +642,7 @@ def sample(model: Path, number: int, length: int, seed: int | None, target: Targ
     with sink.write_table(target, form) as out, progress as advance:
         for start in range(0, number, batch):
             count = min(batch, number - start)
-            values = loaded.sample(count, length, rng=rng).values
+            values = loaded.sample(count, length, rng=rng, bounds=bounds or None).values
             columns: dict[str, Any] = {
                 sequence: np.repeat(np.arange(start, start + count), length),
                 order: np.tile(np.arange(length), count),

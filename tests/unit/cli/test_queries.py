@@ -393,3 +393,18 @@ def test_the_worst_slice_is_that_of_the_order_in_rows_of_any_order(
     score = command("score", model, "-", piped=table).rows()[2]
     assert total == pytest.approx(-float(score[1]), rel=1e-10)
     assert float(score[3]) == pytest.approx(-per_slice, rel=1e-10)
+
+
+def test_samples_stay_within_bounds(command: Run, model: Path) -> None:
+    words = ("sample", model, "-n", 40, "--length", 5, "--seed", 7, "-q")
+    free, kept = (
+        command(*words),
+        command(*words, "--bound", "celsius=16:", "--bound", "visitors=:9"),
+    )
+    place = free.rows()[0].index("celsius")
+    celsius = [[float(row[place]) for row in found.rows()[1:]] for found in (free, kept)]
+    assert min(celsius[0]) < 16 <= min(celsius[1])
+    assert max(int(row[place + 1]) for row in kept.rows()[1:]) <= 9
+    assert "it has sky, celsius, visitors" in command(*words, "--bound", "Celsius=1:2").err
+    for wrong in ("celsius", "celsius=5", "celsius=a:b"):
+        assert "NAME=LOW:HIGH" in command(*words, "--bound", wrong).err

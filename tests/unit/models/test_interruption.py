@@ -10,6 +10,7 @@ from dspn import DSPN, HMM, DSPNClassifier, Em
 from dspn.cli.app import run
 from dspn.errors import ConvergenceWarning
 from dspn.learning import em
+from dspn.models import estimator
 
 RNG = np.random.default_rng(0)
 DATA = RNG.normal(size=(12, 6, 2))
@@ -60,3 +61,17 @@ def test_the_command_writes_what_there_is(
     assert run([*words, "-q", "-o", str(output)]) == 130
     assert "the best models so far are in" in capsys.readouterr().err
     assert output.exists()
+
+
+def test_ctrl_c_while_a_model_is_trained_on_all_data_keeps_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    rng = np.random.default_rng(0)
+    data = [rng.normal(size=(20, 2)) for _ in range(12)]
+    monkeypatch.setattr(estimator, "fit_em", interrupted)
+    model = HMM(2, random_state=0, validation_fraction=0.3).fit(data)
+    assert model.ending_ == "interrupted"
+    assert np.isfinite(model.score_samples(data)).all()
