@@ -25,7 +25,7 @@ _DESCRIPTIONS: Final = {
     "TABLES": "Long tables, one row for each slice: files, directories of files, or quoted "
     "patterns such as 'logs/*.parquet'.",
     "plot: KIND": "Of the model: template, unrolled. Of a sequence: filtered, interface, surprise, "
-    "imputed, forecast. Of a whole table: calibration.",
+    "imputed, forecast. Of a whole table: calibration, inputs.",
     "--sequence -s COLUMN": "Column that names the sequence of a row. Without it: the one that the "
     "model was fitted with, if there is one, or else the whole table is one sequence.",
     "watch: --sequence -s COLUMN": "Column that names the stream of a slice. Without it: the one "

@@ -66,6 +66,7 @@ _PICTURES: Final[dict[str, tuple[Callable[[Model, Any, Drawing], Any], str]]] = 
     "imputed": (lambda m, d, _: plotting.plot_imputed(m, d), _ONE),
     "forecast": (lambda m, d, o: plotting.plot_forecast(m, d, o.steps or _STEPS), _ONE),
     "calibration": (_calibration, _ALL),
+    "inputs": (lambda m, d, _: plotting.plot_input_effect(m, d), _ALL),
 }
 
 
@@ -150,7 +151,11 @@ def report(
 
     sink.check_place(str(output))
     loaded = source.load_model(model)
-    _require_no_given_inputs(loaded)
+    if loaded.schema.given_inputs and page.get("steps"):
+        name = loaded.schema.given_inputs[0].name
+        told = f"the input {name!r} of the slices ahead is not known, so nothing is forecast"
+        console.note(f"note: {told}.", quiet=quiet)
+        page["steps"] = 0
     sequences = _read_sequences(loaded, data, read, unknown, quiet=quiet)
     with show_progress("report", quiet=quiet):
         write_report(loaded, sequences, output, **page)

@@ -5,6 +5,7 @@ the global state of matplotlib alone.
 """
 
 from dspn.plotting.calibration import plot_calibration
+from dspn.plotting.inputs import plot_input_effect
 from dspn.plotting.learning_curve import plot_learning_curve
 from dspn.plotting.network import plot_template, plot_unrolled
 from dspn.plotting.sequence import (
@@ -16,6 +17,6 @@ from dspn.plotting.sequence import (
 )
 
 __all__ = [
-    "plot_calibration", "plot_filtered", "plot_forecast", "plot_imputed", "plot_interface",
-    "plot_learning_curve", "plot_surprise", "plot_template", "plot_unrolled",
+    "plot_calibration", "plot_filtered", "plot_forecast", "plot_imputed", "plot_input_effect",
+    "plot_interface", "plot_learning_curve", "plot_surprise", "plot_template", "plot_unrolled",
 ]  # fmt: skip

@@ -24,6 +24,7 @@ from dspn.errors import DataError, StructureError
 from dspn.inference.evaluation import informed_by
 from dspn.models.model import Model
 from dspn.plotting._style import counted
+from dspn.report._effects import effect_figures
 from dspn.report._facts import Records, json_text, make_records, page_facts
 from dspn.structure.network import DynamicNetwork
 
@@ -148,6 +149,7 @@ def summary_html(model: Model, data: Sequences, records: Records) -> str:
         f"{model.root.value} slice.</p>",
         *(f'<p class="note">{escape(text)}</p>' for text in _notes(data, records)),
         _variable_table(data),
+        *effect_figures(model, data),
         *score_tables(model, data),
     ]
     if len(model.components) > 1:
