@@ -103,6 +103,13 @@ def ask(name: str, request: Request, model: Model, options: dict[str, Any]) -> N
             "a table; leave them out, or make a data set of it with `dspn prepare`."
         )
     data, target = Dataset.open(request.data), request.target
+    held = {*data.schema.names, *(own.name for own in data.schema.given_inputs)}
+    for own in model.schema.given_inputs:
+        if own.name not in held:
+            raise DataError(
+                f"the data set must hold the input {own.name!r} of the model, but does not; "
+                f"prepare it with --input {own.name}."
+            )
     _check_reading(request.read, data.keys)
     if target.output == sink.STDOUT:
         raise DataError(

@@ -159,11 +159,11 @@ def test_queries_with_inputs_that_are_not_there(command: Run, files: None) -> No
     for words, said in (
         (("watch", "m.dspn"), "`dspn watch`"),
         (("sample", "m.dspn"), "`dspn sample`"),
-        (("score", "m.dspn", "shards", "-o", "out"), "`dspn score` on shards"),
-        (("forecast", "m.dspn", "shards", "-o", "out"), "`dspn forecast` on shards"),
+        (("score", "m.dspn", "shards", "-o", "out"), "--input machine"),
+        (("forecast", "m.dspn", "shards", "-o", "out"), "forecast a table"),
         (("fit", "shards", "--input", "machine", "-o", "n.dspn"), "--input"),
         (("plot", "forecast", "m.dspn", "odd.csv", "-o", "f.png"), "--inputs"),
-        (("report", "m.dspn", "odd.csv", "-o", "r.html"), "--inputs"),
+        (("report", "m.dspn", "odd.csv", "-o", "r.html"), "'saw' in row 1"),
     ):
         found = command(*words)
         assert found.status in (1, 2), words
