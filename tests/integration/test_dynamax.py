@@ -78,6 +78,7 @@ def test_an_input_driven_hmm_is_that_of_dynamax() -> None:
 
 
 def test_an_autoregressive_hmm_is_that_of_dynamax() -> None:
+    import jax.numpy as jnp
     from dynamax.hidden_markov_model import LinearAutoregressiveHMM
 
     rng = np.random.default_rng(0)
@@ -88,8 +89,13 @@ def test_an_autoregressive_hmm_is_that_of_dynamax() -> None:
         "initial_probs": model.start_probabilities_,
         "transition_matrix": model.transition_matrix_,
     }
-    # The branch without lags has a constant and a variance, and comes first.
-    parameters, _ = other.initialize(**settings, **_regression(model, slice(2, None)))
+    # The branch without lags has a constant and a variance, and comes first; the one of all lags is
+    # the last, the own value before the other.
+    settings |= _regression(model, slice(-4, None))
+    own, others = np.moveaxis(np.asarray(settings["emission_weights"]), 2, 0)
+    both = [[own[:, 0], others[:, 0]], [others[:, 1], own[:, 1]]]
+    settings["emission_weights"] = jnp.asarray(np.moveaxis(np.array(both), 2, 0))
+    parameters, _ = other.initialize(**settings)
     for values in data:
         past = other.compute_inputs(values, np.zeros((1, 2)))
         first = _by_state(other, parameters, past[:1], values[:1])[0]

@@ -170,26 +170,50 @@ def ar_chain(k: int, seed: int) -> tuple[Model, dict[str, np.ndarray]]:
         "coefficients": rng.normal(0, 0.3, size=(k, 2, 5)),
         "variance": rng.gamma(2.0, size=(k, 2)),
     }
+    # Branches of the latest own value and of both own values, before the one of all values.
+    own |= {f"own {n}": rng.normal(0, 0.3, size=(k, 2, n + 2)) ** 2 + 0.1 for n in (1, 2)}
+    branches = ("free", "own 1", "own 2", "coefficients", "variance")
     emissions = {
-        name: np.column_stack([own["free"][:, v], own["coefficients"][:, v], own["variance"][:, v]])
+        name: np.column_stack([own[branch][:, v] for branch in branches])
         for v, name in enumerate(schema.names)
     }
     return Model.from_hmm(own["start"], own["transition"], emissions, schema=schema), own
 
 
+def forward_by_hand(own: dict[str, np.ndarray], values: np.ndarray) -> np.ndarray:
+    """Log p(values, last state) of the chain, with the branch that every entry's lags allow."""
+    log_b = np.zeros((len(values), len(own["start"])))
+    for t, v in itertools.product(range(len(values)), range(2)):
+        if np.isnan(values[t, v]):
+            continue
+        past = np.full((2, 2), np.nan)
+        for lag in (1, 2):
+            if t >= lag:
+                past[lag - 1] = values[t - lag]
+        told = np.concatenate([past[:, v], past[:, 1 - v]])
+        if not np.isnan(told).any():
+            mean = own["coefficients"][:, v] @ np.append(1.0, told)
+            variance = own["variance"][:, v]
+        else:
+            count = int(np.argmax(np.append(np.isnan(told[:2]), True)))
+            rows = own[f"own {count}" if count else "free"][:, v]
+            mean, variance = rows[:, :-1] @ np.append(1.0, told[:count]), rows[:, -1]
+        squares = (values[t, v] - mean) ** 2 / variance
+        log_b[t] -= 0.5 * (np.log(2 * np.pi * variance) + squares)
+    alpha = np.log(own["start"]) + log_b[0]
+    for own_b in log_b[1:]:
+        alpha = logsumexp(alpha[:, None] + np.log(own["transition"]), axis=0) + own_b
+    return np.asarray(alpha)
+
+
 def test_an_autoregressive_hmm_is_the_forward_pass_by_hand() -> None:
     model, own = ar_chain(3, 0)
     values = model.sample(1, 40, rng=np.random.default_rng(2)).values
-    log_b = np.empty((40, 3))
-    for t, x in enumerate(values):
-        mean, variance = own["free"][:, :, 0], own["free"][:, :, 1]
-        if t >= 2:
-            z = np.concatenate([[1.0], values[t - 1], values[t - 2]])
-            mean, variance = own["coefficients"] @ z, own["variance"]
-        log_b[t] = (-0.5 * np.log(2 * np.pi * variance) - (x - mean) ** 2 / (2 * variance)).sum(1)
-    alpha = np.log(own["start"]) + log_b[0]
-    for t in range(1, 40):
-        alpha = logsumexp(alpha[:, None] + np.log(own["transition"]), axis=0) + log_b[t]
+    holed = values.copy()
+    holed[[7, 12, 13, 20, 30], [0, 1, 1, 0, 1]] = np.nan
+    log_alpha = forward_by_hand(own, holed)
+    assert_allclose(model.log_likelihood([holed]), logsumexp(log_alpha), rtol=1e-12)
+    alpha = forward_by_hand(own, values)
     assert_allclose(model.log_likelihood([values]), logsumexp(alpha), rtol=1e-12)
     steps = model.surprise([values])
     assert not steps.exact

@@ -10,7 +10,9 @@ from dspn.data.schema import Kind, Schema
 from dspn.data.sequences import Sequences, drawn_part, sequences_of
 from dspn.engine import compile_program
 from dspn.learning.em import EmOptions, fit_em
+from dspn.learning.priors import DEFAULT_PRIORS
 from dspn.learning.starts.clusters import clustered_network
+from dspn.learning.unlagged import learn_unlagged
 from dspn.leaves.told import with_context
 
 # States of the models that lags are compared by, their steps, and the slices they learn from.
@@ -25,14 +27,16 @@ _FEWEST_PIECES: Final = 8
 _COUNTS: Final = (1, 2, 3, 5, 8)
 # A leaf is told at most as many entries.
 _MOST_TOLD: Final = 64
+# More has to be better by so many standard errors of the difference.
+_CLEARLY: Final = 2.0
 
 
 @final
 class TriedLags(NamedTuple):
     """What leaves were told in a try, its gain in nats per held-out slice, and the error of that.
 
-    The gain is over the best before it, and what was tried is kept where the gain is more than its
-    standard error.
+    The gain is over the best before it, and what was tried is kept where the gain is more than two
+    standard errors.
     """
 
     lags: tuple[int, ...]
@@ -98,7 +102,7 @@ def choose_lags(
         found = _scores(own, held, schema_of(item), seed)
         gains = (found - scores) / held.lengths.mean()
         gain, error = float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(gains.size))
-        item = item._replace(gain=gain, error=error, kept=gain > error)
+        item = item._replace(gain=gain, error=error, kept=gain > _CLEARLY * error)
         tried.append(item)
         if item.kept:
             best, scores = item, found
@@ -148,7 +152,8 @@ def _scores(train: Sequences, held: Sequences, schema: Schema, seed: int) -> Flo
     """Log-likelihood of each held-out piece by a small model whose leaves are told as it says."""
     own = sequences_of(train, schema, "train")
     start = clustered_network(own, _STATES, rng=np.random.default_rng(seed))
-    network = fit_em(start, own, options=_STEPS).network
+    fitted = fit_em(start, own, options=_STEPS).network
+    network = learn_unlagged(fitted, own, DEFAULT_PRIORS, np.random.default_rng(seed))
     return compile_program(network).log_likelihood(sequences_of(held, schema, "validation"))
 
 

@@ -19,8 +19,10 @@ from dspn.structure.parameters import NetworkParameters, Parameters
 # Slices that are learned from, and weights of leaves that are held at a time.
 _MOST_SLICES: Final = 50_000
 _MOST_WEIGHTS: Final = 1 << 22
-# All slices together count as many as this that have no lags, for each leaf.
+# All slices together count as many as this that have no lags, for each leaf; and as many that have
+# some, which in training are often the second slices of sequences only.
 _WEIGHT: Final = 5.0
+_WEIGHT_OF_STEPS: Final = 50.0
 # Steps of a rule without sufficient statistics.
 _STEPS: Final = 20
 
@@ -31,8 +33,8 @@ def learn_unlagged(
     """The model with new parameters for slices whose leaves are not told all entries.
 
     In training these may be few, such as the first slices of sequences, while gaps come anywhere.
-    So all slices, as if no leaf were told an entry, count as five more of them for each leaf. What
-    leaves do with their lags stays as it is.
+    So all slices, as if no leaf were told an entry, count as five more of them for each leaf, and
+    as fifty where leaves are told some. What leaves do with all of their lags stays as it is.
     """
     if not has_lags(model.schema):
         return model
@@ -60,13 +62,16 @@ def _relearn(network: DynamicNetwork, data: Sequences, priors: Priors) -> Dynami
             continue
         counts = np.concatenate(found[number]).T
         values = told_values(data, bank.variable)
-        unlagged = bank.family.blind(values)
         # The untied bottom network has leaves of its own, which stand on one slice each.
         parameters, prior = leaves[number], priors.leaf(bank.family, bank.variable)
         for _ in range(_STEPS if bank.family.is_stepped else 1):
-            everywhere = bank.family.expected_statistics(parameters, unlagged, counts)
-            everywhere *= np.minimum(1.0, _WEIGHT / np.maximum(everywhere[:, :1], NO_WEIGHT))
-            statistics = bank.family.expected_statistics(parameters, values, counts) + everywhere
+            statistics = bank.family.expected_statistics(parameters, values, counts)
+            for step, told in enumerate(bank.family.shortened(values)):
+                everywhere = bank.family.expected_statistics(parameters, told, counts)
+                weight = _WEIGHT_OF_STEPS if step else _WEIGHT
+                statistics += everywhere * np.minimum(
+                    1.0, weight / np.maximum(everywhere[:, :1], NO_WEIGHT)
+                )
             parameters = bank.family.with_unlagged(parameters, statistics, prior)
         leaves[number] = parameters
     template = NetworkParameters(own.template.weights, tuple(leaves))

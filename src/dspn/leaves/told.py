@@ -3,14 +3,15 @@
 A told leaf is a plain leaf whose parameters follow by a rule from a row of known numbers, its
 context. Values come to it as a matrix (V, 1 + D): the value, then the context (`told_values`).
 Where a part of the context that comes from values is missing, a leaf uses other parameters, which
-do without all values: so there are two branches, the first without values and the second with them.
+do without that part: there is a branch without values, one with all of them, and between them those
+of `steps`, each told the first of the sources. The last branch whose sources are all there is used.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, final
@@ -72,7 +73,7 @@ class ToldPrior(Prior):
 class Told(Contextual):
     """A plain family whose parameters follow from a context by a rule.
 
-    A row of parameters has those of the first branch, then those of the second where values are
+    A row of parameters has those of the first branch, then those of the others where values are
     among the sources. Branches of a regression have a coefficient for 1 and for each feature, in
     the units of the data. Inputs come before values among the sources.
 
@@ -82,6 +83,8 @@ class Told(Contextual):
         centre: Means of the features, and `unit` their standard deviations: statistics and priors
             are of standardised features. `scaled_to` takes them from data.
         reference: What the prior of each branch is centred on.
+        steps: Numbers of sources, from the first on, of the branches between the one without values
+            and the one with all; see `with_context`.
     """
 
     rule: Any
@@ -89,6 +92,7 @@ class Told(Contextual):
     centre: tuple[float, ...] = ()
     unit: tuple[float, ...] = ()
     reference: tuple[tuple[float, ...], ...] = ()
+    steps: tuple[int, ...] = ()
 
     name = "told"
 
@@ -106,6 +110,14 @@ class Told(Contextual):
         sources = tuple(Source(*own) for own in self.sources)
         if [own.kind for own in sources] != sorted(own.kind for own in sources):
             raise StructureError("`sources` of Told must have inputs first, and values after them.")
+        object.__setattr__(self, "steps", tuple(self.steps))
+        given = sum(own.kind == "input" for own in sources)
+        bounds = (given, *self.steps, len(sources))
+        if self.steps and any(b <= a for a, b in itertools.pairwise(bounds)):
+            raise StructureError(
+                f"`steps` of Told must rise from {given}, the number of inputs, to {len(sources)}, "
+                f"that of all sources, but are {self.steps}."
+            )
         width = sum(own.num_features for own in sources)
         object.__setattr__(self, "rule", rule)
         object.__setattr__(self, "sources", sources)
@@ -138,10 +150,15 @@ class Told(Contextual):
         return sum(own.kind == "input" for own in self.sources)
 
     @cached_property
+    def _prefixes(self) -> tuple[int, ...]:
+        """How many of the sources, from the first on, each branch is told."""
+        return tuple(dict.fromkeys((self._num_inputs, *self.steps, len(self.sources))))
+
+    @cached_property
     def _branches(self) -> tuple[int, ...]:
         """Features (1 included), or combinations of categories, of each branch."""
         found = []
-        for own in dict.fromkeys((self._num_inputs, len(self.sources))):
+        for own in self._prefixes:
             chosen = self.sources[:own]
             if self.rule.has_features:
                 found.append(1 + sum(source.num_features for source in chosen))
@@ -191,18 +208,19 @@ class Told(Contextual):
         return values[:, 0], values[:, 1:]
 
     def _branch_of(self, context: Floats) -> Ints:
-        """1 where all values of the context are there and the leaf is told any, else 0."""
-        if len(self._branches) == 1:
-            return np.zeros(context.shape[:-1], dtype=np.int64)
-        told = ~np.isnan(context[..., self._num_inputs :]).any(axis=-1)
-        return np.asarray(told, dtype=np.int64)
+        """The last branch whose values are all there."""
+        found = np.zeros(context.shape[:-1], dtype=np.int64)
+        for branch, (start, stop) in enumerate(itertools.pairwise(self._prefixes), start=1):
+            there = ~np.isnan(context[..., start:stop]).any(axis=-1)
+            found = np.where((found == branch - 1) & there, branch, found)
+        return found
 
     def _features(self, context: Floats, branch: int) -> Floats:
         """Standardised features (..., F) after a 1, or the number of the combination.
 
         An input that is not there counts as its mean.
         """
-        chosen = self.sources if branch else self.sources[: self._num_inputs]
+        chosen = self.sources[: self._prefixes[branch]]
         if not self.rule.has_features:
             number = np.zeros(context.shape[:-1])
             for column, source in enumerate(chosen):
@@ -271,13 +289,11 @@ class Told(Contextual):
         y, context = y[counted], context[counted]
         rule = self.rule.scaled_to(y)
         centre, unit = np.array(self.centre), np.array(self.unit)
-        blank = Told(rule, self.sources)
+        blank = Told(rule, self.sources, steps=self.steps)
         if rule.has_features and len(self.sources):
-            branch = blank._branch_of(context) if len(self._branches) > 1 else None
-            for number in (0, len(self._branches) - 1):
-                own = context if branch is None else context[branch == number]
-                if number == 0 and branch is not None:
-                    own = context
+            branch = blank._branch_of(context)
+            for number in range(len(self._branches)):
+                own = context[branch >= number]
                 rows = blank._features(own, number)[:, 1:]
                 if len(rows):
                     spread = rows.std(axis=0)
@@ -285,12 +301,12 @@ class Told(Contextual):
                     width = rows.shape[1]
                     centre[:width] = rows.mean(axis=0)
                     unit[:width] = np.where(flat, 1.0, spread)
-        scaled = Told(rule, self.sources, tuple(centre.tolist()), tuple(unit.tolist()))
+        scaled = replace(blank, centre=tuple(centre.tolist()), unit=tuple(unit.tolist()))
         chosen = scaled._branch_of(context)
         reference = []
         for number, count in enumerate(self._branches):
-            # The branch without values is used for few slices; its prior is that of all.
-            own = chosen == number if number else np.ones(len(y), dtype=np.bool_)
+            # Branches without some values are used for few slices; their prior is that of all.
+            own = chosen >= number
             features = scaled._features(context[own], number)
             reference.append(rule.refer(features, y[own], count))
         return replace(scaled, reference=tuple(reference))
@@ -304,9 +320,11 @@ class Told(Contextual):
         """Parameters of the plain family for rows (..., P) in contexts (..., D)."""
         chosen = self._branch_of(context)
         found: Floats = self.rule.resolve(self._standard(parameters, 0), self._features(context, 0))
-        if len(self._branches) > 1 and chosen.any():
-            told = self.rule.resolve(self._standard(parameters, 1), self._features(context, 1))
-            found = np.where(chosen[..., None] == 1, told, found)
+        for branch in range(1, len(self._branches)):
+            if (chosen == branch).any():
+                rows, features = self._standard(parameters, branch), self._features(context, branch)
+                told = self.rule.resolve(rows, features)
+                found = np.where(chosen[..., None] == branch, told, found)
         return found
 
     def linear_terms(self, parameters: Floats, context: Floats) -> tuple[Floats, Floats, Floats]:
@@ -315,16 +333,17 @@ class Told(Contextual):
         Multiples are those of numbers among the values of the context; what everything else adds is
         in the constant. Also the variances (M,).
         """
-        told = self._branch_of(context) == 1
+        chosen = self._branch_of(context)
         zero = context.copy()
         slopes = np.zeros(context.shape)
-        place = 1
-        for column, source in enumerate(self.sources):
-            if source.kind == "value" and source.categories == 0:
-                own = parameters[:, self._widths[-1]][:, place]
-                slopes[:, column] = np.where(told, own, 0.0)
-                zero[:, column] = np.where(told, 0.0, context[:, column])
-            place += source.num_features
+        for branch, count in enumerate(self._prefixes):
+            at, place = np.flatnonzero(chosen == branch), 1
+            rows = parameters[at, self._widths[branch]]
+            for column, source in enumerate(self.sources[:count]):
+                if source.kind == "value" and source.categories == 0:
+                    slopes[at, column] = rows[:, place]
+                    zero[at, column] = 0.0
+                place += source.num_features
         plain = self.resolve(parameters, zero)
         return plain[:, 0], slopes, plain[:, 1]
 
@@ -404,16 +423,17 @@ class Told(Contextual):
         """Whether `maximise` is a step from the parameters that statistics were taken at."""
         return bool(self.rule.is_stepped)
 
-    def blind(self, values: Floats) -> Floats:
-        """Values whose leaves are told no values."""
-        found = values.copy()
-        found[:, 1 + self._num_inputs :] = np.nan
-        return found
+    def shortened(self, values: Floats) -> Iterator[Floats]:
+        """Values as if leaves were told only what each branch but the last is told."""
+        for count in self._prefixes[:-1]:
+            found = values.copy()
+            found[:, 1 + count :] = np.nan
+            yield found
 
     def with_unlagged(self, parameters: Floats, statistics: Floats, prior: Prior) -> Floats:
-        """Leaves with the first branch as statistics make it; the second stays."""
+        """Leaves with all branches but the last as statistics make them; the last stays."""
         found = self.maximise(statistics, prior)
-        found[:, self._widths[1]] = parameters[:, self._widths[1]]
+        found[:, self._widths[-1]] = parameters[:, self._widths[-1]]
         return found
 
     def log_prior(self, parameters: Floats, prior: Prior | None = None) -> float:
@@ -521,6 +541,7 @@ class Told(Contextual):
             "centre": list(self.centre),
             "unit": list(self.unit),
             "reference": [list(own) for own in self.reference],
+            **({"steps": list(self.steps)} if self.steps else {}),
         }
 
     # A leaf without its context: the branch without values, at the mean of the inputs.
@@ -655,7 +676,7 @@ def check_told(family: Family, variable: Variable) -> None:
         and family.num_parameters == usual.num_parameters
     )
     if isinstance(family, Told) and isinstance(usual, Told):
-        fits = fits and type(family.rule) is type(usual.rule)
+        fits &= family.steps == usual.steps and type(family.rule) is type(usual.rule)
     if not fits:
         raise StructureError(
             f"the leaves of variable {variable.name!r} must be of the family that the schema "
@@ -672,15 +693,18 @@ def _categories(variable: Variable) -> int:
     return -1 if variable.kind == Kind.COUNT else variable.num_categories
 
 
-def told_family(variable: Variable, sources: tuple[Source, ...]) -> Told:
+def told_family(
+    variable: Variable, sources: tuple[Source, ...], steps: tuple[int, ...] = ()
+) -> Told:
     """The told family of a variable's kind: tables while they are small, else regressions."""
     if variable.kind == Kind.CATEGORICAL:
         count = variable.num_categories
         cells = count * math.prod(max(own.categories, 1) for own in sources)
         if all(own.categories > 0 for own in sources) and cells <= _MOST_CELLS:
-            return Told(Table(count), sources)
-        return Told(Softmax(count), sources)
-    return Told(Linear() if variable.kind == Kind.CONTINUOUS else LogLinear(), sources)
+            return Told(Table(count), sources, steps=steps)
+        return Told(Softmax(count), sources, steps=steps)
+    rule = Linear() if variable.kind == Kind.CONTINUOUS else LogLinear()
+    return Told(rule, sources, steps=steps)
 
 
 def _checked_lags(lags: int | Sequence[int]) -> list[int]:
@@ -710,6 +734,9 @@ def with_context(
 ) -> Schema:
     """The schema with leaves that are told inputs and entries.
 
+    Where some entries are missing a leaf goes back in steps: to the entries of its own variable, to
+    those without a season, to the latest, and to none.
+
     Args:
         schema: The variables and inputs.
         lags: How many slices back leaves are told entries, or which slices, such as (1, 2, 24).
@@ -727,9 +754,14 @@ def with_context(
     variables = []
     for index, variable in enumerate(schema):
         sources = list(told) if leaf_inputs else []
-        chosen = [index] if lags_of == "own" else range(len(schema))
-        sources += [_source(schema, v, lag) for lag in back for v in chosen]
+        count = len(sources)
+        sources += [_source(schema, index, lag) for lag in back]
+        others = [v for v in range(len(schema)) if v != index] if lags_of == "all" else []
+        sources += [_source(schema, v, lag) for lag in back for v in others]
         sources += [_source(schema, v, 0) for v in range(index)] if within else []
+        latest = sum(lag == place for place, lag in enumerate(back, start=1))
+        counts = sorted({min(1, len(back)), latest, len(back)} - {0})
+        steps = tuple(count + own for own in counts if count + own < len(sources))
         if not sources:
             variables.append(variable)
             continue
@@ -739,7 +771,7 @@ def with_context(
                 f"{variable.leaf.name!r}, which cannot be told lags or inputs; leave `leaf` out, "
                 "or leave the lags out."
             )
-        variables.append(replace(variable, leaf=told_family(variable, tuple(sources))))
+        variables.append(replace(variable, leaf=told_family(variable, tuple(sources), steps)))
     return replace(schema, variables=tuple(variables))
 
 
