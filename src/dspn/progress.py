@@ -59,10 +59,10 @@ def show_progress(
         is_bound: The share counts work that may not be needed, so that the end may come earlier.
         stream: Where it is shown, by default standard error.
     """
-    if quiet:
+    out, begun = sys.stderr if stream is None else stream, time.monotonic()
+    if quiet or out is None:  # as where standard error is closed
         yield lambda done, share: None
         return
-    out, begun = sys.stderr if stream is None else stream, time.monotonic()
     over = threading.Event()
     told: tuple[str, float | None] = ("", None)
 
