@@ -37,7 +37,7 @@ def table(path: Path, count: int, length: int) -> None:
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, model: Path) -> None:
     table(tmp_path / "data.csv", 4_000, 2)
     with subprocess.Popen(
-        [*COMMAND, "surprise", str(model), "data.csv"],
+        [*COMMAND, "surprise", str(model), "data.csv", "-q"],
         cwd=tmp_path,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
