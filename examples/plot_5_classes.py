@@ -50,9 +50,7 @@ for digit in (0, 1, 4, 7):
     curves.plot(rows, chance[:, truth == digit].mean(axis=1), "o-", label=str(digit))
 curves.set(xlabel="rows seen", ylabel="mean P(right digit | rows seen)", ylim=(-0.02, 1.02))
 curves.legend(title="digit", frameon=False)
-shown = [np.flatnonzero(truth == digit)[0] for digit in (0, 1, 4, 7)]
-examples.imshow(
-    np.block([[new[shown[0]], new[shown[1]]], [new[shown[2]], new[shown[3]]]]), cmap="gray_r"
-)
+first, second, third, fourth = (np.pad(new[truth == digit][0], 1) for digit in (0, 1, 4, 7))
+examples.imshow(np.block([[first, second], [third, fourth]]), cmap="gray_r")
 examples.set(xticks=[], yticks=[])
 _ = examples.set_title("One image of each", loc="left")
