@@ -299,13 +299,12 @@ class AutoRun:
     def _race(self, block: Block, recipe: Recipe, most: float) -> Iterator[AutoState]:
         """A few steps from clusters of several windows, then all of them for the best.
 
-        The usual window is left for one that is clearly better only: a few steps flatter windows
+        The window so far is left for one that is clearly better only: a few steps flatter windows
         of few slices.
         """
         task, first = self._task, len(self._trail)
-        recipes = other_windows(recipe)[:RACED]
-        if recipe.amount >= _LAST_RACE:
-            recipes = list(dict.fromkeys([*recipes[:2], recipe]))
+        raced = other_windows(recipe)[: RACED if recipe.amount < _LAST_RACE else 2]
+        recipes = list(dict.fromkeys([recipe, *raced]))
         work = sum(task.expected_work(block, own, None, LEAST_STEPS) for own in recipes)
         if len(recipes) == 1 or work > _RUNG_SHARE * (most - self._work):
             yield from self._rung(block, [recipe], self._rung_work(block, recipe, most))
