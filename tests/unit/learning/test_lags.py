@@ -34,11 +34,11 @@ def test_the_lags_of_the_truth_are_chosen(
 
 
 def test_a_try_says_what_it_was_worth_and_time_that_is_up_ends_the_tries() -> None:
-    data = dspn.Sequences.from_arrays(_series({1: 0.9}))
+    data = dspn.Sequences.from_arrays(_series({1: 1.2, 2: -0.7}))
     options = {"rng": np.random.default_rng(0)}
     _, tried = choose_lags(data, None, **options)
-    assert str(tried[0]).startswith("lags 1 of the same variable: +")
-    assert str(tried[0]).endswith("nats a slice, used")
+    assert str(tried[1]).startswith("lags 1, 2 of the same variable: +")
+    assert str(tried[1]).endswith("nats a slice, used")
     schema, tried = choose_lags(data, None, deadline=lambda: True, **options)
     assert schema == data.schema
     assert tried == ()
