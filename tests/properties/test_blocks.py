@@ -2,6 +2,7 @@
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from dspn.errors import DataError, StructureError
 from dspn.learning.em import em_step, scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, NO_PRIORS, log_prior
 from dspn.leaves import GaussianBlock, GaussianBlockPrior, StudentT, with_blocks
-from dspn.models import DSPN, HMM
+from dspn.models import DSPN, HMM, DSPNClassifier
 from dspn.structure import NetworkParameters, Parameters
 from dspn.structure.edit import marginal
 from dspn.structure.nodes import Leaf, Product, Sum
@@ -378,6 +379,19 @@ def test_estimators_fit_save_and_restrict_blocks(tmp_path: Path) -> None:
         assert_allclose(small.log_likelihood(X[:, :, chosen]), expected, rtol=1e-10)
     wide = DSPN(learner="em", covariance=[("x0", "x2")], random_state=0).fit(X)
     assert wide.score(X) > diagonal.score(X)
+
+
+@pytest.mark.parametrize("mode", ["generative", "discriminative"])
+@pytest.mark.parametrize("options", [{"covariance": "full"}, {"lags": 1}])
+def test_classes_may_differ_in_what_leaves_are_told(mode: str, options: dict[str, Any]) -> None:
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(24, 12, 2))
+    X[12:, :, 1] += X[12:, :, 0]
+    X[12:, 1:, 0] += X[12:, :-1, 0]
+    y = np.repeat(["apart", "together"], 12)
+    base = HMM(1, random_state=0, **options)
+    found = DSPNClassifier(base, mode=mode, random_state=0).fit(list(X), y)
+    assert found.score(list(X), y) > 0.8
 
 
 @pytest.mark.parametrize(

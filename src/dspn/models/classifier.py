@@ -31,6 +31,7 @@ from dspn.learning.em import EmOptions
 from dspn.learning.priors import DEFAULT_PRIORS
 from dspn.learning.run import Ending
 from dspn.leaves import Families
+from dspn.leaves.told import sources_of
 from dspn.models.dspn import DSPN
 from dspn.models.estimator import SequenceEstimator, SequenceReader, TrainingData, seed_of
 from dspn.models.forms import Reading
@@ -131,7 +132,7 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
         self.history_: tuple[Any, ...] = ()
         if ascent is not None and self.ending_ is None:
             self._discriminate(parts, ascent)
-        self.classes_, self.schema_ = classes, data.schema
+        self.classes_, self.schema_ = classes, self._told_schema(data.schema)
         return self
 
     def partial_fit(
@@ -192,8 +193,13 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
         self.estimators_, self.models_ = learned, [own.model_ for own in learned]
         self.class_log_prior_ = np.log(total / total.sum())
         if is_first:
-            self.classes_, self.schema_, self.history_ = known, data.schema, ()
+            self.classes_, self.schema_, self.history_ = known, self._told_schema(data.schema), ()
         return self
+
+    def _told_schema(self, schema: Schema) -> Schema:
+        """The schema of the data, with what the leaves of the models are told."""
+        own = self.models_[0].schema
+        return own if any(map(sources_of, own)) else schema
 
     def _class_estimators(
         self, base: SequenceEstimator, count: int, is_first: bool
@@ -253,12 +259,18 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
                 "network, such as HMM or DSPN(learner='paper')."
             )
         priors = getattr(self.estimators_[0], "priors", None) or DEFAULT_PRIORS
-        chosen = [(part.validation, None) for part in parts if part.validation is not None]
+        known = self._told_schema(parts[0].train.schema)
+        train = [(sequences_of(part.train, known, "X"), part.weights) for part in parts]
+        chosen = [
+            (sequences_of(part.validation, known, "X"), None)
+            for part in parts
+            if part.validation is not None
+        ]
         with show_progress("separating", quiet=not self.verbose, is_bound=True) as tell:
             fit = steps.discriminate(
                 [model.network for model in self.models_],
                 self.class_log_prior_,
-                _together([(part.train, part.weights) for part in parts]),
+                _together(train),
                 validation=_together(chosen) if chosen else None,
                 options=ascent,
                 priors=priors,
