@@ -247,7 +247,17 @@ class Schema:
         """Schema of the named variables, in the order named."""
         if isinstance(names, str):
             raise DataError(f"`names` must be a list of names; write [{names!r}].")
-        return Schema(tuple(self.variables[self.index(name)] for name in names), self.inputs)
+        columns = [self.index(name) for name in names]
+        for column in columns:
+            sources = getattr(self.variables[column].leaf, "sources", ())
+            told = [own.column for own in sources if own.kind != "input"]
+            if any(columns[own : own + 1] != [own] for own in told):
+                raise DataError(
+                    f"`names` must keep the places of the variables that the leaves of "
+                    f"{self.names[column]!r} are told, but are {[self.names[i] for i in columns]}; "
+                    "select before the schema has lags or covariances."
+                )
+        return Schema(tuple(self.variables[column] for column in columns), self.inputs)
 
 
 def _is_finite(value: Any) -> bool:

@@ -382,7 +382,7 @@ class Model(Queries):
 
         Whatever the order of the names, the variables are in the order of this model.
         """
-        names = self.schema.select(variables).names
+        names = self.schema.without_leaves().select(variables).names
         columns = [self.schema.index(name) for name in names]
         parts = tuple(marginal(network, columns) for network in self.components)
         return Model(Mixture(parts, self.weights), provenance=self.provenance)
