@@ -274,14 +274,17 @@ class DSPN(SequenceEstimator):
         outcome = self._outcome_of_auto(data, auto)
         self.tables_: tuple[TriedTables, ...] = ()
         inputs = [own for own in data.train.schema.inputs if own.num_categories]
-        if not inputs or data.validation is None or auto.ending is Ending.INTERRUPTED:
+        scores, held = auto.choice.validation, auto.validation
+        # Where time was up at once, the scores are those of some of the sequences.
+        is_cut = auto.ending is Ending.INTERRUPTED or scores.size < len(held)
+        if not inputs or data.validation is None or is_cut:
             return outcome
         try:
             found, score, self.tables_ = learn_tables(
                 auto.mixture,
-                auto.choice.validation,
-                data.train,
-                data.validation,
+                scores,
+                auto.train,
+                held,
                 priors=self.priors or DEFAULT_PRIORS,
                 rng=data.rng(7),
                 most=options.max_interfaces,

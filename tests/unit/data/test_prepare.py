@@ -503,7 +503,7 @@ def test_a_directory_is_used_for_one_data_set(tmp_path: Path) -> None:
         prepare(source, out, sequence="id")
     manifest = out / "dataset.json"
     manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 7'))
-    with pytest.raises(DataError, match="is of version 7, but this release reads version 1"):
+    with pytest.raises(DataError, match="is of version 7, but this release reads versions 1 and 2"):
         prepare(source, out, sequence="id", order="t")
     full = tmp_path / "full"
     full.mkdir()

@@ -227,7 +227,7 @@ def test_sequences_of_no_weight_are_neither_learned_from_nor_held_out() -> None:
         (dspn.Model.impute, {"lengths", "inputs", "reading"}),
         (dspn.Model.forecast, {"lengths", "inputs", "reading"}),
         (HMM.fit, {"lengths", "inputs", "reading"}),
-        (HMM.partial_fit, {"lengths", "reading"}),
+        (HMM.partial_fit, {"lengths", "inputs", "reading"}),
         (DSPNClassifier.predict, {"lengths", "reading"}),
     ],
 )
@@ -248,5 +248,6 @@ def test_arguments_that_no_method_has_are_refused() -> None:
     for name in ("length", "argument"):
         with pytest.raises(TypeError, match=f"no argument '{name}'"):
             model.impute(arrays(), **{name: None})
+    classifier = DSPNClassifier(hmm()).fit(arrays(), np.arange(6) % 2)
     with pytest.raises(TypeError, match="no argument 'inputs'"):
-        model.partial_fit(arrays(), inputs=[])
+        classifier.predict(arrays(), inputs=[])

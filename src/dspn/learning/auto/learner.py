@@ -47,7 +47,7 @@ class AutoLearned:
     """The model, and its score on the validation set before that was learned from.
 
     `choice` has what the model is mixed from, `tried` every try, `history` the best score against
-    time.
+    time. `train` and `validation` are the sets as they were divided.
     """
 
     mixture: Mixture
@@ -56,6 +56,8 @@ class AutoLearned:
     choice: Choice
     tried: tuple[Tried, ...]
     history: tuple[Report, ...]
+    train: Sequences
+    validation: Sequences
 
     @property
     def work(self) -> float:
@@ -228,7 +230,8 @@ def _follow(
     except KeyboardInterrupt:
         ending = Ending.INTERRUPTED
         mixture = build_mixture(choice, task, refit=False)
-    return AutoLearned(mixture, choice.score, ending, choice, state.trail, history)
+    told = (ending, choice, state.trail, history, task.train, task.validation)
+    return AutoLearned(mixture, choice.score, *told)
 
 
 def _report(state: AutoState, task: AutoTask, clock: Clock) -> Report:
