@@ -1,3 +1,4 @@
+import re
 import sys
 from pathlib import Path
 
@@ -54,3 +55,22 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "show_signature": False,
 }
+
+
+def _name_reading(app, what, name, obj, options, signature, returned):
+    """Names the arguments that `**given` and `**reading` stand for, as `help` does."""
+    found = re.search(r"\*\*(given|reading): [^,\[]*\[[^\]]*\]", signature or "")
+    if found is None:
+        return None
+    named = "lengths=None, inputs=None" if found[1] == "given" else "lengths=None"
+    star = "" if "*, " in signature else "*, "
+    return signature.replace(found[0], f"{star}{named}, **reading: Unpack[Reading]"), returned
+
+
+def setup(app):
+    # Sphinx reads the defaults of arguments from the source, which has fewer of them.
+    for kind in (dspn.DSPN, dspn.HMM, dspn.HMMSPN, dspn.DSPNClassifier, dspn.Model):
+        for owner in kind.__mro__:
+            for method in vars(owner).values():
+                getattr(method, "__dict__", {}).pop("__signature__", None)
+    app.connect("autodoc-process-signature", _name_reading)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from inspect import Parameter, isfunction, signature
-from typing import Any, Final, TypedDict, TypeVar, Unpack, final
+from typing import Any, Final, TypedDict, TypeVar, final
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def show_arguments(cls: _Class) -> _Class:
     `help`, and scikit-learn where it passes arguments along, know a method by its signature.
     """
     shown = {"reading": ("lengths",), "given": ("lengths", "inputs")}
-    rest = Parameter("reading", Parameter.VAR_KEYWORD, annotation=Unpack[Reading])
+    rest = Parameter("reading", Parameter.VAR_KEYWORD, annotation="Unpack[Reading]")
     for method in filter(isfunction, vars(cls).values()):
         known = signature(method)
         *others, last = known.parameters.values()
