@@ -632,19 +632,20 @@ class SequenceEstimator(Queries, SequenceReader):
                 `Sequences` it has them.
             sample_weight: How often each sequence counts; zero leaves it out.
             validation: Sequences that choose among models. Without them a share
-                `validation_fraction` of X is held out, a single sequence being its own validation
-                set; in the end the model is trained once more with what was held out, unless
-                `refit` is off.
+                `validation_fraction` of X is held out. A single sequence is its own validation
+                set; the automatic learner cuts it in time instead. In the end the model is trained
+                once more with what was held out, unless `refit` is off.
             reading: For a data frame `sequence`, `order`, `kinds`, `every`, `duplicates` and
                 `dates`, as in `Sequences.from_table`; for arrays `layout`. See `Reading`.
         """
         clock, inputs = Clock(getattr(self, "time_limit", None)), given.pop("inputs", None)
         reading: Reading = given
         if _is_dataset(X):
-            if sample_weight is not None or any(own is not None for own in reading.values()):
+            others = (inputs, sample_weight, *reading.values())
+            if any(own is not None for own in others):
                 raise DataError(
-                    "`lengths`, `sample_weight` and how tables are read must be left out with a "
-                    "Dataset."
+                    "`lengths`, `inputs`, `sample_weight` and how tables are read must be left out "
+                    "with a Dataset; inputs are prepared with it (`prepare(inputs=)`)."
                 )
             if self.families is not None:
                 raise DataError(

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dspn import Model, Sequences
+from dspn import HMM, Model, Sequences
 from dspn.data import dataset
 from dspn.data.dataset import Dataset
 from dspn.data.prepare import prepare
@@ -383,3 +383,8 @@ def test_a_killed_fit_goes_on_from_its_checkpoint_and_writes_the_same_file(
     found = subprocess.run([*call, checkpoint], check=True, capture_output=True, text=True)
     assert found.stderr.count(" on all shards: ") < 6
     assert written.read_bytes() == whole
+
+
+def test_inputs_of_a_data_set_are_those_it_was_prepared_with(data: Dataset) -> None:
+    with pytest.raises(DataError, match=r"`inputs`.* must be left out with a Dataset"):
+        HMM(2).fit(data, inputs=np.zeros(data.total_slices))
