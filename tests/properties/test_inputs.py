@@ -6,6 +6,7 @@ The enumeration of a case is computed once, for all engines and paths.
 import math
 from functools import cache
 
+import numba
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ from dspn.data.layout import offsets_of
 from dspn.engine import Engine, Program, Want, compile_program
 from dspn.engine.base import rounded, without_values
 from dspn.engine.cpu import CpuEngine, Paths
+from dspn.engine.cpu.batch import Job
 from dspn.engine.gpu import GpuEngine
 from dspn.io.codec import decode, encode
 from dspn.learning import em
@@ -152,6 +154,16 @@ def _reference(number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         inference.interface_posteriors(program, data),
         prefixes,
     )
+
+
+def test_kernels_are_compiled_once_however_many_inputs_weights_depend_on() -> None:
+    engine, types, numbers = CpuEngine(), set(), set()
+    for network, data in map(_case, CASES[:8]):
+        program = engine.compile(network, precision="double")
+        types.add(numba.typeof(Job(program, data).inputs))
+        numbers.add(len(program.by_inputs))
+    assert len(types) == 1
+    assert len(numbers) > 1
 
 
 def test_every_query_agrees_with_enumeration(engine: str) -> None:

@@ -184,7 +184,8 @@ class Job:
         self.program = program
         self.data = data
         self.coding = coding_of(data) if coding is None else coding
-        self.inputs: Codes = data.inputs[:, program.by_inputs].astype(np.int32)
+        # Columns of an array lie one after the other, and kernels are compiled for rows alone.
+        self.inputs: Codes = np.ascontiguousarray(data.inputs[:, program.by_inputs], np.int32)
         self._tables = Memo()
         self._coefficients = Memo()
         self.numbers: Codes = _NO_NUMBERS
