@@ -2,6 +2,8 @@ import re
 import sys
 from pathlib import Path
 
+from sphinx.domains.python import PyAttribute, PyMethod, PyProperty
+
 import dspn
 
 # Pictures of the gallery and equations are made by modules beside this one.
@@ -67,7 +69,15 @@ def _name_reading(app, what, name, obj, options, signature, returned):
     return signature.replace(found[0], f"{star}{named}, **reading: Unpack[Reading]"), returned
 
 
+def _no_entry(self, signature):
+    return ""
+
+
 def setup(app):
+    # A thousand methods and attributes beside a page are too many to read, and every page is made
+    # with all of them: classes and functions have an entry.
+    for kind in (PyAttribute, PyMethod, PyProperty):
+        kind._toc_entry_name = _no_entry
     # Sphinx reads the defaults of arguments from the source, which has fewer of them.
     for kind in (dspn.DSPN, dspn.HMM, dspn.HMMSPN, dspn.DSPNClassifier, dspn.Model):
         for owner in kind.__mro__:

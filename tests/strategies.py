@@ -285,6 +285,19 @@ def with_tables(network: DynamicNetwork, seed: int, share: float = 0.6) -> Dynam
 # Evidence.
 
 
+def with_own_bottom(network: DynamicNetwork, rng: np.random.Generator) -> DynamicNetwork:
+    """The same structure with a bottom network of other parameters."""
+    own = network.parameters
+    weights = [
+        rng.dirichlet(np.ones(len(node.children)))
+        for node in network.template.nodes
+        if isinstance(node, Sum)
+    ]
+    leaves = tuple(b.family.random(len(b.nodes), rng) for b in network.template.banks)
+    bottom = NetworkParameters(np.concatenate(weights), leaves)
+    return network.with_parameters(Parameters(own.template, own.top, bottom))
+
+
 def draw_sequence(network: DynamicNetwork, num_slices: int, rng: np.random.Generator) -> Floats:
     """One sequence from the model itself, by walking down the static network."""
     from oracles import static_network

@@ -9,49 +9,28 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import dspn
 from dspn import Model, Schema, Sequences, Variable
-from dspn.engine import Program
 from dspn.errors import ModelFileError
-from dspn.learning import EmOptions, Score, em, run
+from dspn.learning import EmOptions, em, run
 from dspn.learning.growth import GrowthOptions
 from dspn.learning.learner import Learned, Plan, learn
 from dspn.learning.run import Ending, Report
 from dspn.learning.search import SearchOptions
 from integration.forks import Forks, serve
+from shaped import Shaped
 
 SCHEMA = Schema((Variable.binary("x"), Variable.continuous("y")))
 EM = EmOptions(max_steps=2)
-
-
-@final
-@dataclass(frozen=True)
-class Shaped(Score):
-    """Log-likelihood and a bonus: for a number of interface nodes, and for many nodes.
-
-    So a test knows what growth will choose, and that the search will find something better.
-    """
-
-    bonus: tuple[float, ...]
-
-    def check(self, schema: Schema) -> None:
-        """Nothing to ask for."""
-
-    def sequence_scores(self, program: Program, data: Sequences) -> NDArray[np.float64]:
-        """Log-likelihood of each sequence and the bonus of the network."""
-        template = program.network.template
-        bonus = self.bonus[template.num_interfaces - 1] + 0.1 * len(template.nodes)
-        return program.log_likelihood(data) + bonus
 
 
 # One size is tried in vain, then a better one is found, and then two in vain: growth is also

@@ -24,7 +24,6 @@ from dspn.structure import (
     Input,
     Leaf,
     NetworkParameters,
-    Parameters,
     Product,
     Sum,
     grouped_network,
@@ -40,6 +39,7 @@ from strategies import (
     random_recipe,
     recipes,
     schema_of,
+    with_own_bottom,
 )
 
 Floats = NDArray[np.float64]
@@ -111,18 +111,6 @@ def assert_is_neighbour(before: DynamicNetwork, node: int, found: Neighbour) -> 
     for old, new in zip(before.template.outputs, after.template.outputs, strict=True):
         assert scope(after, new) == scope(before, old)
     assert_all_but_the_product_is_kept(before, node, found)
-
-
-def with_own_bottom(network: DynamicNetwork, rng: np.random.Generator) -> DynamicNetwork:
-    own = network.parameters
-    weights = [
-        rng.dirichlet(np.ones(len(node.children)))
-        for node in network.template.nodes
-        if isinstance(node, Sum)
-    ]
-    leaves = tuple(b.family.random(len(b.nodes), rng) for b in network.template.banks)
-    bottom = NetworkParameters(np.concatenate(weights), leaves)
-    return network.with_parameters(Parameters(own.template, own.top, bottom))
 
 
 BITS = ("binary",) * 7

@@ -36,7 +36,7 @@ from dspn.structure.build import Interface, ScopeItem
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Input, Leaf, Product, Sum, children_of, reachable
 from dspn.structure.template import Template
-from dspn.structure.validity import interface_groups, network_scopes
+from dspn.structure.validity import group_scopes
 
 # Where the slices go in a network.
 
@@ -116,20 +116,13 @@ class SlicePosteriors:
 # Neighbours.
 
 
-def _item_scopes(template: Template, groups: Sequence[Sequence[int]]) -> list[int]:
-    """Scope of every node as bits: v for variable v, num_variables + g for group g."""
-    n = len(template.schema)
-    marks = {position: 1 << n + g for g, positions in enumerate(groups) for position in positions}
-    return network_scopes(template.nodes, template.order, [marks[i] for i in sorted(marks)])
-
-
 def product_nodes(template: Template) -> tuple[int, ...]:
     """The products below the outputs with at least two items in scope: those that can be replaced.
 
     A product over a single item has one partition only, the one that it has.
     """
     require_type(template, Template, "template", StructureError)
-    scopes = _item_scopes(template, interface_groups(template))
+    scopes = group_scopes(template)
     used = reachable(template.nodes, template.outputs)
     return tuple(
         index
@@ -149,7 +142,7 @@ def scope_numbers(network: DynamicNetwork, node: int) -> tuple[int, ...]:
             f"`node` must be a product of the template, but node {index} is {found}; choose one of "
             "`product_nodes`."
         )
-    scope = _item_scopes(network.template, network.groups)[index]
+    scope = group_scopes(network.template)[index]
     return tuple(bit for bit in range(scope.bit_length()) if scope >> bit & 1)
 
 

@@ -26,6 +26,7 @@ from dspn.leaves import Family, family_for
 from dspn.structure.edit import (
     Entry,
     add_node,
+    categorical_input,
     checked_partition,
     pack_parameters,
     with_tables_by,
@@ -117,7 +118,7 @@ class NetworkBuilder:
         """
         own = float_array(weights, "weights", StructureError)
         below = indices(children, "children", StructureError)
-        column = None if by is None else self._input(by)
+        column = None if by is None else categorical_input(self.schema, by)
         tables = 1 if column is None else self.schema.inputs[column].num_categories
         if column is not None and own.ndim == 1:
             own = np.tile(own, (tables, 1))
@@ -128,18 +129,6 @@ class NetworkBuilder:
                 f"has {own.size}."
             )
         return add_node(self._entries, Sum(below, column), own.reshape(-1))
-
-    def _input(self, by: int | str) -> int:
-        """The number of a categorical input."""
-        inputs = self.schema.inputs
-        column = self.schema.input_index(by) if isinstance(by, str) else by
-        if not 0 <= column < len(inputs) or not inputs[column].num_categories:
-            names = [own.name for own in inputs if own.num_categories]
-            raise StructureError(
-                f"`by` must be a categorical input of the schema ({', '.join(names) or 'none'}), "
-                f"but is {by!r}."
-            )
-        return column
 
     def _nodes(self) -> tuple[Node, ...]:
         return tuple(entry.node for entry in self._entries)

@@ -439,13 +439,7 @@ def with_tables_by(
     """
     require_type(network, DynamicNetwork, "network", StructureError)
     known = network.schema if schema is None else schema
-    column = known.input_index(by) if isinstance(by, str) else by
-    if not 0 <= column < len(known.inputs) or not known.inputs[column].num_categories:
-        names = [own.name for own in known.inputs if own.num_categories]
-        raise StructureError(
-            f"`by` must be a categorical input of the schema ({', '.join(names) or 'none'}), but "
-            f"is {by!r}."
-        )
+    column = categorical_input(known, by)
     count = known.inputs[column].num_categories
     entries, reads = template_entries(network), reads_inputs(network.template)
     scopes = network_scopes(
@@ -456,6 +450,18 @@ def with_tables_by(
             entries[index] = Entry(Sum(node.children, column), np.tile(values, count))
     own = network.template.outputs, top_entries(network), network.top.root, network.root
     return build_network(known, entries, *own)
+
+
+def categorical_input(schema: Schema, by: int | str) -> int:
+    """The number of an input that weights may depend on, by name or number."""
+    column = schema.input_index(by) if isinstance(by, str) else by
+    if not 0 <= column < len(schema.inputs) or not schema.inputs[column].num_categories:
+        names = [own.name for own in schema.inputs if own.num_categories]
+        raise StructureError(
+            f"`by` must be a categorical input of the schema ({', '.join(names) or 'none'}), but "
+            f"is {by!r}."
+        )
+    return column
 
 
 def speaking_groups(network: DynamicNetwork, variables: Iterable[int]) -> tuple[int, ...]:

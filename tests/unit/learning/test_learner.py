@@ -1,19 +1,17 @@
 """Growth and search as one run: its result, its limits, its files and what it refuses."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import dspn
 from dspn import Model, Schema, Sequences, Variable
 from dspn.data.sequences import joined
-from dspn.engine import Program
 from dspn.errors import DataError, ModelFileError, StructureError
 from dspn.learning import (
     ConditionalLikelihood,
@@ -30,6 +28,7 @@ from dspn.learning.learner import Learned, Plan, learn
 from dspn.learning.run import Ending, Report
 from dspn.learning.search import SearchOptions
 from dspn.structure.validity import violations
+from shaped import Shaped
 
 SCHEMA = Schema((Variable.binary("x"), Variable.categorical("y", ("a", "b", "c"))))
 PLANTED = Model.from_hmm(
@@ -39,26 +38,6 @@ PLANTED = Model.from_hmm(
     schema=SCHEMA,
 )
 EM = EmOptions(max_steps=3)
-
-
-@final
-@dataclass(frozen=True)
-class Shaped(Score):
-    """Log-likelihood and a bonus: for a number of interface nodes, and for many nodes.
-
-    So a test knows what growth will choose, and that the search will find something better.
-    """
-
-    bonus: tuple[float, ...]
-
-    def check(self, schema: Schema) -> None:
-        """Nothing to ask for."""
-
-    def sequence_scores(self, program: Program, data: Sequences) -> NDArray[np.float64]:
-        """Log-likelihood of each sequence and the bonus of the network."""
-        template = program.network.template
-        bonus = self.bonus[template.num_interfaces - 1] + 0.1 * len(template.nodes)
-        return program.log_likelihood(data) + bonus
 
 
 # Three nodes are the best, and the fourth is tried in vain.

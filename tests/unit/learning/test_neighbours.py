@@ -25,8 +25,6 @@ from dspn.structure import (
     Interface,
     Leaf,
     NetworkBuilder,
-    NetworkParameters,
-    Parameters,
     Product,
     Sum,
     assemble,
@@ -35,7 +33,14 @@ from dspn.structure import (
     mixture_top,
 )
 from oracles import leaf_rows, sum_weights
-from strategies import as_sequences, random_case, random_network, random_recipe, schema_of
+from strategies import (
+    as_sequences,
+    random_case,
+    random_network,
+    random_recipe,
+    schema_of,
+    with_own_bottom,
+)
 
 Floats = NDArray[np.float64]
 MIXED = schema_of(("binary", "ternary", "continuous", "count"))
@@ -60,19 +65,6 @@ def shape_below(neighbour: Neighbour, node: int) -> object:
         return "inputs"
     name = "product" if isinstance(own, Product) else "sum"
     return (name, *(shape_below(neighbour, child) for child in own.children))
-
-
-def untied(network: DynamicNetwork) -> DynamicNetwork:
-    """The same structure with a bottom network of other parameters."""
-    own, draw = network.parameters, rng(99)
-    weights = [
-        draw.dirichlet(np.ones(len(node.children)))
-        for node in network.template.nodes
-        if isinstance(node, Sum)
-    ]
-    leaves = tuple(b.family.random(len(b.nodes), draw) for b in network.template.banks)
-    bottom = NetworkParameters(np.concatenate(weights), leaves)
-    return network.with_parameters(Parameters(own.template, own.top, bottom))
 
 
 def test_scope_holds_variables_and_whole_interfaces() -> None:
@@ -136,7 +128,7 @@ def test_finest_partition_gives_a_factored_model_with_new_parameters() -> None:
 
 
 def test_new_nodes_are_the_sums_and_leaves_that_may_be_learned_first() -> None:
-    network = untied(initial_network(MIXED, 2, rng=rng()))
+    network = with_own_bottom(initial_network(MIXED, 2, rng=rng()), rng(99))
     node = first_product(network)
     past = scope_items(network, node)[-1]
     draw = rng(2)
@@ -236,7 +228,7 @@ def test_new_leaves_share_the_family_of_their_variable_and_start_near_the_data()
 
 
 def test_bottom_with_its_own_parameters_gets_the_new_sub_network_too() -> None:
-    network = untied(initial_network(MIXED, 2, rng=rng()))
+    network = with_own_bottom(initial_network(MIXED, 2, rng=rng()), rng(99))
     node = first_product(network)
     items = scope_items(network, node)
     found = replace_product(network, node, [items[:2], items[2:]], rng(8))

@@ -37,7 +37,7 @@ from dspn.learning.search import (
     product_nodes,
     scope_numbers,
 )
-from dspn.structure import DynamicNetwork, Mixture, Parameters, grouped_network, initial_network
+from dspn.structure import DynamicNetwork, Mixture, grouped_network, initial_network
 from dspn.structure.validity import network_scopes, violations
 from strategies import arbitrary_sequence, as_sequences, hide, schema_of
 
@@ -327,11 +327,6 @@ def test_mini_batches_are_drawn_from_the_seed() -> None:
 # A long search.
 
 
-def untied(network: DynamicNetwork) -> DynamicNetwork:
-    own = network.parameters
-    return network.with_parameters(Parameters(own.template, own.top, own.template))
-
-
 def grouped(schema: Schema, groups: list[list[int]], *sizes: int) -> DynamicNetwork:
     return grouped_network(schema, groups, sizes, rng=np.random.default_rng(0), root="last")
 
@@ -339,8 +334,8 @@ def grouped(schema: Schema, groups: list[list[int]], *sizes: int) -> DynamicNetw
 STARTS = [
     pytest.param(start(schema=schema_of(("binary",)), size=3), 60, {}, id="one-variable"),
     pytest.param(start(schema=MIXED), 80, {}, id="in-order"),
-    pytest.param(untied(start(schema=MIXED)), 40, {"threshold": 2}, id="drawn-own-bottom"),
-    pytest.param(untied(grouped(MIXED, [[0, 2], [1, 3]], 2, 2)), 40, {}, id="two-groups"),
+    pytest.param(start(schema=MIXED).untied(), 40, {"threshold": 2}, id="drawn-own-bottom"),
+    pytest.param(grouped(MIXED, [[0, 2], [1, 3]], 2, 2).untied(), 40, {}, id="two-groups"),
     pytest.param(start(schema=WIDE, size=1), 40, {"threshold": 3, "alpha": 0.2}, id="tests"),
 ]
 

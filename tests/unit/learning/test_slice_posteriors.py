@@ -15,8 +15,6 @@ from dspn.structure import (
     Input,
     Leaf,
     NetworkBuilder,
-    NetworkParameters,
-    Parameters,
     Product,
     Sum,
     assemble,
@@ -24,7 +22,7 @@ from dspn.structure import (
     mixture_top,
 )
 from oracles import density, interface_posteriors, leaf_rows, stack_order, sum_weights
-from strategies import as_sequences, random_case, schema_of
+from strategies import as_sequences, random_case, schema_of, with_own_bottom
 
 Floats = NDArray[np.float64]
 MIXED = schema_of(("binary", "ternary", "continuous", "count"))
@@ -32,19 +30,6 @@ MIXED = schema_of(("binary", "ternary", "continuous", "count"))
 
 def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
-
-
-def untied(network: DynamicNetwork) -> DynamicNetwork:
-    """The same structure with a bottom network of other parameters."""
-    own, draw = network.parameters, rng(99)
-    weights = [
-        draw.dirichlet(np.ones(len(node.children)))
-        for node in network.template.nodes
-        if isinstance(node, Sum)
-    ]
-    leaves = tuple(b.family.random(len(b.nodes), draw) for b in network.template.banks)
-    bottom = NetworkParameters(np.concatenate(weights), leaves)
-    return network.with_parameters(Parameters(own.template, own.top, bottom))
 
 
 def value_without(network: DynamicNetwork, values: Floats, dead: tuple[int, int] | None) -> float:
@@ -96,7 +81,7 @@ def exact_posterior(network: DynamicNetwork, values: Floats, node: int) -> Float
 @pytest.mark.parametrize("groups", [[[0, 1, 2, 3]], [[0, 2], [1, 3]]])
 def test_posterior_of_a_product_of_the_search_is_exact(root: str, groups: list[list[int]]) -> None:
     draw = rng(9)
-    network = untied(grouped_network(MIXED, groups, 2, rng=draw, root=root))
+    network = with_own_bottom(grouped_network(MIXED, groups, 2, rng=draw, root=root), rng(99))
     arrays = [draw.integers(2, size=(length, 4)) * 1.0 for length in (1, 2, 4)]
     arrays[2][1] = np.nan
     arrays[1][0, 2] = np.nan
