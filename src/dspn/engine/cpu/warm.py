@@ -76,7 +76,9 @@ def warm(*, backwards: bool = False) -> None:
     binary = Schema((Variable.binary("a"), Variable.binary("b")))
     mixed = Schema((Variable.binary("a"), Variable.continuous("b")))
     rng = np.random.default_rng(0)
-    short = Sequences.from_codes(rng.integers(0, 2, (12, 2)).astype(float), [0, 4, 12], binary)
+    bits = rng.integers(0, 2, (12, 2)).astype(float)
+    bits[0, 0] = np.nan
+    short = Sequences.from_codes(bits, [0, 4, 12], binary)
     turn = np.repeat([[0.0, 0.0], [1.0, 1.0]], [400, 400], axis=0)
     turning = Sequences.from_codes(turn, [0, 800], binary)
     floats = Sequences.from_codes(rng.integers(0, 2, (12, 2)).astype(float), [0, 4, 12], mixed)
