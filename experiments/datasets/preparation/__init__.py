@@ -7,12 +7,12 @@ and differences are for classification.
 from typing import Final
 
 from dspn.data import Sequences
-from experiments.datasets.preparation.base import Chain, FittedPreparation, Fixed, Preparation
-from experiments.datasets.preparation.bins import Bins, EqualWidthBins, QuantileBins
+from experiments.datasets.preparation.base import Chain, Fixed
+from experiments.datasets.preparation.bins import EqualWidthBins, QuantileBins
 from experiments.datasets.preparation.bits import integer_bits, median_bits
 from experiments.datasets.preparation.centring import centred
 from experiments.datasets.preparation.differences import forward_differences, regression_deltas
-from experiments.datasets.preparation.filling import HourFilling, HourMeans
+from experiments.datasets.preparation.filling import HourMeans
 
 
 def unchanged(data: Sequences) -> Sequences:
@@ -46,30 +46,3 @@ CENTRED_DELTAS: Final = Chain((CENTRED, Fixed(regression_deltas)))
 
 STEPS: Final = Fixed(forward_differences)
 """For classes of PenDigits: points, and the way to the next one."""
-
-__all__ = [
-    "BINS",
-    "CENTRED",
-    "CENTRED_DELTAS",
-    "FILLED_BINS",
-    "MEDIAN_BITS",
-    "OVERALL_BITS",
-    "RAW",
-    "SEVEN_BITS",
-    "STEPS",
-    "Bins",
-    "Chain",
-    "EqualWidthBins",
-    "FittedPreparation",
-    "Fixed",
-    "HourFilling",
-    "HourMeans",
-    "Preparation",
-    "QuantileBins",
-    "centred",
-    "forward_differences",
-    "integer_bits",
-    "median_bits",
-    "regression_deltas",
-    "unchanged",
-]
