@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dspn._arguments import Floats, Ints, require_type
+from dspn.data.layout import offsets_of
 from dspn.data.sequences import Sequences, sequences_of
 from dspn.engine import ExpectedFlows, NetworkFlows, Program, compile_program
 from dspn.engine.base import Want, bottom_rows, without_values
@@ -159,7 +160,7 @@ class OnlineState:
         own = tuple(
             expected_of_itself(network, count, mean_length)
             if data is None or not (mixture.schema.inputs or any(map(sources_of, mixture.schema)))
-            else _expected_in_context(network, count, data)
+            else _expected_in_context(network, data, np.full(len(data), count / len(data)))
             for network, count in zip(mixture, counts.tolist(), strict=True)
         )
         return cls(mixture, own, counts, float(num_sequences), 0, float(num_sequences))
@@ -392,63 +393,35 @@ def expected_of_itself(
 ) -> ExpectedFlows:
     """The flows that sequences drawn from a network have on average.
 
-    Visits are exact: where all leaves of a variable are the same, its values say nothing of the
-    latent choices. What a visited leaf adds is the mean of its statistics.
-
     Args:
         network: The network.
         num_sequences: The number of sequences.
         mean_length: Their mean number of slices, at least 1; a share of them is one slice longer.
     """
-    template, own = network.template, network.parameters
-
-    def alike(rows: tuple[Floats, ...]) -> tuple[Floats, ...]:
-        return tuple(np.broadcast_to(bank[:1], bank.shape) for bank in rows)
-
-    first = alike(own.template.leaves)
-    bottom = None if own.bottom is None else NetworkParameters(own.bottom.weights, first)
-    same = Parameters(NetworkParameters(own.template.weights, first), own.top, bottom)
-    values = np.empty(len(network.schema))
-    for bank, rows in zip(template.banks, first, strict=True):
-        values[bank.variable] = bank.family.mode(rows[:1])[0]
     shorter = int(mean_length)
     lengths = np.array([shorter, shorter + 1])
     weights = num_sequences * np.array([shorter + 1 - mean_length, mean_length - shorter])
     lengths, weights = lengths[weights > 0], weights[weights > 0]
     if not weights.size:
         return ExpectedFlows.nothing(network)
-    offsets = np.append(0, np.cumsum(lengths))
-    data = Sequences.from_codes(np.tile(values, (offsets[-1], 1)), offsets, network.schema)
-    program = compile_program(network.with_parameters(same))
-    flows = program.expected_flows(data, weights).flows
-
-    def filled(visited: NetworkFlows, part: NetworkParameters) -> NetworkFlows:
-        leaves = (
-            statistics[:, :1] * _mean_statistics(bank.family, rows)
-            for bank, statistics, rows in zip(
-                template.banks, visited.leaves, part.leaves, strict=True
-            )
-        )
-        return NetworkFlows(visited.weights, tuple(leaves))
-
-    own_bottom = None
-    if flows.bottom is not None and own.bottom is not None:
-        own_bottom = filled(flows.bottom, own.bottom)
-    return ExpectedFlows(filled(flows.template, own.template), flows.top, own_bottom)
+    values = np.full((int(lengths.sum()), len(network.schema)), np.nan)
+    blank = Sequences.from_codes(values, offsets_of(lengths), network.schema)
+    return _expected_in_context(network, blank, weights)
 
 
 def _expected_in_context(
-    network: DynamicNetwork, num_sequences: float, data: Sequences
+    network: DynamicNetwork, data: Sequences, weights: Floats
 ) -> ExpectedFlows:
     """The same for sequences with the inputs and lags of some data, whose values are not used.
 
-    What leaves are told is that of the data; what they say to it is the mean of their statistics.
+    Visits are exact: those of slices without values. What leaves are told is that of the data, and
+    what a visited leaf adds is the mean of its statistics.
     """
     program, blank = compile_program(network), without_values(data)
-    factor = num_sequences / len(data)
-    flows = program.expected_flows(blank, np.full(len(data), factor)).flows
+    flows = program.expected_flows(blank, weights).flows
     every = np.ones(data.values.shape, dtype=np.bool_)
     visits = program.posteriors(blank, Want(leaves=every)).leaves
+    by_slice = np.repeat(weights, data.lengths)
     at_bottom = np.zeros(data.total_slices, dtype=np.bool_)
     if network.parameters.bottom is not None:
         at_bottom[bottom_rows(data, network.root)] = True
@@ -457,16 +430,17 @@ def _expected_in_context(
         leaves = []
         for bank, own in zip(network.template.banks, part.leaves, strict=True):
             family, found = bank.family, np.zeros((len(own), bank.family.num_statistics))
-            values, counts = told_values(data, bank.variable, rows), visits[bank.variable][rows].T
+            counts = visits[bank.variable][rows].T * by_slice[rows]
             if isinstance(family, GaussianBlock):
                 if not family.is_silent:
                     found = counts.sum(axis=1)[:, None] * family.mean_statistics(own)
             elif isinstance(family, Told):
+                values = told_values(data, bank.variable, rows)
                 for leaf in range(len(own)):
                     found[leaf] = _mean_in_context(family, own[[leaf]], values, counts[leaf])
             else:
                 found = counts.sum(axis=1)[:, None] * _mean_statistics(family, own)
-            leaves.append(factor * found)
+            leaves.append(found)
         return NetworkFlows(visited.weights, tuple(leaves))
 
     own, bottom = network.parameters, None
