@@ -64,6 +64,18 @@ def _waves(data: Sequences) -> Iterator[Ints]:
     yield from np.split(missing[order], bounds)
 
 
+def chosen_rows(
+    network: DynamicNetwork, data: Sequences, leaves: Ints, variable: int, slices: Ints
+) -> Floats:
+    """Parameters of the chosen leaf of a variable at some slices; `leaves` as in `Choices`."""
+    members, bottom = leaves[slices, variable], network.parameters.bottom
+    rows: Floats = network.parameters.template.leaves[variable][members]
+    if bottom is not None:
+        at_bottom = np.isin(slices, bottom_rows(data, network.root))
+        rows[at_bottom] = bottom.leaves[variable][members[at_bottom]]
+    return rows
+
+
 def fill_in(
     network: DynamicNetwork,
     data: Sequences,
@@ -78,7 +90,7 @@ def fill_in(
         leaves: The chosen leaf of each entry in its bank, as in `Choices`.
         value_of: Such as the mode of each leaf, or a draw.
     """
-    values, bottom = data.values.copy(), network.parameters.bottom
+    values = data.values.copy()
     for places in _waves(data):
         for variable, bank in enumerate(network.template.banks):
             missing = np.isnan(data.values[places, variable])
@@ -86,11 +98,7 @@ def fill_in(
             if not slices.size:
                 continue
             carrier = carrier_of(network.schema, variable)
-            members = leaves[slices, carrier]
-            rows = network.parameters.template.leaves[carrier][members]
-            if bottom is not None:
-                at_bottom = np.isin(slices, bottom_rows(data, network.root))
-                rows[at_bottom] = bottom.leaves[carrier][members[at_bottom]]
+            rows = chosen_rows(network, data, leaves, carrier, slices)
             family: Family = bank.family
             if isinstance(family, Contextual):  # of what was filled in before, too
                 context = told_values(data, variable, slices, values)[:, 1:]

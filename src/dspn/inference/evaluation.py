@@ -21,7 +21,7 @@ from dspn.inference.gaps import can_draw_gaps
 from dspn.inference.likelihood import require_possible
 from dspn.inference.marginals import Mixer, VariableMarginals, leaf_mixtures, marginals
 from dspn.inference.tails import leaf_log_probs
-from dspn.leaves.base import Family, plain_family
+from dspn.leaves.base import plain_family
 from dspn.leaves.told import has_lags
 
 Hiding = Literal["random", "gaps", "last"]
@@ -70,7 +70,7 @@ class Evaluation:
         used = [
             name
             for name in names
-            if name in names[:4] or any(_is_number(own, name) for own in self.scores)
+            if name in names[:4] or not all(np.isnan(getattr(own, name)) for own in self.scores)
         ]
         if all(own.step == 0 for own in self.scores):
             used.remove("step")
@@ -96,10 +96,6 @@ class Evaluation:
 
 
 _NUMBERS: Final = ("mae", "rmse", "accuracy", "crps", "pinball", "log_score", "coverage")
-
-
-def _is_number(score: Score, name: str) -> bool:
-    return bool(getattr(score, name) == getattr(score, name))
 
 
 def _text(value: Any) -> str:
@@ -222,7 +218,7 @@ def informed_by(program: Program, data: Sequences, *, share: float = 0.2, seed: 
     def nats(hidden: Floats) -> Floats:
         asked = data.with_values(hidden)
         found = _Answers(program, asked, data.values, wanted, none, draws=False)
-        by_variable = [found.log_scores[v] for v in range(data.num_variables)]
+        by_variable = [own[_ENTRY.index("log_score")] for own in found.numbers]
         return np.array([own.mean() if own.size else np.nan for own in by_variable])
 
     base = nats(values)
@@ -404,7 +400,9 @@ class _Answers:
                 shares = weights / weights.sum(axis=1, keepdims=True)
             truth = self.truth[v][entries]
             if evidence.schema[v].kind != Kind.CATEGORICAL:
-                log_density = _log_densities(family, shares, parameters, truth)
+                logs = leaf_log_probs(family, parameters, truth)
+                with np.errstate(divide="ignore", under="ignore"):
+                    log_density = np.logaddexp.reduce(logs + np.log(shares), axis=1)
                 own[_ENTRY.index("log_score"), entries] = -log_density
             if family.name == "gaussian":
                 own[_ENTRY.index("crps"), entries] = _gaussian_crps(shares, parameters, truth)
@@ -424,18 +422,14 @@ class _Answers:
             return
         quantiles = found.quantiles[entries]
         low, median, high = quantiles[:, :3].T
-        losses = _pinball(quantiles, np.array(found.levels), truth)
+        gap, levels = truth[:, None] - quantiles, np.array(found.levels)
+        losses = np.maximum(levels * gap, (levels - 1.0) * gap)  # of each quantile
         own[_ENTRY.index("mae")] = np.abs(median - truth)
         own[_ENTRY.index("rmse")] = (found.mean[entries] - truth) ** 2
         own[_ENTRY.index("pinball")] = losses[:, :3].mean(axis=1)
         own[_ENTRY.index("coverage")] = (low <= truth) & (truth <= high)
         if losses.shape[1] > 3:
             own[_ENTRY.index("crps")] = 2.0 * losses[:, 3:].mean(axis=1)
-
-    @property
-    def log_scores(self) -> list[Floats]:
-        """Minus the log density of each entry, by variable."""
-        return [own[_ENTRY.index("log_score")] for own in self.numbers]
 
     def score(self, v: int, variable: Variable, step: int) -> Score:
         """The mean over the entries of a variable that lie so many steps ahead."""
@@ -448,19 +442,6 @@ class _Answers:
 
 # Rows of what is known of an entry; `rmse` holds the squared error.
 _ENTRY: Final = _NUMBERS
-
-
-def _log_densities(family: Family, shares: Floats, parameters: Floats, truth: Floats) -> Floats:
-    """The log density of each mixture at its value."""
-    logs = leaf_log_probs(family, parameters, truth)
-    with np.errstate(divide="ignore", under="ignore"):
-        return np.asarray(np.logaddexp.reduce(logs + np.log(shares), axis=1))
-
-
-def _pinball(quantiles: Floats, levels: Floats, truth: Floats) -> Floats:
-    """The loss of each quantile, (entries, levels)."""
-    gap = truth[:, None] - quantiles
-    return np.asarray(np.maximum(levels * gap, (levels - 1.0) * gap))
 
 
 def _gaussian_crps(shares: Floats, parameters: Floats, truth: Floats) -> Floats:

@@ -15,7 +15,8 @@ from scipy.sparse import coo_matrix, csr_matrix, diags
 
 from dspn._arguments import Bools, Floats, Ints
 from dspn.data.sequences import Sequences
-from dspn.engine.base import Program, bottom_rows
+from dspn.engine.base import Program
+from dspn.inference.completion import chosen_rows
 from dspn.inference.likelihood import bounded_runs, component_posteriors
 from dspn.inference.sampling import sample_given
 from dspn.leaves.base import Family
@@ -136,13 +137,9 @@ def _drawn_rows(
         part = complete if own.all() else complete[own]
         seeds = rng.integers(0, 2**64, size=len(part), dtype=np.uint64)
         leaves = program.components[c].draw(part, seeds).leaves
-        places, bottom = np.flatnonzero(np.repeat(own, data.lengths)), network.parameters.bottom
-        at_bottom = bottom_rows(part, network.root)
+        places, every = np.flatnonzero(np.repeat(own, data.lengths)), np.arange(part.total_slices)
         for v, out in enumerate(found):
-            rows = network.parameters.template.leaves[v][leaves[:, v]]
-            if bottom is not None:
-                rows[at_bottom] = bottom.leaves[v][leaves[at_bottom, v]]
-            out[places] = rows
+            out[places] = chosen_rows(network, part, leaves, v, every)
     return found
 
 

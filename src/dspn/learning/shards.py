@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -66,11 +67,11 @@ class ShardedPart(Members):
 
     def log_likelihood(self, program: Program) -> Floats:
         """The mean log-likelihood of each shard."""
-        return np.array(self._sum(_shard_likelihood, program).values)
+        return np.array(self._sum(_shard_likelihood, program))
 
     def score(self, score: Score, program: Program) -> float:
         """The mean of another score over all sequences."""
-        return self.mean(np.array(self._sum(partial(_shard_score, score), program).values))
+        return self.mean(np.array(self._sum(partial(_shard_score, score), program)))
 
     def batches(self, batch_size: int, rng: np.random.Generator) -> list[tuple[Members, float]]:
         """The shards, dealt at random into batches of at least one shard each."""
@@ -86,17 +87,6 @@ class ShardedPart(Members):
 
     def _sum(self, work: Any, program: Program) -> Any:
         return sum_by_shard(work, program, self.shards, self.executor, self._sent)
-
-
-@final
-@dataclass(frozen=True)
-class _Values:
-    """Numbers of shards, one after the other."""
-
-    values: tuple[float, ...]
-
-    def __add__(self, other: _Values) -> _Values:
-        return _Values(self.values + other.values)
 
 
 def _load(program: Program, shard: Shard) -> Sequences:
@@ -121,12 +111,15 @@ def _shard_flows(program: Program, shard: Shard) -> Expectation:
     return replace(found, log_likelihood=np.array([np.mean(found.log_likelihood)]))
 
 
-def _shard_likelihood(program: Program, shard: Shard) -> _Values:
-    return _Values((float(np.mean(program.log_likelihood(_load(program, shard)))),))
+# Numbers of shards are tuples, which add up to all of them one after the other.
 
 
-def _shard_score(score: Score, program: Program, shard: Shard) -> _Values:
-    return _Values((score.mean(program, _load(program, shard)),))
+def _shard_likelihood(program: Program, shard: Shard) -> tuple[float]:
+    return (float(np.mean(program.log_likelihood(_load(program, shard)))),)
+
+
+def _shard_score(score: Score, program: Program, shard: Shard) -> tuple[float]:
+    return (score.mean(program, _load(program, shard)),)
 
 
 def hold_out(
@@ -144,15 +137,11 @@ def hold_out(
     if share <= 0:
         return data, None
     rest = data.hold_out(share, seed)
-    found = (executor or Serial()).map(_load_held, rest.shards)
+    found = (executor or Serial()).map(methodcaller("load_held"), rest.shards)
     parts = [own for own in found if own is not None]
     if not parts or not any(own.num_trained for own in rest.shards):
         return data, None
     return rest, joined(parts)
-
-
-def _load_held(shard: Shard) -> Sequences | None:
-    return shard.load_held()
 
 
 @final

@@ -170,30 +170,24 @@ def _nearest_centres(
     """The nearest of `count` centres of each of `total` windows, numbered without gaps."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    # Threads add up in any order, and the last bits with them: one thread, one result.
-    with threadpool_limits(limits=1):
-        return _nearest(windows, total, count, rng)
-
-
-def _nearest(
-    windows: Callable[[Ints], Singles], total: int, count: int, rng: np.random.Generator
-) -> Ints:
     sample = np.arange(total)
     if total > _MOST_WINDOWS:
         sample = np.sort(rng.choice(total, _MOST_WINDOWS, replace=False))
-    seen = windows(sample)
-    axes = _principal_axes(seen) if seen.shape[1] > _MOST_AXES else None
-    seen = seen if axes is None else seen @ axes
-    centres = _centres(seen, count, rng)
-    squares = 0.5 * np.einsum("cf,cf->c", centres, centres)
     nearest = []
-    for rows in np.split(np.arange(total), range(_MOST_WINDOWS, total, _MOST_WINDOWS)):
-        check_time()
-        if total > _MOST_WINDOWS:
-            seen = windows(rows)
-            seen = seen if axes is None else seen @ axes
-        # The centre at the least Euclidean distance, the first among equals.
-        nearest.append(np.argmin(squares - seen @ centres.T, axis=1))
+    # Threads add up in any order, and the last bits with them: one thread, one result.
+    with threadpool_limits(limits=1):
+        seen = windows(sample)
+        axes = _principal_axes(seen) if seen.shape[1] > _MOST_AXES else None
+        seen = seen if axes is None else seen @ axes
+        centres = _centres(seen, count, rng)
+        squares = 0.5 * np.einsum("cf,cf->c", centres, centres)
+        for rows in np.split(np.arange(total), range(_MOST_WINDOWS, total, _MOST_WINDOWS)):
+            check_time()
+            if total > _MOST_WINDOWS:
+                seen = windows(rows)
+                seen = seen if axes is None else seen @ axes
+            # The centre at the least Euclidean distance, the first among equals.
+            nearest.append(np.argmin(squares - seen @ centres.T, axis=1))
     return np.unique(np.concatenate(nearest), return_inverse=True)[1].astype(np.int64)
 
 
