@@ -216,12 +216,11 @@ class _Slices:
         """Writes one lane's induced tree, from the root down."""
         network = self.program.network
         template, top = network.template, network.top
-        group_of = {p: g for g, group in enumerate(network.groups) for p in group}
         chosen, _ = self.program.top.walk(self.top[:, lane], _UNTOLD, [top.root], choose)
         for copy in reversed(self.copies):
             row = copy.rows[lane]
             for position in chosen:
-                out.interfaces[row, group_of[position]] = position
+                out.interfaces[row, network.group_of[position]] = position
             outputs = [template.outputs[position] for position in chosen]
             chosen, leaves = copy.network.walk(copy.V[:, lane], copy.told[lane], outputs, choose)
             for bank in template.banks:

@@ -156,18 +156,11 @@ def _version_of(
     return 3 if any("leaf" in own for own in schema) else min(num_components, 2)
 
 
-def _groups(network: DynamicNetwork) -> list[int]:
-    """The number of the group of each interface node."""
-    numbered = enumerate(network.groups)
-    group_of = {position: group for group, positions in numbered for position in positions}
-    return [group_of[position] for position in range(network.num_interfaces)]
-
-
 def _component(network: DynamicNetwork) -> JSON:
     return {
         "bottom": "tied" if network.parameters.tied else "own",
         "families": [dict(bank.family.to_json()) for bank in network.template.banks],
-        "groups": _groups(network),
+        "groups": list(network.group_of),
         "root": str(network.root),
         "top_root": network.top.root,
     }
@@ -322,7 +315,7 @@ def _network(
     )
     root: Any = text(component["root"], "the `root` of a component")
     network = DynamicNetwork(template, top, parameters, root)
-    differ = component["groups"] != _groups(network)
+    differ = component["groups"] != list(network.group_of)
     refuse_if(differ, "its interface `groups` are not those of its template")
     return network
 

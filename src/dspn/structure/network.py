@@ -72,6 +72,12 @@ class DynamicNetwork:
         return interface_groups(self.template)
 
     @cached_property
+    def group_of(self) -> tuple[int, ...]:
+        """The number of the group of each interface node."""
+        numbered = {position: g for g, own in enumerate(self.groups) for position in own}
+        return tuple(numbered[position] for position in range(self.num_interfaces))
+
+    @cached_property
     def group_variables(self) -> tuple[tuple[int, ...], ...]:
         """For each group, the variables of the slice itself that its nodes speak of."""
         return group_variables(self.template)

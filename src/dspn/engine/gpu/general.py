@@ -40,9 +40,7 @@ class Structure:
         self.top = part_of(network.top)
         self.outputs = np.array(template.outputs, dtype=np.int64)
         self.groups = [np.array(group, dtype=np.int64) for group in network.groups]
-        self.group_of = np.empty(template.num_interfaces, dtype=np.int64)
-        for g, group in enumerate(self.groups):
-            self.group_of[group] = g
+        self.group_of = np.array(network.group_of, dtype=np.int64)
         read = inputs_below_root(network.top)
         self.top_groups = sorted({int(g) for g in self.group_of[read]})
         self.banks = [np.array(bank.nodes, dtype=np.int64) for bank in template.banks]

@@ -281,8 +281,7 @@ def informed_split(
             f"`count` must be at most {size}, the number of interface nodes, but is {wanted}."
         )
     visits = _Visits.of(network, data, rng)
-    group_of = {position: g for g, own in enumerate(network.groups) for position in own}
-    divisions = [visits.division(group_of[position], position, rng) for position in range(size)]
+    divisions = [visits.division(g, position, rng) for position, g in enumerate(network.group_of)]
     chosen = sorted(divisions, key=lambda division: -division.gain)[:wanted]
     labels = np.full((data.total_slices, len(network.groups)), np.nan)
     for group, own in enumerate(network.groups):
