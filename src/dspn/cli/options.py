@@ -121,8 +121,8 @@ _DESCRIPTIONS: Final = {
     "--lags COUNT": "Number of earlier slices whose values the leaves are told, or auto for those "
     "that pay on held-out data.",
     "--lags-of": "Values of the same variable, or of all variables.",
-    "--covariance": "Continuous variables given the hidden state: independent, or with a "
-    "covariance (full).",
+    "--covariance": "Continuous variables given the hidden state: independent (diag), or with a "
+    "covariance (full); auto lets the automatic learner choose.",
     "--label COLUMN": "Column with the class of the sequence.",
     "--mode": "Discriminative models separate the classes more sharply.",
     "--states 1..": "Number of states of each HMM.",
@@ -243,7 +243,7 @@ class Training:
     lags: str = "0"
     lags_of: Literal["own", "all"] = "own"
     leaf_inputs: bool = False
-    covariance: Literal["diag", "full"] = "diag"
+    covariance: Literal["auto", "diag", "full"] = "auto"
 
 
 @final

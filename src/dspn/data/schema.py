@@ -248,16 +248,20 @@ class Schema:
         if isinstance(names, str):
             raise DataError(f"`names` must be a list of names; write [{names!r}].")
         columns = [self.index(name) for name in names]
+        places = {column: place for place, column in enumerate(columns)}
+        chosen = []
         for column in columns:
-            sources = getattr(self.variables[column].leaf, "sources", ())
-            told = [own.column for own in sources if own.kind != "input"]
-            if any(columns[own : own + 1] != [own] for own in told):
+            variable = self.variables[column]
+            sources = getattr(variable.leaf, "sources", ())
+            told = {own.column for own in sources if own.kind != "input"}
+            if not told <= places.keys():
+                missing = self.names[min(told - places.keys())]
                 raise DataError(
-                    f"`names` must keep the places of the variables that the leaves of "
-                    f"{self.names[column]!r} are told, but are {[self.names[i] for i in columns]}; "
-                    "select before the schema has lags or covariances."
+                    f"`names` must have {missing!r}, which the leaves of {variable.name!r} are "
+                    "told; select before the schema has lags or covariances."
                 )
-        return Schema(tuple(self.variables[column] for column in columns), self.inputs)
+            chosen.append(replace(variable, leaf=variable.leaf.moved(places)) if told else variable)
+        return Schema(tuple(chosen), self.inputs)
 
 
 def _is_finite(value: Any) -> bool:

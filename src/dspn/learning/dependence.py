@@ -35,7 +35,7 @@ chains move; tables of values alone would call two slow chains dependent.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
@@ -507,6 +507,26 @@ def layouts_by_dependence(dependence: Floats, *, linkage: str = "average") -> tu
         blocks[i] += blocks.pop(j)
         found.append(layout_of(blocks))
     return tuple(found)
+
+
+def joins_by_dependence(
+    dependence: Floats, units: Sequence[tuple[int, ...]]
+) -> list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+    """The tree of `layouts_by_dependence` over units of variables, from its leaves on.
+
+    Each item is a block and the two that it is joined from; the last block has all units.
+    """
+    member = np.zeros((len(units), len(dependence)))
+    for n, unit in enumerate(units):
+        member[n, list(unit)] = 1.0 / len(unit)
+    between = member @ dependence @ member.T
+    np.fill_diagonal(between, 0.0)
+    found = []
+    for before, after in pairwise(layouts_by_dependence(between)):
+        parts = sorted(set(before) - set(after))
+        one, other = (sorted(own for n in part for own in units[n]) for part in parts)
+        found.append((tuple(sorted(one + other)), tuple(one), tuple(other)))
+    return found
 
 
 def layout_neighbours(layout: Layout) -> tuple[Layout, ...]:

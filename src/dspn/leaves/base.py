@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
-from typing import Any, ClassVar, TypeVar, final
+from typing import Any, ClassVar, Self, TypeVar, final
 
 import numpy as np
 
@@ -311,6 +311,10 @@ class Contextual(Family):
     @abstractmethod
     def spread(self, rows: Floats, rng: np.random.Generator, noise: float) -> Floats:
         """Leaves near to some leaves; with a noise of 1 they differ much."""
+
+    @abstractmethod
+    def moved(self, places: Mapping[int, int]) -> Self:
+        """The same family in a schema where variables have other places."""
 
 
 def plain_family(family: Family) -> Family:

@@ -9,7 +9,7 @@ as kind "member" of `dspn.leaves.told.Source`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -110,6 +110,10 @@ class GaussianBlock(Contextual):
     def sources(self) -> tuple[Source, ...]:  # type: ignore[override]
         """The other members of the slice."""
         return tuple(Source("member", own, 0, 0) for own in np.delete(self.columns, self.member))
+
+    def moved(self, places: Mapping[int, int]) -> GaussianBlock:
+        """The same block in a schema where variables have other places."""
+        return replace(self, columns=tuple(places[own] for own in self.columns))
 
     @property
     def plain(self) -> Gaussian:
@@ -623,7 +627,7 @@ def with_blocks(schema: Schema, covariance: str | Iterable[Sequence[str]]) -> Sc
             own; or a list of blocks, each a list of names; "diag" for none.
     """
     if isinstance(covariance, str):
-        if covariance not in ("diag", "full"):
+        if covariance not in ("auto", "diag", "full"):
             raise DataError(
                 "`covariance` must be 'diag', 'full' or a list of blocks of names such as "
                 f"[('x', 'y')], but is {covariance!r}."

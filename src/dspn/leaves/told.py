@@ -145,6 +145,14 @@ class Told(Contextual):
         found: Family = self.rule.plain
         return found
 
+    def moved(self, places: Mapping[int, int]) -> Told:
+        """The same family in a schema where variables have other places."""
+        moved = [
+            own if own.kind == "input" else own._replace(column=places[own.column])
+            for own in self.sources
+        ]
+        return replace(self, sources=tuple(moved))
+
     @cached_property
     def _num_inputs(self) -> int:
         return sum(own.kind == "input" for own in self.sources)

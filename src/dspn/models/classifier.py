@@ -247,6 +247,8 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
                 "`ascent` must be None with `mode='generative'`, which takes no such steps; leave "
                 "it out, or choose 'discriminative'."
             )
+        if base.covariance == "auto":  # the models of all classes have the same leaves
+            base = clone(base).set_params(covariance="diag")
         return base, ascent if self.mode == "discriminative" else None
 
     def _discriminate(self, parts: Sequence[TrainingData], ascent: AscentOptions) -> None:

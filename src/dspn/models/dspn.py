@@ -125,7 +125,8 @@ class DSPN(SequenceEstimator):
         within: Whether leaves are told the values of the variables before them in the slice.
         leaf_inputs: Whether leaves are told the inputs of the slice.
         covariance: "full" for Gaussian leaves with a covariance of all continuous variables, or a
-            list of blocks of names such as [("x", "y")]; "diag" for independent ones.
+            list of blocks of names such as [("x", "y")]; "diag" for independent ones. With "auto"
+            the automatic learner chooses blocks by what is held out; others have none.
         verbose: Whether to show how learning goes on.
 
     Attributes:
@@ -145,6 +146,7 @@ class DSPN(SequenceEstimator):
     time_limit: float | None = None
     n_jobs: int | None = 1
     engine: str = "cpu"
+    covariance: Any = "auto"
     checkpoint: str | os.PathLike[str] | None = None
     resume: bool = False
     verbose: int = 0
@@ -253,6 +255,7 @@ class DSPN(SequenceEstimator):
             }
             if isinstance(options, Auto):
                 shared |= {"root": checked_root(self.root), "tied": self.tied, "refit": refit}
+                shared["covariances"] = self.covariance == "auto"
                 auto = learn_auto(*sets, options=options, priors=self.priors, **shared)
             else:
                 plan = Plan(

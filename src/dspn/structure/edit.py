@@ -16,6 +16,7 @@ import numpy as np
 from dspn._arguments import Bools, Floats, indices, require_type
 from dspn.data.schema import Schema, Variable
 from dspn.errors import StructureError
+from dspn.leaves.base import Contextual
 from dspn.leaves.block import GaussianBlock
 from dspn.leaves.categorical import Categorical
 from dspn.leaves.told import has_lags
@@ -259,8 +260,12 @@ def _join(
     leaf_of: dict[int, Leaf] = {}
     for network, own, share in zip(networks, columns, shares, strict=True):
         first, position = len(template), len(outputs)
+        places = dict(enumerate(own))
         for bank in network.template.banks:
-            leaf_of.setdefault(own[bank.variable], Leaf(own[bank.variable], bank.family))
+            family = bank.family
+            if isinstance(family, Contextual):
+                family = family.moved(places)
+            leaf_of.setdefault(own[bank.variable], Leaf(own[bank.variable], family))
         leaves = {variable: leaf_of[column] for variable, column in enumerate(own)}
         positions = {place: position + place for place in range(network.num_interfaces)}
         entries = template_entries(network if tied else network.untied())
@@ -314,8 +319,8 @@ def _checked_columns(
             f"networks, but is {columns!r}."
         )
     for index, (network, own) in enumerate(zip(networks, places, strict=True)):
-        wanted = tuple(schema[place] for place in own)
-        if tuple(network.schema) != wanted:
+        wanted = schema.select([schema.names[place] for place in own])
+        if tuple(network.schema) != tuple(wanted):
             raise StructureError(
                 f"networks[{index}] must be over the variables of columns {list(own)}, "
                 f"{', '.join(variable.name for variable in wanted)}, but is over "

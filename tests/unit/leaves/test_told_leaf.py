@@ -225,13 +225,3 @@ def test_wrong_families_are_refused() -> None:
     found = Told(Linear(), (NUMBER,)).violations(broken)
     assert [text.split(":")[0] for text in found] == ["row 0", "row 1"]
     assert_array_equal(with_context(schema), schema)
-
-
-def test_variables_that_leaves_are_told_are_not_moved() -> None:
-    plain = Schema(tuple(Variable.continuous(name) for name in "abc"))
-    own = with_context(plain, lags=1)
-    assert own.select(["a", "b"]).names == ("a", "b")
-    with pytest.raises(DataError, match="the leaves of 'c' are told"):
-        own.select(["a", "c"])
-    with pytest.raises(DataError, match="the leaves of 'a' are told"):
-        with_context(plain, lags=1, lags_of="all").select(["a", "b"])

@@ -1,7 +1,7 @@
 """What the automatic learner works with: moves, recipes, models, options, and data by block."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -15,13 +15,13 @@ from dspn.data.sequences import Sequences, cut_sequences, drawn_part, drawn_plac
 from dspn.engine import ExpectedFlows
 from dspn.errors import StructureError
 from dspn.executors import Executor, Serial, Shared
-from dspn.learning.dependence import Layout, layout_of
+from dspn.learning.dependence import Layout, components, layout_neighbours, layout_of
 from dspn.learning.em import EmOptions
 from dspn.learning.moves import pruned
 from dspn.learning.priors import Priors
 from dspn.learning.run import Clock
 from dspn.leaves.categorical import CategoricalPrior
-from dspn.leaves.told import tells_entries
+from dspn.leaves.told import sources_of
 from dspn.options import Options, number_field, part_field, whole_field
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Leaf, Product, Sum
@@ -60,11 +60,13 @@ LEAST_FLOW: Final = 0.02
 # A model of so many slices tells how long one of all would take, and serves until there is one.
 FEW_SLICES: Final = 3_000
 # Work in edges: of sums over all inputs, which are products of matrices; of what a leaf adds at a
-# slice, and for each different value of its variable; of a slice and of a step whatever the
-# template; of a node that is built and compiled. Measured with the CPU engine in single precision,
-# where an edge takes a third of a nanosecond.
+# slice, and for each different value of its variable, more where it is told something; of a slice
+# and of a step whatever the template; of a node that is built and compiled. Measured with the CPU
+# engine in single precision, where an edge takes a third of a nanosecond.
 _DENSE_EDGE: Final = 0.33
 _PER_LEAF: Final = 1.2
+_PER_TOLD_LEAF: Final = 20.0
+_PER_TOLD_SLICE: Final = 1_000.0
 _PER_VALUE: Final = 100.0
 _PER_SLICE: Final = 700.0
 _PER_STEP: Final = 3e6
@@ -270,6 +272,17 @@ class BlockData:
         return sum(np.unique(own[~np.isnan(own)]).size for own in columns)
 
     @cached_property
+    def num_told(self) -> int:
+        """Variables whose leaves are told something: their densities are not tabulated."""
+        return sum(bool(sources_of(own)) for own in self.train.schema)
+
+    def leaf_work(self, num_leaves: int) -> float:
+        """What leaves take at a slice, in edges."""
+        told = self.num_told / len(self.train.schema)
+        each = told * _PER_TOLD_LEAF + (1.0 - told) * _PER_LEAF
+        return num_leaves * each + self.num_told * _PER_TOLD_SLICE
+
+    @cached_property
     def num_features(self) -> int:
         """Numbers that clusters see of a slice."""
         kinds = ((own.kind == Kind.CATEGORICAL, own) for own in self.train.schema)
@@ -355,22 +368,43 @@ class AutoTask:
         """What tries may take together; the rest is for training on all data."""
         return (1.0 - REFIT_SHARE) * self.effort
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether variables are learned together: leaves know others by their numbers."""
-        return tells_entries(self.schema)
+    @cached_property
+    def units(self) -> Layout:
+        """Variables that are never put into different blocks: leaves are told each other's."""
+        linked = np.eye(len(self.schema), dtype=np.bool_)
+        for column, variable in enumerate(self.schema):
+            told = [own.column for own in sources_of(variable) if own.kind != "input"]
+            linked[column, told] = linked[told, column] = True
+        return layout_of(components(linked))
+
+    def neighbours(self, layout: Layout) -> Iterator[Layout]:
+        """Layouts in which a unit is moved to another block, or blocks are joined."""
+        place = {variable: n for n, unit in enumerate(self.units) for variable in unit}
+        by_unit = layout_of([sorted({place[own] for own in block}) for block in layout])
+        for other in layout_neighbours(by_unit):
+            yield layout_of([[own for n in block for own in self.units[n]] for block in other])
 
     @cached_property
     def constant(self) -> Block:
         """Variables that have one value at most in the training set: there is nothing to learn."""
-        columns = () if self.is_whole else self.train.values.T
-        return tuple(i for i, own in enumerate(columns) if np.unique(own[~np.isnan(own)]).size < 2)
+        found = []
+        for column, variable in enumerate(self.schema):
+            values = self.train.values[:, column]
+            is_told = any(own.kind != "input" for own in sources_of(variable))
+            if not is_told and np.unique(values[~np.isnan(values)]).size < 2:
+                found.append(column)
+        return tuple(found)
 
     @cached_property
     def varying(self) -> Block:
         """All other variables; all variables where every one is constant."""
         still = set(self.constant)
         return tuple(i for i in range(len(self.schema)) if i not in still) or self.constant
+
+    @cached_property
+    def varying_units(self) -> Layout:
+        """The units of the varying variables."""
+        return tuple(unit for unit in self.units if unit[0] in self.varying)
 
     def with_constants(self, blocks: Iterable[Block]) -> Layout:
         """A layout of blocks of the varying variables, and of the constant ones together."""
@@ -531,7 +565,7 @@ def _work(data: BlockData, sums: float, leaves: int, size: int, steps: int) -> f
     """So many steps of EM and a last pass, in units of 10^9 edges."""
     # Every step is followed by a pass over the validation set.
     slices = data.train.total_slices + _SCORED * data.validation.total_slices
-    edges = slices * (_PER_SLICE + sums + _PER_LEAF * leaves)
+    edges = slices * (_PER_SLICE + sums + data.leaf_work(leaves))
     tables = _PER_VALUE * data.num_values * size
     return (edges + tables + _PER_STEP) * (steps + 1) / _WORK_UNIT
 

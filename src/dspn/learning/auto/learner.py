@@ -25,6 +25,7 @@ from dspn.learning.auto.base import (
     work_of,
 )
 from dspn.learning.auto.choice import Choice
+from dspn.learning.auto.covariances import TriedCovariance, choose_covariances
 from dspn.learning.auto.planner import AutoState, Tried
 from dspn.learning.auto.run import AutoRun
 from dspn.learning.auto.training import Journal
@@ -47,7 +48,8 @@ class AutoLearned:
     """The model, and its score on the validation set before that was learned from.
 
     `choice` has what the model is mixed from, `tried` every try, `history` the best score against
-    time. `train` and `validation` are the sets as they were divided.
+    time. `train` and `validation` are the sets as they were divided. `covariances` are those that
+    were tried before.
     """
 
     mixture: Mixture
@@ -58,6 +60,7 @@ class AutoLearned:
     history: tuple[Report, ...]
     train: Sequences
     validation: Sequences
+    covariances: tuple[TriedCovariance, ...] = ()
 
     @property
     def work(self) -> float:
@@ -68,6 +71,7 @@ class AutoLearned:
         """What was tried, what it took, and what the model was chosen to be, in lines."""
         count = len(self.tried)
         lines = ["1 model was tried:" if count == 1 else f"{count} models were tried:"]
+        lines += [f"  {own}" for own in self.covariances]
         lines += self._ladder()
         by_move: dict[str, list[Tried]] = {}
         for item in self.tried:
@@ -133,6 +137,7 @@ def learn_auto(
     report: Reporter | None = None,
     on_state: Callable[[AutoState], None] | None = None,
     clock: Clock | None = None,
+    covariances: bool = True,
 ) -> AutoLearned:
     """The best mixture of layouts that the effort allows, scored on the validation set.
 
@@ -164,6 +169,7 @@ def learn_auto(
         report: Called with every state as people see it.
         on_state: Called with every state.
         clock: The clock of a limit that counts from earlier on, in place of `time_limit`.
+        covariances: Whether Gaussian leaves may have a covariance, over variables where that pays.
     """
     require_type(options, Auto, "options", StructureError)
     require_type(tied, bool, "tied", StructureError)
@@ -185,11 +191,14 @@ def learn_auto(
         executor_of(executor, num_jobs),
         (whole := Clock(time_limit) if clock is None else clock).within(_SEARCH),
     )
+    task, tried, spent = choose_covariances(task) if covariances else (task, (), 0.0)
     if checkpoint is None and resume:
         raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
     held = nullcontext() if checkpoint is None else Journal.held(checkpoint, task, resume=resume)
     with held as journal:
-        return _follow(AutoRun(task, journal), task, whole, refit, report, on_state)
+        run = AutoRun(task, journal, spent)
+        found = _follow(run, task, whole, refit, report, on_state)
+    return replace(found, covariances=tried)
 
 
 def _follow(

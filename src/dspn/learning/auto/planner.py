@@ -19,7 +19,7 @@ from dspn.learning.auto.base import (
 )
 from dspn.learning.auto.choice import Choice, Pool
 from dspn.learning.auto.moves import DEFAULT_MOVES, REGROUP, first_recipe
-from dspn.learning.dependence import Layout, layout_neighbours
+from dspn.learning.dependence import Layout
 
 # How much is hoped for from a move that was tried seldom, in shares of what moves paid on average.
 _HOPE: Final = 0.7
@@ -203,7 +203,7 @@ def _layout_steps(
         """The dependence that a layout puts within its blocks."""
         return sum(float(strength[np.ix_(block, block)].sum()) for block in layout)
 
-    nearest = sorted(layout_neighbours(best), key=lambda other: (-within(other), other))
+    nearest = sorted(task.neighbours(best), key=lambda other: (-within(other), other))
     for layout in nearest[:_MOST_NEIGHBOURS]:
         new = [block for block in layout if block not in state.pool]
         if layout in state.layouts or not new or not task.is_apart(layout):

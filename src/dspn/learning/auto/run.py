@@ -3,11 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import pairwise
 from math import inf
 from typing import Final, final
-
-import numpy as np
 
 from dspn._arguments import Floats
 from dspn.executors import Serial, Shared
@@ -34,7 +31,7 @@ from dspn.learning.auto.moves import (
 )
 from dspn.learning.auto.planner import AutoState, Bandit, Part, Step, Tried, next_steps
 from dspn.learning.auto.training import Journal, attempted
-from dspn.learning.dependence import Layout, dependence, layouts_by_dependence, one_block
+from dspn.learning.dependence import Layout, dependence, joins_by_dependence, one_block
 from dspn.learning.run import Clock, is_large
 
 # Tries of a round are trained side by side. The number is fixed, so that it does not depend on the
@@ -101,8 +98,9 @@ def _train_one(task: Shared[AutoTask], journal: Journal | None, attempt: Try) ->
 class AutoRun:
     """Goes from state to state; every try is kept in the journal, where there is one."""
 
-    def __init__(self, task: AutoTask, journal: Journal | None = None) -> None:
+    def __init__(self, task: AutoTask, journal: Journal | None = None, spent: float = 0.0) -> None:
         self._task = task
+        self._spent = spent
         self._journal = journal
         self._chooser = Chooser(task.options)
         self._state: AutoState | None = None
@@ -242,7 +240,8 @@ class AutoRun:
         choice = self._chooser.choice(pool, (layout,))
         trail = tuple(Tried(candidate, 0.0) for candidate in trained)
         bandit = Bandit(_USUAL_GAIN * max(1.0, abs(choice.score)), _USUAL_WORK * task.effort)
-        self._state = AutoState("ladder", pool, (layout,), choice, trail, bandit)
+        start = AutoState("ladder", pool, (layout,), choice, trail, bandit, spent=self._spent)
+        self._state = start
         yield self._state
 
     def _climb(self, block: Block, most: float) -> Iterator[AutoState]:
@@ -371,14 +370,15 @@ class AutoRun:
         """
         task, state = self._task, self._state
         assert state is not None
-        if task.is_whole:
+        units = task.varying_units
+        if len(units) == 1:
             yield state
             return
         most = min(self._work + task.options.exploration * task.effort, task.allowed)
         joins = self._joins()
         scores = self._roughly([task.varying], most)
-        scores |= self._roughly([(own,) for own in task.varying], most)
-        apart = sum(scores.get((own,), -inf) for own in task.varying)
+        scores |= self._roughly(units, most)
+        apart = sum(scores.get(own, -inf) for own in units)
         # Where variables by themselves are far behind, only the strongest joins are looked at.
         together = scores.get(task.varying, 0.0)
         if together - apart > _NEAR * abs(together):
@@ -423,16 +423,7 @@ class AutoRun:
 
     def _joins(self) -> list[tuple[Block, Block, Block]]:
         """Blocks of the varying variables, each with the two that it is joined from."""
-        task = self._task
-        names, found = task.varying, list[tuple[Block, Block, Block]]()
-        layouts = layouts_by_dependence(self._strength[np.ix_(names, names)])
-        for before, after in pairwise(layouts):
-            (joined,) = set(after) - set(before)
-            one, other = set(before) - set(after)
-            first, second = sorted((one, other))
-            blocks = (tuple(names[i] for i in block) for block in (joined, first, second))
-            found.append((next(blocks), next(blocks), next(blocks)))
-        return found
+        return joins_by_dependence(self._strength, self._task.varying_units)
 
     @cached_property
     def _strength(self) -> Floats:
@@ -448,8 +439,8 @@ class AutoRun:
     ) -> Layout | None:
         """The layout of the best blocks; None where all variables together are better."""
         best: dict[Block, tuple[float, list[Block]]] = {}
-        for variable in self._task.varying:
-            best[(variable,)] = scores.get((variable,), -inf), [(variable,)]
+        for unit in self._task.varying_units:
+            best[unit] = scores.get(unit, -inf), [unit]
         for union, one, other in joins:
             score, blocks = best[one][0] + best[other][0], best[one][1] + best[other][1]
             if scores.get(union, -inf) >= score:
@@ -499,7 +490,7 @@ class AutoRun:
         assert state is not None
         yield state
         credit = self._work + _CREDIT * ladder
-        strength = self._strength if len(task.varying) > 1 and not task.is_whole else None
+        strength = self._strength if len(task.varying_units) > 1 else None
         while state.failures < options.patience:
             if options.effort is None and self._work > credit:
                 return

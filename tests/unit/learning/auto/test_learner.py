@@ -99,7 +99,7 @@ def test_no_test_data_can_be_given() -> None:
     given = {"train", "validation"}
     settings = {
         "seed", "options", "priors", "root", "tied", "refit", "num_jobs", "executor", "time_limit",
-        "checkpoint", "resume", "report", "on_state", "clock",
+        "checkpoint", "resume", "report", "on_state", "clock", "covariances",
     }  # fmt: skip
     assert names == given | settings
 
