@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from dspn._arguments import Floats, Ints, require_type, sequence_weights
-from dspn.data.schema import Schema
+from dspn.data.schema import Kind, Schema
 from dspn.data.sequences import Sequences, joined, sequences_of
 from dspn.errors import (
     ConvergenceWarning,
@@ -30,9 +30,9 @@ from dspn.learning.ascent import AscentOptions
 from dspn.learning.em import EmOptions
 from dspn.learning.priors import DEFAULT_PRIORS
 from dspn.learning.run import Ending
-from dspn.leaves import Families
+from dspn.leaves import Families, family_for
 from dspn.leaves.told import sources_of
-from dspn.models.dspn import DSPN
+from dspn.models.dspn import DSPN, Em, Paper
 from dspn.models.estimator import SequenceEstimator, SequenceReader, TrainingData, seed_of
 from dspn.models.forms import Reading
 from dspn.models.hmm import HMM, HMMSPN
@@ -48,6 +48,10 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
 
     Data are given as to the other estimators, but for one form: rows of an array without `lengths`
     are samples, as everywhere in scikit-learn, each a sequence of a single slice.
+
+    Leaves of numbers begin with one observation of the data of all classes, and none is narrower
+    than a hundredth of their spread, unless `estimator` has priors of leaves or divides the
+    variables, as `DSPN(Auto())` does.
 
     Args:
         estimator: What models a class, an `HMM` by default; cloned for each class.
@@ -93,6 +97,7 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
         base, ascent = self._checked()
         data, weights = self._read_for_fit(X, base.schema, sample_weight, reading)
         classes, codes = _coded_labels(_checked_labels(y, len(data)), weights)
+        base = _with_common_priors(base, data if weights is None else data[weights > 0])
         held = None if validation is None else _labelled(validation, data.schema, classes)
         seed = seed_of(base.random_state if self.random_state is None else self.random_state)
         parts = []
@@ -181,6 +186,8 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
                 f"{known[counts == 0].tolist()[0]!r}; wait until there are some, or leave the "
                 "class out."
             )
+        if is_first:
+            base = _with_common_priors(base, data[own > 0])
         estimators = self._class_estimators(base, known.size, is_first)
         before = counts if is_first else self._class_counts(float(own.sum()))
         # Every class is learned before any is changed, so that a failure changes none.
@@ -260,7 +267,8 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
                 f"mixture of {mixed[0]}; use `mode='generative'`, or an estimator that learns one "
                 "network, such as HMM or DSPN(learner='paper')."
             )
-        priors = getattr(self.estimators_[0], "priors", None) or DEFAULT_PRIORS
+        # An observation of all classes in each leaf would draw the classes together again.
+        priors = getattr(self.estimator, "priors", None) or DEFAULT_PRIORS
         known = self._told_schema(parts[0].train.schema)
         train = [(sequences_of(part.train, known, "X"), part.weights) for part in parts]
         chosen = [
@@ -386,6 +394,29 @@ def _coded_labels(labels: NDArray[Any], weights: Floats | None) -> tuple[NDArray
         )
     place = np.minimum(np.searchsorted(classes, labels), classes.size - 1)
     return classes, np.where(classes[place] == labels, place, -1)
+
+
+def _with_common_priors(base: SequenceEstimator, data: Sequences) -> SequenceEstimator:
+    """The estimator, with an observation of the data of all classes in each leaf of numbers.
+
+    The usual prior and the narrowest leaf follow the data that are learned from. Within a class a
+    variable may hardly vary, and leaves as narrow as that rule the class out for one other value.
+    Priors of leaves that are given stay. Learners that divide the variables choose their own.
+    """
+    priors = base.priors or DEFAULT_PRIORS
+    divides = isinstance(base, DSPN) and not isinstance(base._options(), Em | Paper)
+    if divides or priors.leaves or priors.by_variable:
+        return base
+    count = 1.0 if priors.leaf_pseudo_count is None else priors.leaf_pseudo_count
+    own: list[Any] = []
+    for variable, values in zip(data.schema, data.values.T, strict=True):
+        prior: Any = None
+        if variable.kind != Kind.CATEGORICAL and not sources_of(variable):
+            prior = family_for(variable, values).default_prior
+            prior = replace(prior, pseudo_count=count)
+        own.append(prior)
+    scaled: SequenceEstimator = clone(base)
+    return scaled.set_params(priors=replace(priors, by_variable=tuple(own)))
 
 
 def _class_seed(seed: int, code: int) -> int:

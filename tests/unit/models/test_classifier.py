@@ -1,3 +1,4 @@
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -5,6 +6,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax
+from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
 from dspn import (
@@ -22,6 +24,8 @@ from dspn import (
     Variable,
 )
 from dspn.learning import NO_PRIORS
+from dspn.learning.priors import Priors
+from dspn.leaves import GaussianPrior
 from dspn.models.estimator import SequenceEstimator
 
 SCHEMA = Schema((Variable.categorical("a", ("u", "v")), Variable.continuous("b")))
@@ -78,15 +82,57 @@ def test_probabilities_follow_bayes_rule() -> None:
     assert_array_equal(fitted.predict(train), names[joint.argmax(axis=1)])
 
 
-def test_each_class_has_the_model_that_its_own_sequences_give() -> None:
+def test_each_class_has_the_model_that_its_own_sequences_give_with_priors_of_all() -> None:
     train, y = labelled(15, 3)
     fitted = DSPNClassifier(HMM(2, validation_fraction=0), random_state=7).fit(train, y)
+    every = train.values[:, 1]
+    prior = GaussianPrior(every.mean(), every.var(), 1.0, 1e-4 * every.var())
     for name, own in zip(fitted.classes_, fitted.estimators_, strict=True):
+        assert own.priors.by_variable[0] is None
+        for field, value in asdict(own.priors.by_variable[1]).items():
+            assert_allclose(value, getattr(prior, field), rtol=1e-12)
         seed = own.model_.provenance["seed"]
-        alone = HMM(2, validation_fraction=0, random_state=seed).fit(
+        alone = HMM(2, validation_fraction=0, random_state=seed, priors=own.priors).fit(
             train[np.flatnonzero(y == name)]
         )
         assert alone.network_.fingerprint == own.network_.fingerprint
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        HMM(2, priors=Priors(leaves=(GaussianPrior(0.0, 1.0, 0.5, 1e-3),))),
+        HMM(2, priors=Priors(by_variable=(None, GaussianPrior(0.0, 1.0, 0.5, 1e-3)))),
+    ],
+)
+def test_priors_of_leaves_that_are_given_stay(base: HMM) -> None:
+    train, y = labelled(5, 3)
+    fitted = DSPNClassifier(base, random_state=7).fit(train, y)
+    assert all(own.priors == base.priors for own in fitted.estimators_)
+
+
+def test_a_value_that_a_class_never_had_does_not_rule_it_out() -> None:
+    rng = np.random.default_rng(0)
+    X = [rng.normal([at, at], [1.0, at], (5, 2)) for at in np.repeat([0.0, 3.0], 20)]
+    assert not any(x[:, 1].any() for x in X[:20])
+    y = np.repeat(["flat", "wide"], 20)
+    fitted = DSPNClassifier(HMM(1), random_state=0).fit(X, y)
+    every = np.concatenate(X)[:, 1]
+    flat = fitted.estimators_[0].emissions_["x1"]
+    # A hundred slices of zeros, and one observation of all data.
+    mean, square = every.mean() / 101, (every**2).mean() / 101
+    assert_allclose(flat, [[mean, square - mean**2]], rtol=1e-6)
+    odd = X[0].copy()
+    odd[2, 1] = 0.5  # one pixel that is not quite blank
+    assert fitted.predict([odd])[0] == "flat"
+
+
+def test_digits_are_told_apart_though_pixels_are_blank_in_a_class() -> None:
+    images, y = load_digits(return_X_y=True)
+    schema = Schema(tuple(Variable.continuous(f"x{i}") for i in range(8)))
+    X = Sequences.from_arrays(list(images.reshape(-1, 8, 8)), schema=schema)
+    fitted = DSPNClassifier(HMM(4), random_state=0).fit(X[:600], y[:600])
+    assert fitted.score(X[600:1000], y[600:1000]) > 0.6
 
 
 @pytest.mark.parametrize("mode", ["generative", "discriminative"])
@@ -219,7 +265,9 @@ def test_what_a_class_held_out_is_learned_from_in_the_end() -> None:
     for name, own in zip(fitted.classes_, fitted.estimators_, strict=True):
         sequences = train[np.flatnonzero(y == name)]
         seed = own.model_.provenance["seed"]
-        whole, part = (HMM(2, random_state=seed, refit=refit) for refit in (True, False))
+        whole, part = (
+            HMM(2, random_state=seed, refit=refit, priors=own.priors) for refit in (True, False)
+        )
         assert own.network_.fingerprint == whole.fit(sequences).network_.fingerprint
         assert own.network_.fingerprint != part.fit(sequences).network_.fingerprint
 
