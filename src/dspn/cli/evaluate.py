@@ -18,32 +18,33 @@ from dspn.progress import show_progress
 
 def evaluate(gap: int, model: Path, target: Target, **given: Any) -> None:
     """Writes the scores of hidden entries."""
-    loaded, data, options = _read(model, target, **given)
+    loaded, data, written, options = _read(model, target, **given)
     with show_progress("evaluate", quiet=target.quiet):
         found = loaded.evaluate(data, length=gap, **options)
     _note_better_rules(loaded, found, quiet=target.quiet)
-    _write(found, target, ["step"])
+    _write(found, target, written, ["step"])
 
 
 def backtest(steps: int, model: Path, target: Target, **given: Any) -> None:
     """Writes the scores of forecasts from rolling origins."""
-    loaded, data, options = _read(model, target, **given)
+    loaded, data, written, options = _read(model, target, **given)
     with show_progress("backtest", quiet=target.quiet):
         found = loaded.backtest(data, steps, **options)
     _note_better_rules(loaded, found, quiet=target.quiet)
-    _write(found, target, [])
+    _write(found, target, written, [])
 
 
 def _read(
     model: Path, target: Target, data: str, read: Reading, unknown: Unknown, **options: Any
-) -> tuple[Model, Sequences, dict[str, Any]]:
-    """The model, all sequences of the table, and the other options."""
+) -> tuple[Model, Sequences, Reading, dict[str, Any]]:
+    """The model, all sequences of the table, how it is written, and the other options."""
     sink.output_format(target)
     loaded = source.load_model(model)
     with source.open_table(data, read) as table:
         own = (table, loaded.schema, loaded.provenance, read, unknown)
         ((_, sequences),) = source.read_chunks(*own, quiet=target.quiet, whole=True)
-    return loaded, sequences, options
+        written = source.as_written(table, read, loaded.provenance)
+    return loaded, sequences, written, options
 
 
 def _note_better_rules(model: Model, found: Evaluation, *, quiet: bool) -> None:
@@ -61,7 +62,7 @@ def _note_better_rules(model: Model, found: Evaluation, *, quiet: bool) -> None:
         )
 
 
-def _write(found: Evaluation, target: Target, without: list[str]) -> None:
+def _write(found: Evaluation, target: Target, written: Reading, without: list[str]) -> None:
     columns: dict[str, Any] = {}
     for name in (name for name in Score._fields if name not in without):
         values = [getattr(own, name) for own in found.scores]
@@ -72,5 +73,5 @@ def _write(found: Evaluation, target: Target, without: list[str]) -> None:
             columns[name] = pa.array(values)
     console.note(f"hidden: {found.hidden}", quiet=target.quiet)
     table = sink.round_table(pa.table(columns), target.digits)
-    with sink.write_table(target, sink.output_format(target)) as out:
+    with sink.write_table(target, sink.output_format(target), read=written) as out:
         out.write(table)

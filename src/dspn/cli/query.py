@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from dspn.cli import console, sink, source
-from dspn.cli.options import Parallel, Request, Target, parse_bounds, parse_levels
+from dspn.cli.options import Parallel, Reading, Request, Target, parse_bounds, parse_levels
 from dspn.data.cells import convertible, decode_cells, is_text, plain, with_columns
 from dspn.data.chunks import Chunk, Source
 from dspn.data.coding import decode_matrix
@@ -116,7 +116,8 @@ def write_answers(
             for chunk, data in chunks
         )
         column_types = _column_types(opened, schema if query.keeps_columns else ())
-        with sink.write_table(target, form, column_types) as out:
+        read = source.as_written(opened, request.read, provenance)
+        with sink.write_table(target, form, column_types, read) as out:
             for table in query.finish(tables):
                 out.write(table)
 
@@ -267,7 +268,7 @@ def _cells(model: Model, chunk: Chunk, data: Sequences, top: int, *, fitted: boo
         own = data.values[rows, columns]
         for column, codes in zip(columns.tolist(), zip(own, filled, strict=True), strict=True):
             cells = decode_cells(np.array(codes), data.schema[column]).to_pylist()
-            text = [f"{cell:.10g}" if isinstance(cell, float) else str(cell) for cell in cells]
+            text = [_number_text(c, chunk) if isinstance(c, float) else str(c) for c in cells]
             texts.append(text[0])
             expected.append(text[1])
     order = chunk.keys.order or "slice"
@@ -285,6 +286,10 @@ def _cells(model: Model, chunk: Chunk, data: Sequences, top: int, *, fitted: boo
     for name, column in cells.items():
         named[free_name(name, named)] = column
     return pa.table(named)
+
+
+def _number_text(value: float, chunk: Chunk) -> str:
+    return f"{value:.10g}".replace(".", chunk.decimal or ".")
 
 
 def _keep_oddest(tables: Iterator[Any], top: int) -> Iterator[Any]:
@@ -360,8 +365,6 @@ def _bands(found: Imputation, chunk: Chunk, digits: int | None) -> dict[str, Any
             whole = chunk.as_rows(whole)
             column = pa.array(whole, mask=np.isnan(whole))
             columns[title] = column.cast(pa.int64()) if is_count else column
-            if chunk.decimal == ",":  # as the other numbers of the table
-                columns[title] = pc.replace_substring(columns[title].cast(pa.string()), ".", ",")
     return columns
 
 
@@ -639,7 +642,8 @@ def sample(
     order = free_name(keys.get("order", "slice"), [*taken, sequence])
     batch = max(_SAMPLED_ROWS // length, 1)
     progress = console.show_rows("sample", quiet=target.quiet)
-    with sink.write_table(target, form) as out, progress as advance:
+    read = Reading(decimal=",", delimiter=";") if keys.get("decimal") == "," else Reading()
+    with sink.write_table(target, form, read=read) as out, progress as advance:
         for start in range(0, number, batch):
             count = min(batch, number - start)
             values = loaded.sample(count, length, rng=rng, bounds=bounds or None).values

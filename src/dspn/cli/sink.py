@@ -20,12 +20,13 @@ from pyarrow.csv import WriteOptions, write_csv
 from dspn._arguments import Floats
 from dspn.atomic import replacing
 from dspn.cli.console import ReaderGoneError, counted, note, plainly
-from dspn.cli.options import Format, Target
+from dspn.cli.options import Format, Reading, Target
 from dspn.cli.source import TYPED
-from dspn.data.cells import is_text, with_columns
+from dspn.data.cells import as_usual, is_text, with_columns
 from dspn.errors import DataError, DspnError
 
 STDOUT: Final = "-"
+_AS_USUAL: Final = Reading()
 _EXTENSIONS: Final[dict[str, Format]] = {
     ".csv": "csv",
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
@@ -70,7 +71,10 @@ def check_place(name: str) -> None:
 
 @contextmanager
 def write_table(
-    target: Target, form: Format, types: Mapping[str, Any] | None = None
+    target: Target,
+    form: Format,
+    types: Mapping[str, Any] | None = None,
+    read: Reading = _AS_USUAL,
 ) -> Iterator["Sink"]:
     """A sink for the parts of a table; notes the number of rows when a file is complete.
 
@@ -79,9 +83,11 @@ def write_table(
         form: Its format.
         types: Columns that are text only because a CSV file has no types, and the types they get
             in other formats; None for whatever type their cells look like.
+        read: How the table was read that the answers are about, where CSV has its decimal sign
+            and its delimiter.
     """
     with _open_output(target.output) as file:
-        sink = Sink(file, form, types)
+        sink = Sink(file, form, types, read)
         yield sink
         sink.close()
     if target.output != STDOUT:
@@ -124,10 +130,18 @@ class Sink:
         file: Where the bytes go.
         form: The format.
         types: Types for columns of text, as `write_table` has them.
+        read: The decimal sign and the delimiter of CSV, as `write_table` has them.
     """
 
-    def __init__(self, file: Any, form: Format, types: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        file: Any,
+        form: Format,
+        types: Mapping[str, Any] | None = None,
+        read: Reading = _AS_USUAL,
+    ) -> None:
         self.rows = 0
+        self._decimal, self._delimiter = read.decimal, read.delimiter or ","
         self._file, self._form = file, form
         self._types = {} if form == "csv" else dict(types or {})
         self._guessed: dict[str, Any] = {}
@@ -156,15 +170,27 @@ class Sink:
 
     def _csv(self, table: Any) -> bytes:
         """Quotation marks only where a cell needs them; a missing value is an empty cell."""
-        table, buffer = _map_columns(table, _for_csv), io.BytesIO()
-        header = b"" if self.rows else csv_lines([table.column_names])
+        table, buffer, mark = _map_columns(table, self._for_csv), io.BytesIO(), self._delimiter
+        header = b"" if self.rows else csv_lines([table.column_names], mark)
         try:
             # Arrow either quotes all text or refuses text that needs quotes; most does not.
-            write_csv(table, buffer, WriteOptions(include_header=False, quoting_style="none"))
+            how = WriteOptions(include_header=False, quoting_style="none", delimiter=mark)
+            write_csv(table, buffer, how)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             columns = [_as_text(name, table[name]) for name in table.column_names]
-            return header + csv_lines(zip(*columns, strict=True))
+            return header + csv_lines(zip(*columns, strict=True), mark)
         return header + buffer.getvalue()
+
+    def _for_csv(self, name: str, column: Any) -> Any:
+        """No dictionaries, null in place of NaN, which is a missing value, and decimal commas."""
+        column = _without_dictionary(name, column)
+        if not pa.types.is_floating(column.type):
+            return column
+        if pc.any(pc.is_nan(column)).as_py():
+            column = pc.if_else(pc.is_nan(column), None, column)
+        if self._decimal == ",":
+            column = pc.replace_substring(column.cast(pa.large_string()), ".", ",")
+        return column
 
     def _write_arrow(self, table: Any) -> None:
         """The first part decides the types of the columns."""
@@ -188,8 +214,9 @@ class Sink:
         if kind is None:
             kind = self._guessed[name] = self._guessed.get(name) or _guess_type(column)
         try:
-            convert = _convert if self._types[name] else _convert_back_and_forth
-            return convert(column, kind)
+            if self._types[name] is None:
+                return _convert_back_and_forth(column, kind)
+            return _convert(column, kind, self._decimal)
         except pa.ArrowInvalid as error:
             finding = f"column {name!r} begins as {kind}, but does not stay so ({error})"
             raise DataError(f"{finding}; write CSV, which has no types.") from None
@@ -206,14 +233,6 @@ def _without_dictionary(_: str, column: Any) -> Any:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def _for_csv(name: str, column: Any) -> Any:
-    """No dictionaries, and null in place of NaN, which is a missing value."""
-    column = _without_dictionary(name, column)
-    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-        return pc.if_else(pc.is_nan(column), None, column)
-    return column
-
-
 def _as_text(name: str, column: Any) -> Any:
     try:
         return column.cast(pa.large_string()).to_pylist()
@@ -222,10 +241,10 @@ def _as_text(name: str, column: Any) -> Any:
         raise DataError(f"{finding}: {plainly(error)}; choose another --format.") from None
 
 
-def csv_lines(rows: Any) -> bytes:
+def csv_lines(rows: Any, delimiter: str = ",") -> bytes:
     """Rows of cells as lines of CSV."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, lineterminator="\n", delimiter=delimiter).writerows(rows)
     return text.getvalue().encode()
 
 
@@ -265,8 +284,8 @@ def _convert_back_and_forth(column: Any, kind: Any) -> Any:
     return cast
 
 
-def _convert(column: Any, kind: Any) -> Any:
-    column = column if is_text(kind) else pc.utf8_trim_whitespace(column)
+def _convert(column: Any, kind: Any, decimal: str | None) -> Any:
+    column = column if is_text(kind) else as_usual(pc.utf8_trim_whitespace(column), decimal)
     if pa.types.is_integer(kind):
         with suppress(pa.ArrowInvalid):
             return column.cast(kind)

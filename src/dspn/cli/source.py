@@ -108,6 +108,12 @@ def as_fitted(read: Reading, provenance: Mapping[str, Any] | None, *, quiet: boo
     return replace(read, **told)  # type: ignore[arg-type]
 
 
+def as_written(opened: Source, read: Reading, provenance: Mapping[str, Any] | None) -> Reading:
+    """How answers about a table are written: as usual, unless its numbers have decimal commas."""
+    read = as_fitted(read, provenance, quiet=True)
+    return read if opened.is_text and read.decimal == "," else _AS_USUAL
+
+
 def writing_of(read: Reading) -> Writing:
     """How the cells of a text table are written."""
     return Writing(missing_words(read.missing), read.decimal)

@@ -56,7 +56,9 @@ def watch(model: Path, watching: Watching) -> None:
                 if keys is None:
                     keys = _keys(record, watching, remembered)
                 values = _slice(record, loaded.schema, watching, writing, row)
-                _answer(loaded, streams, watching, keys, row, record, values, is_first)
+                answer = _answer(loaded, streams, watching, keys, row, record, values)
+                _write(*answer, watching, writing.decimal or ".", with_header=is_first)
+                streams.save_now_and_then()
                 is_first = False
             except _UnreadError as error:
                 if watching.strict:
@@ -99,9 +101,8 @@ def _answer(
     row: int,
     record: Record,
     values: list[Any],
-    is_first: bool,
-) -> None:
-    """Takes in one slice and writes the answer."""
+) -> tuple[Record, Record]:
+    """Takes in one slice; returns its answer, and what is predicted of the next one."""
     sequence, order = keys.get("sequence"), keys.get("order")
     stream_id = None if sequence is None else _stream_id(record, sequence, row)
     stream, count = streams.get(stream_id)
@@ -135,9 +136,7 @@ def _answer(
     answer = {**key, **{free_name(name, taken): value for name, value in numbers.items()}}
     columns = predictions(stream.predict, parse_levels(watching.levels))
     following = {name: pa.array(cells)[0].as_py() for name, cells in columns.items()}
-    following = _round_values(following, watching.digits)
-    _write(answer, following, as_json=watching.json, with_header=is_first)
-    streams.save_now_and_then()
+    return answer, _round_values(following, watching.digits)
 
 
 @final
@@ -333,14 +332,21 @@ def _entry(cell: Any, variable: Variable, column: Column) -> Any:
     return variable.categories[int(code)] if variable.categories else code
 
 
-def _write(answer: Record, following: Record, *, as_json: bool, with_header: bool) -> None:
-    """Writes an answer to standard output at once: a JSON object, or a row of CSV."""
-    if as_json:
+def _write(
+    answer: Record, following: Record, watching: Watching, decimal: str, *, with_header: bool
+) -> None:
+    """Writes an answer to standard output at once: a JSON object, or a row of CSV.
+
+    CSV has decimal commas and the delimiter of what is read where that has decimal commas.
+    """
+    if watching.json:
         text = json.dumps(plain_json({**answer, "next": following})) + "\n"
     else:
         row = {**answer, **{free_name(name, answer): value for name, value in following.items()}}
-        lines = [row.keys(), row.values()] if with_header else [row.values()]
-        text = csv_lines(lines).decode()
+        cells = (str(v).replace(".", decimal) if isinstance(v, float) else v for v in row.values())
+        lines = [row.keys(), cells] if with_header else [cells]
+        mark = watching.delimiter if decimal == "," else None
+        text = csv_lines(lines, mark or ",").decode()
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

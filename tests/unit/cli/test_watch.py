@@ -68,7 +68,8 @@ def test_slices_are_read_as_they_are_written(command: Run, model: Path, tmp_path
     given = usual.replace(",", ";").replace(".", ",").replace("1200", "1.200").encode("utf-16")
     words = ("--delimiter", ";", "--encoding", "utf-16")
     found = command("watch", model, "-q", *words, "--decimal", ",", piped=given)
-    assert found.out == command("watch", model, "-q", piped=usual).out
+    expected = command("watch", model, "-q", piped=usual).out
+    assert found.out == expected.replace(",", ";").replace(".", ",").replace("@0,", "@0.")
     noted = command("watch", model, *words, piped=given)
     assert "row 1" in noted.err and "'21,5'" in noted.err and "--decimal ," in noted.err
     told = dspn.load(model)

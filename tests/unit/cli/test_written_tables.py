@@ -1,6 +1,7 @@
 """Tables as people write them: each is read as it is meant, or refused with the option to say."""
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def test_gaps_are_filled_with_the_decimal_sign_of_the_table(command: Run, tmp_pa
     how = ("--delimiter", ";")
     assert command(*FIT, *how, "--decimal", ",", "-o", model, piped=text).status == 0
     found = command("impute", model, *how, "--digits", 3, piped=text)
-    assert found.rows()[2] == ["a", '"1', '67"']
+    assert found.out.splitlines()[:3] == ["id;x", "a;1,5", "a;1,67"]
     assert "--decimal ,, as the model was fitted" in found.err
 
 
@@ -88,8 +89,87 @@ def test_a_model_remembers_the_words_for_missing_values_and_bands_have_the_sign(
     assert command(*fit, *words, "-o", "x.dspn", "-q").status == 0
     found = command("impute", "x.dspn", "x.csv", "--delimiter", ";", "--levels", "0.1")
     assert "--decimal , --missing n.v., as the model was fitted" in found.err
-    last = list(csv.reader(found.out.splitlines()))[-1]
+    last = list(csv.reader(found.out.splitlines(), delimiter=";"))[-1]
     assert len(last) == 4 and all("," in cell and "." not in cell for cell in last[2:])
+
+
+@pytest.fixture
+def comma(command: Run, tmp_path: Path) -> tuple[str, str]:
+    """The same table with decimal commas and with points; models of both are in tmp_path."""
+    rng = np.random.default_rng(0)
+    cells = ((i, t, x) for i in "ab" for t, x in enumerate(rng.normal(1500, 400, 12)))
+    text = "id;t;x\n" + "".join(f"{i};{t};{x:.3f}\n" for i, t, x in cells) + "b;12;\n"
+    texts = text.replace(".", ","), text
+    for name, own, sign in zip(("comma", "point"), texts, ",.", strict=True):
+        (tmp_path / f"{name}.csv").write_text(own)
+        how = ("--delimiter", ";", "--decimal", sign, "--learner", "em", "--interfaces", 2)
+        keys = ("-s", "id", "-t", "t", "--seed", 0, "-q")
+        assert command("fit", f"{name}.csv", *keys, *how, "-o", f"{name}.dspn").status == 0
+    return texts
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "forecast --steps 2",
+        "impute --levels 0.1,0.9",
+        "complete",
+        "score",
+        "surprise",
+        "surprise --by sequence",
+        "surprise --top 3",
+        "evaluate",
+        "backtest --steps 2",
+        "sample",
+        "watch",
+    ],
+)
+def test_answers_are_written_as_the_table_is_read(
+    command: Run, comma: tuple[str, str], query: str
+) -> None:
+    name, *options = query.split()
+    found = []
+    for table, text in zip(("comma", "point"), comma, strict=True):
+        given: tuple[Any, ...] = (f"{table}.csv", "--delimiter", ";")
+        piped = text if name == "watch" else None
+        if piped:
+            given = ("--delimiter", ";")
+        elif name == "sample":
+            given = ("--seed", 0, "-n", 3)
+        asked = command(name, f"{table}.dspn", *given, *options, "-q", piped=piped)
+        assert asked.status == 0, asked.err
+        found.append(asked.out)
+    with_commas, with_points = (own.splitlines() for own in found)
+    rows = [line.split(",") for line in with_points[1:]]
+    assert with_commas[0].split(";") == with_points[0].split(",")
+    assert [line.split(";") for line in with_commas[1:]] == [
+        [cell.replace(".", ",") for cell in row] for row in rows
+    ]
+    assert "," in "".join(with_commas[1:])
+
+
+@pytest.mark.parametrize("query", ["forecast", "impute", "impute --levels 0.1"])
+def test_numbers_are_numbers_in_formats_that_have_them(
+    command: Run, comma: tuple[str, str], query: str
+) -> None:
+    name, *options = query.split()
+    both = [
+        command(name, f"{own}.dspn", f"{own}.csv", "--delimiter", ";", *options, "--json", "-q")
+        for own in ("comma", "point")
+    ]
+    assert both[0].status == 0 and both[0].out == both[1].out
+    assert isinstance(json.loads(both[0].out.splitlines()[-1])["x"], float)
+
+
+def test_answers_about_a_table_with_decimal_commas_can_be_read_again(
+    command: Run, comma: tuple[str, str]
+) -> None:
+    how = ("--delimiter", ";", "--decimal", ",", "-q")
+    assert command("impute", "comma.dspn", "comma.csv", *how, "-o", "whole.csv").status == 0
+    assert command("score", "comma.dspn", "whole.csv", *how).status == 0
+    quoted = "id,t,x\n" + "".join(f'a,{t},"1,{t}5"\n' for t in range(4)) + "a,4,\n"
+    found = command("impute", "comma.dspn", "-", "--decimal", ",", "--digits", 3, piped=quoted)
+    assert found.out.splitlines()[1] == 'a,0,"1,05"'
 
 
 def test_a_comment_in_place_of_the_header_is_named(command: Run) -> None:
