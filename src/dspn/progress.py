@@ -15,7 +15,8 @@ _LINE_EVERY_S: Final = 10.0
 _LEAST_SHARE: Final = 0.02
 _DRAWN_EVERY_S: Final = 0.5
 
-Tell = Callable[[str, float | None], None]
+Share = float | Callable[[], float] | None
+Tell = Callable[[str, Share], None]
 
 
 def time_text(seconds: float) -> str:
@@ -51,7 +52,7 @@ def show_progress(
     there is one every ten, whether or not anything was told in between.
 
     The function that it yields takes what has been done, in words, and the share of all work that
-    this is, None where it is not known.
+    this is, None where it is not known; a function returns the share at any time.
 
     Args:
         title: What the work is.
@@ -64,10 +65,11 @@ def show_progress(
         yield lambda done, share: None
         return
     over = threading.Event()
-    told: tuple[str, float | None] = ("", None)
+    told: tuple[str, Share] = ("", None)
 
     def text() -> str:
-        (done, share), seconds = told, time.monotonic() - begun
+        (done, given), seconds = told, time.monotonic() - begun
+        share = given() if callable(given) else given
         parts = [done, share_text(share, seconds, is_bound=is_bound), time_text(seconds)]
         return printable(f"{title}: {', '.join(part for part in parts if part)}", 500)
 
@@ -91,7 +93,7 @@ def show_progress(
         if status is not None:
             status.stop()
 
-    def tell(done: str, share: float | None) -> None:
+    def tell(done: str, share: Share) -> None:
         nonlocal told
         told = (done, share)
 

@@ -5,6 +5,8 @@ import time
 import pytest
 
 from dspn import progress
+from dspn.cli.console import rehearse
+from dspn.errors import DataError
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, wait: float = 0.3, **options: bool) -> list[str]:
@@ -41,3 +43,33 @@ def test_times_are_said_in_units_that_suit_them(seconds: float, words: str) -> N
     assert progress.share_text(None, seconds) == ""
     assert progress.share_text(0.01, seconds) == "1 %"
     assert progress.share_text(0.5, seconds) == f"50 %, about {words} left"
+
+
+def test_a_share_may_be_a_function_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_FIRST_AFTER_S", 0.05)
+    out = io.StringIO()
+    with progress.show_progress("plot", stream=out) as tell:
+        tell("", lambda: 0.25)
+        time.sleep(0.15)
+    assert re.fullmatch(r"plot: 25 %, about \d+ s left, \d+ s", out.getvalue().splitlines()[0])
+
+
+def test_work_is_expected_to_take_as_long_for_all_slices_as_for_the_first() -> None:
+    sizes: list[int] = []
+
+    def work(size: int) -> None:
+        sizes.append(size)
+        time.sleep(size / 5000)
+
+    share = rehearse(work, 25_600)  # five seconds in all
+    assert sizes == [100, 100, 400, 1600] and share is not None
+    time.sleep(0.1)
+    assert 0.01 < share() < 0.03
+
+
+def test_little_work_and_work_that_fails_are_not_rehearsed() -> None:
+    def work(_: int) -> None:
+        raise DataError("there is too little of it.")
+
+    assert rehearse(work, 25_600) is None
+    assert rehearse(lambda _: None, 100) is None

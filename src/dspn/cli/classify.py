@@ -88,7 +88,7 @@ def predict_classes(request: Request) -> None:
     classes = classifier.classes_.tolist()
     source.check_texts(request.model, classifier.schema_, classes)
     label = str(classifier.provenance_.get("label", ""))
-    agreements: list[bool] = []
+    found: dict[int, list[bool]] = {}  # by the first row of a chunk, which may be tried before
 
     def answer(chunk: Chunk, data: Sequences) -> Any:
         shares = classifier.predict_proba(data)
@@ -96,7 +96,8 @@ def predict_classes(request: Request) -> None:
         if label in chunk.table.column_names:
             pairs = zip(best, _labels(chunk, label), strict=True)
             known = [(one, other) for one, other in pairs if other is not None]
-            agreements.extend(one == other or str(one) == str(other) for one, other in known)
+            agree = [one == other or str(one) == str(other) for one, other in known]
+            found[chunk.first_row] = agree
         columns: dict[str, Any] = {"predicted": pa.array(best)}
         for name, share in zip(classes, shares.T, strict=True):
             columns[query.free_name(f"P({name})", columns)] = np.ascontiguousarray(share)
@@ -104,7 +105,7 @@ def predict_classes(request: Request) -> None:
 
     schema, provenance, asked = classifier.schema_, classifier.provenance_, query.Query(answer)
     query.write_answers(request, "classify", schema, provenance, asked, optional=[label])
-    if agreements:
+    if agreements := [own for part in found.values() for own in part]:
         console.note(
             f"{sum(agreements):,} of {len(agreements):,} sequences have the class of their label",
             quiet=request.target.quiet,

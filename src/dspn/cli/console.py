@@ -3,18 +3,24 @@
 import os
 import re
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final, final
 
+from dspn.data.sequences import Sequences
+from dspn.errors import DspnError, printable
 from dspn.errors import plainly as plainly
-from dspn.errors import printable
-from dspn.progress import show_progress
+from dspn.progress import Share, show_progress
 
 # Data are read in chunks; the number of a sequence within its chunk means nothing to the reader.
 _NUMBERED: Final = re.compile(r"sequence \d+ \(id (.+?)\)(?= at|,|;|\.| and| in)")
+
+# Work is tried with a 256th of the slices, then a 64th and a 16th, until that takes so long.
+_FIRST_TRY, _LAST_TRY, _LEAST_TRY, _TRIED_S = 256, 16, 16, 0.1
+_MOST_SHARE: Final = 0.99
 
 
 @final
@@ -100,8 +106,44 @@ def warnings_as_notes(*, quiet: bool = False) -> Iterator[None]:
         yield
 
 
+def rehearse(work: Callable[[int], object], num_slices: int) -> Callable[[], float] | None:
+    """The share of work on data that is done, from the time that it takes with the first slices.
+
+    The time is about linear in the slices. The work is tried with few of them, and with four times
+    as many as long as this tells nothing. None where the work is too little, or fails.
+
+    Args:
+        work: Does the work with so many of the first slices.
+        num_slices: The number of all slices.
+    """
+    taken, size, tried = 0.0, max(num_slices // _FIRST_TRY, _LEAST_TRY), 1
+    with warnings.catch_warnings(), suppress(DspnError):
+        warnings.simplefilter("ignore")
+        if size <= num_slices // _LAST_TRY:
+            work(size)  # kernels are loaded
+        while size <= num_slices // _LAST_TRY and taken < _TRIED_S:
+            begun = time.monotonic()
+            work(size)
+            taken, tried, size = time.monotonic() - begun, size, 4 * size
+    if not taken:
+        return None
+    begun, expected = time.monotonic(), taken * num_slices / tried
+    return lambda: min((time.monotonic() - begun) / expected, _MOST_SHARE)
+
+
 @contextmanager
-def show_rows(title: str, *, quiet: bool) -> Iterator[Callable[[int, float | None], None]]:
+def show_work(
+    title: str, work: Callable[[Sequences], object], data: Sequences | None, *, quiet: bool
+) -> Iterator[None]:
+    """Shows the share of work that is done within it, from trying it with the first of the data."""
+    with show_progress(title, quiet=quiet) as tell:
+        if data is not None and not quiet:
+            tell("", rehearse(lambda size: work(data.first(size)), data.total_slices))
+        yield
+
+
+@contextmanager
+def show_rows(title: str, *, quiet: bool) -> Iterator[Callable[[int, Share], None]]:
     """Shows how many rows are done.
 
     The function that it yields takes a number of further rows, and the share of all rows that are
@@ -110,7 +152,7 @@ def show_rows(title: str, *, quiet: bool) -> Iterator[Callable[[int, float | Non
     total = 0
     with show_progress(title, quiet=quiet) as tell:
 
-        def advance(rows: int, share: float | None) -> None:
+        def advance(rows: int, share: Share) -> None:
             nonlocal total
             total += rows
             tell(counted(total, "row"), share)

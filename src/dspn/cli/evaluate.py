@@ -1,5 +1,6 @@
 """`dspn evaluate` and `dspn backtest`: how good answers are where the truth is known."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,14 @@ from dspn.data.sequences import Sequences
 from dspn.inference.evaluation import Evaluation, Score
 from dspn.leaves.told import has_lags
 from dspn.models.model import Model
-from dspn.progress import show_progress
 
 
 def evaluate(gap: int, model: Path, target: Target, **given: Any) -> None:
     """Writes the scores of hidden entries."""
     loaded, data, written, options = _read(model, target, **given)
-    with show_progress("evaluate", quiet=target.quiet):
-        found = loaded.evaluate(data, length=gap, **options)
+    found = _answered(
+        "evaluate", lambda own: loaded.evaluate(own, length=gap, **options), data, target
+    )
     _note_better_rules(loaded, found, quiet=target.quiet)
     _write(found, target, written, ["step"])
 
@@ -28,10 +29,16 @@ def evaluate(gap: int, model: Path, target: Target, **given: Any) -> None:
 def backtest(steps: int, model: Path, target: Target, **given: Any) -> None:
     """Writes the scores of forecasts from rolling origins."""
     loaded, data, written, options = _read(model, target, **given)
-    with show_progress("backtest", quiet=target.quiet):
-        found = loaded.backtest(data, steps, **options)
+    found = _answered("backtest", lambda own: loaded.backtest(own, steps, **options), data, target)
     _note_better_rules(loaded, found, quiet=target.quiet)
     _write(found, target, written, [])
+
+
+def _answered(
+    title: str, work: Callable[[Sequences], Evaluation], data: Sequences, target: Target
+) -> Evaluation:
+    with console.show_work(title, work, data, quiet=target.quiet):
+        return work(data)
 
 
 def _read(

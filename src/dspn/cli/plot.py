@@ -18,7 +18,6 @@ from dspn.data.layout import TableKeys
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
 from dspn.models.model import Model
-from dspn.progress import show_progress
 
 _STEPS: Final = 3
 
@@ -124,7 +123,9 @@ def plot(drawing: Drawing) -> None:
         sequences = _read_sequences(model, drawing.data, read, unknown, quiet=quiet)
         if subject == _ONE:
             sequences = _pick(sequences, drawing.only)
-    with show_progress("plot", quiet=drawing.quiet):
+    with console.show_work(
+        "plot", lambda own: draw(model, own, drawing), sequences, quiet=drawing.quiet
+    ):
         drawn = draw(model, sequences, drawing)
     figure = drawn.get_figure(root=True) if hasattr(drawn, "get_figure") else drawn
     buffer = io.BytesIO()
@@ -147,7 +148,7 @@ def report(
         quiet: No notes and no progress.
         page: Further arguments of `dspn.report.write_report`.
     """
-    from dspn.report import write_report
+    from dspn.report import report_html, write_report
 
     sink.check_place(str(output))
     loaded = source.load_model(model)
@@ -157,6 +158,8 @@ def report(
         console.note(f"note: {told}.", quiet=quiet)
         page["steps"] = 0
     sequences = _read_sequences(loaded, data, read, unknown, quiet=quiet)
-    with show_progress("report", quiet=quiet):
+    with console.show_work(
+        "report", lambda own: report_html(loaded, own, **page), sequences, quiet=quiet
+    ):
         write_report(loaded, sequences, output, **page)
     console.note(f"wrote {output}: {console.counted(len(sequences), 'sequence')}", quiet=quiet)

@@ -56,11 +56,10 @@ def ask(name: str, request: Request, **options: Any) -> None:
         shards.ask(name, request, model, options)
         return
 
-    rows = 0
+    rows: dict[int, int] = {}  # by the first row of a chunk, which may be tried before
 
     def answer(chunk: Chunk, data: Sequences) -> Any:
-        nonlocal rows
-        rows += data.total_slices
+        rows[chunk.first_row] = data.total_slices
         return query.answer(model, chunk, data, **options)
 
     finish = partial(query.finish, top=options["top"]) if "top" in options else query.finish
@@ -69,7 +68,7 @@ def ask(name: str, request: Request, **options: Any) -> None:
     write_answers(request, name, model.schema, model.provenance, own, whole=whole)
     trained_on: Any = model.provenance.get("trained_on")
     slices = trained_on.get("slices") if isinstance(trained_on, dict) else None
-    if name.startswith("surprise") and not whole and slices == rows:
+    if name.startswith("surprise") and not whole and slices == sum(rows.values()):
         told = "the model was fitted to as many slices; if to these, add --fitted, so that no"
         console.note(f"note: {told} value vouches for itself.", quiet=request.target.quiet)
 
@@ -109,6 +108,7 @@ def write_answers(
             grows=True,
             extra=[name for name in optional if name in opened.columns],
             along=opened.columns if query.keeps_columns else (),
+            work=query.answer,
         )
         digits = None if query.keeps_columns else target.digits
         tables = (

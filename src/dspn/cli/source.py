@@ -5,11 +5,12 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from dspn.cli.console import note, show_rows
+from dspn.cli.console import note, rehearse, show_rows
 from dspn.cli.options import Reading, Unknown
 from dspn.data import files
 from dspn.data.chunks import Chunk, Source, chunks
@@ -187,6 +188,7 @@ def read_chunks(
     grows: bool = False,
     extra: Iterable[str] = (),
     along: Iterable[str] = (),
+    work: Callable[[Chunk, Sequences], object] | None = None,
 ) -> Iterator[tuple[Chunk, Sequences]]:
     """Chunks of whole sequences, each with the codes of its variables; shows the progress.
 
@@ -202,6 +204,8 @@ def read_chunks(
         grows: The first chunks are small.
         extra: Further columns that are needed.
         along: Further columns that may have any type.
+        work: What will be done with each chunk. Where one has most of the rows, the first of them
+            tell how long it takes.
     """
     keys = find_keys(source, read, provenance, quiet=quiet)
     read = as_fitted(read, provenance, quiet=quiet)
@@ -225,11 +229,21 @@ def read_chunks(
         choice["grows"] = grows
         choice |= {"grid": Grid(read.every, read.duplicates or "error"), "decimal": read.decimal}
         for chunk in chunks(source, keys, names, along=along, fixed=extra, **choice):
-            yield chunk, chunk.sequences(schema, writing, unseen)
+            data = chunk.sequences(schema, writing, unseen)
+            if work is not None and not quiet and 2 * data.total_slices > num_read:
+                tried = partial(_work_on_first, work, chunk, data)
+                advance(0, rehearse(tried, data.total_slices))
+            yield chunk, data
             # What has been read of the file is ahead of what has been answered.
             share, num_done = source.share(), num_done + chunk.grouping.rows.size
             advance(chunk.table.num_rows, share and share * min(num_done / num_read, 1.0))
     note_unseen(unseen, quiet=quiet)
+
+
+def _work_on_first(
+    work: Callable[[Chunk, Sequences], object], chunk: Chunk, data: Sequences, size: int
+) -> None:
+    work(chunk.first(size), data.first(size))
 
 
 def note_unseen(unseen: Unseen | None, where: str = "", *, quiet: bool) -> None:

@@ -1,7 +1,7 @@
 """Tables of files: in chunks of whole sequences, so that memory does not grow with the file."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, final
 
 import numpy as np
@@ -20,7 +20,7 @@ from dspn.data.cells import (
 )
 from dspn.data.coding import Raw, categorical_variable, infer_variable, require_words
 from dspn.data.grid import AS_IT_IS, Grid, plan_grid, with_grid
-from dspn.data.layout import AS_USUAL, Column, TableKeys, Unseen, Writing
+from dspn.data.layout import AS_USUAL, Column, TableKeys, Unseen, Writing, first_offsets
 from dspn.data.order import (
     Grouping,
     Keys,
@@ -85,6 +85,14 @@ class Chunk:
     keys: Keys
     numbers: Ints | None = None
     decimal: str | None = None
+
+    def first(self, num_slices: int) -> "Chunk":
+        """The first slices, of as many sequences as these are of."""
+        own, offsets = self.grouping, first_offsets(self.grouping.offsets, num_slices)
+        table = self.table.take(pa.array(own.rows[:num_slices]))
+        ids = own.ids[: offsets.size - 1]
+        grouping = Grouping(np.arange(offsets[-1]), offsets, ids, offsets[:-1])
+        return replace(self, table=table, grouping=grouping, numbers=None)
 
     def column(self, name: str, writing: Writing, unseen: Unseen | None = None) -> Column:
         """A column of the table, for messages and for reading."""

@@ -209,6 +209,11 @@ def check_lengths(lengths: Any, ids: Iterable[Hashable] | None = None) -> Ints:
     return result
 
 
+def first_offsets(offsets: Ints, num_slices: int) -> Ints:
+    """The offsets of the sequences of the first slices, the last of them cut."""
+    return np.unique(np.minimum(offsets, num_slices))
+
+
 def offsets_of(lengths: Ints) -> Ints:
     """Start of each sequence in the contiguous array, and the end of the last."""
     offsets = np.zeros(lengths.size + 1, dtype=np.int64)

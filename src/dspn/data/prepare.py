@@ -190,7 +190,8 @@ def prepare(
     columns = _input_columns(asked, keys, options["variables"])
     names = _columns_of(tables[0], keys, options["variables"], schema, [*left_out, *columns])
     told = _check_kinds(options["kinds"], [*names, *columns], schema)
-    progress = None if on_progress is None else _Progress(on_progress, len(tables))
+    workers = getattr(executor, "num_workers", 1)
+    progress = None if on_progress is None else _Progress(on_progress, len(tables), workers)
     on_rows.set(progress)
     with _writing(path):
         _claim(path, origin)
@@ -254,12 +255,15 @@ def prepare(
 
 @final
 class _Progress:
-    """Tells a listener the share of the work: a third is the scan, a third each of two stages."""
+    """Tells a listener the share of the work: a third is the scan, a third each of two stages.
+
+    Only what is done in this process is heard of; other workers are taken to be as fast.
+    """
 
     _BEGIN: Final = {"scan": 0.0, "code": 1 / 3, "deal": 1 / 3, "sort": 2 / 3}
 
-    def __init__(self, listener: OnRows, num_files: int) -> None:
-        self._listener, self._num_files = listener, num_files
+    def __init__(self, listener: OnRows, num_files: int, num_workers: int) -> None:
+        self._listener, self._num_files, self._num_workers = listener, num_files, num_workers
         self._rows = dict.fromkeys(self._BEGIN, 0)
         self.total = 0
 
@@ -267,7 +271,7 @@ class _Progress:
         self._rows[stage] += rows
         done = None if files is None else files / self._num_files
         if self.total:
-            done = self._rows[stage] / self.total
+            done = self._rows[stage] * self._num_workers / self.total
         size = 2 / 3 if stage == "code" else 1 / 3
         share = None if done is None else self._BEGIN[stage] + size * min(done, 1.0)
         self._listener(stage, rows, share)

@@ -25,7 +25,16 @@ from dspn.data.inputs import (
     slice_inputs,
     stack_inputs,
 )
-from dspn.data.layout import Column, Ids, Ragged, TableKeys, check_ids, check_values, offsets_of
+from dspn.data.layout import (
+    Column,
+    Ids,
+    Ragged,
+    TableKeys,
+    check_ids,
+    check_values,
+    first_offsets,
+    offsets_of,
+)
 from dspn.data.schema import Schema, Variable, describe_variable, list_names
 from dspn.errors import DataError
 
@@ -93,6 +102,12 @@ class Sequences:
         fields = {"values": values, "offsets": offsets, "schema": schema}
         batch.__setstate__({"ids": None, "inference_notes": (), "table_keys": None} | fields | more)
         return batch
+
+    def first(self, num_slices: int) -> Sequences:
+        """The first slices, of as many sequences as these are of, without ids and times."""
+        offsets = first_offsets(self.offsets, num_slices)
+        values, inputs = self.values[: offsets[-1]], self.inputs[: offsets[-1]]
+        return Sequences.trusted(values, offsets, self.schema, inputs=inputs)
 
     @classmethod
     def _from_coded(
