@@ -18,6 +18,7 @@ from dspn.engine import Engine, compile_program
 from dspn.engine.cpu import CpuEngine, Paths
 from dspn.engine.gpu import GpuEngine
 from dspn.errors import DataError, StructureError
+from dspn.inference.gaps import draw_gaps
 from dspn.learning.em import em_step, scaled_families
 from dspn.learning.priors import DEFAULT_PRIORS, log_prior
 from dspn.learning.starts.clusters import randomised
@@ -230,13 +231,14 @@ def test_an_autoregressive_hmm_is_the_forward_pass_by_hand() -> None:
         assert_allclose(stream.update(x).surprise, steps.slices[t], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(28))
 def test_em_never_falls(seed: int) -> None:
     rng = np.random.default_rng(seed)
+    number = Variable.continuous("x", leaf="student_t" if seed >= 24 else None)
     plain = [
-        Schema((Variable.continuous("x"), Variable.binary("b"))),
+        Schema((number, Variable.binary("b"))),
         Schema((Variable.count("n"),)),
-        Schema((Variable.categorical("c", tuple("abc")), Variable.continuous("x"))),
+        Schema((Variable.categorical("c", tuple("abc")), number)),
     ][seed % 3].with_inputs(INPUTS)
     options = {"lags": 1 + seed % 2, "lags_of": ("own", "all")[seed % 2], "within": seed % 4 == 3}
     schema = with_context(plain, leaf_inputs=seed % 4 < 2, **options)  # type: ignore[arg-type]
@@ -406,3 +408,45 @@ def test_gaps_of_several_states_follow_the_model_of_complete_sequences() -> None
     assert not found.exact
     assert abs(own.mean[0] - mean) < 6 * own.error[0] + 0.02 * deviation
     assert_allclose(math.sqrt(own.variance[0]), deviation, rtol=0.25)
+
+
+def test_gaps_of_student_t_noise_follow_the_model_of_complete_sequences() -> None:
+    schema = with_context(Schema((Variable.continuous("x", leaf="student_t:3"),)), lags=1)
+    rows = [[0.0, 4.0, 0.5, 0.9, 0.2], [1.0, 4.0, -1.0, 0.2, 1.5]]
+    chances = [[0.9, 0.1], [0.2, 0.8]]
+    model = Model.from_hmm([0.6, 0.4], chances, {"x": rows}, schema=schema)
+    data = model.sample(1, 9, rng=np.random.default_rng(5))
+    grid = np.linspace(-20, 20, 4001)
+    many = np.tile(data.values, (len(grid), 1, 1))
+    many[:, 4, 0] = grid
+    logs = model.log_likelihood(list(many))
+    below = np.cumsum(np.exp(logs - logs.max()))
+    below /= below[-1]
+    hidden = data.values.copy()
+    hidden[4] = np.nan
+    copies = data.with_values(hidden)[np.zeros(100, dtype=np.int64)]
+    draws = draw_gaps(compile_program(model.mixture), copies, num_draws=50).draws
+    levels = np.array([0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98])
+    points = np.interp(levels, below, grid)
+    assert_allclose([np.mean(draws <= own) for own in points], levels, atol=0.03)
+
+
+def test_student_t_noise_is_not_bent_by_wrong_readings() -> None:
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(600, 1))
+    x = 1.0 + 2.0 * u + rng.normal(0, 0.5, (600, 1))
+    x[:30] += 30.0 * np.sign(u[:30])
+    found = {}
+    for leaf in ("student_t", None):
+        schema = Schema((Variable.continuous("x", leaf=leaf),), (Variable.continuous("u"),))
+        data = Sequences.from_codes(x, np.arange(0, 601, 60), schema, inputs=u)
+        model = HMM(1, leaf_inputs=True, random_state=0).fit(data)
+        found[leaf] = model.model_.mixture.components[0].parameters.template.leaves[0][0]
+    assert_allclose(found["student_t"][:2], [1.0, 2.0], atol=0.05)
+    assert 0.1 < found["student_t"][2] < 0.3
+    assert found[None][1] > 2.4 and found[None][2] > 10.0
+
+
+def test_other_families_cannot_be_told_lags() -> None:
+    with pytest.raises(DataError, match="name 'student_t', or leave the lags out"):
+        with_context(Schema((Variable.continuous("x", leaf="gamma"),)), lags=1)

@@ -1,7 +1,8 @@
 """Missing entries of models with lags, drawn so that they fit what stands before and after them.
 
-Given the leaf of every entry, numbers that are linear in other numbers are jointly Gaussian; given
-all numbers, the leaves are drawn exactly. Draws of the one and of the other in turn (blocked Gibbs
+Given the leaf of every entry, numbers that are linear in other numbers are jointly Gaussian (with
+Student t noise given the precision of every entry too); given all numbers, the leaves are drawn
+exactly, and the precisions given both. Draws of the one and of the other in turn (blocked Gibbs
 sampling) follow P(missing | observed) of the model of complete sequences. The Gaussians of all
 sequences have one banded matrix of precisions, and one factor of it gives all draws of a turn.
 """
@@ -19,9 +20,10 @@ from dspn.engine.base import Program
 from dspn.inference.completion import chosen_rows
 from dspn.inference.likelihood import bounded_runs, component_posteriors
 from dspn.inference.sampling import sample_given
-from dspn.leaves.base import Family
+from dspn.leaves.base import Family, plain_family
 from dspn.leaves.gaussian import Gaussian
 from dspn.leaves.rules import Linear
+from dspn.leaves.student_t import StudentT
 from dspn.leaves.told import Told, has_told_gaps, sources_of, told_values
 
 # Turns whose draws are kept, and turns before them.
@@ -47,7 +49,7 @@ class GapDraws(NamedTuple):
 
 
 def _is_linear(family: Family) -> bool:
-    return isinstance(family, Gaussian) or (
+    return isinstance(family, Gaussian | StudentT) or (
         isinstance(family, Told) and isinstance(family.rule, Linear)
     )
 
@@ -160,7 +162,7 @@ def _draw_numbers(
     """
     if not unknown.any():
         return
-    matrix, right, variances = _equations(program, data, values, rows, unknown)
+    matrix, right, variances = _equations(program, data, values, rows, unknown, rng)
     weighted = matrix.T @ diags(1.0 / variances)
     precision = coo_matrix(weighted @ matrix)
     lower = precision.row >= precision.col
@@ -175,14 +177,24 @@ def _draw_numbers(
 
 
 def _equations(
-    program: Program, data: Sequences, values: Floats, rows: list[Floats], unknown: Bools
+    program: Program,
+    data: Sequences,
+    values: Floats,
+    rows: list[Floats],
+    unknown: Bools,
+    rng: np.random.Generator,
 ) -> tuple[csr_matrix, Floats, Floats]:
-    """Coefficients (equations, unknowns), right-hand sides and variances."""
+    """Coefficients (equations, unknowns), right-hand sides and variances.
+
+    Student t noise has the variance s^2 / u of its squared scale and a precision u, which is drawn
+    given the current values: u has a gamma distribution, of shape (df + 1) / 2 and rate
+    (df + t^2) / 2.
+    """
     number = np.full(unknown.shape, -1, dtype=np.int64)
     number[unknown] = np.arange(int(unknown.sum()))
     starts = np.repeat(data.offsets[:-1], data.lengths)
     places: list[tuple[Ints, Ints, Floats]] = []
-    right, variances, count = [], [], 0
+    right, variances, degrees, count = [], [], [], 0
     for v, family in enumerate(_families(program)):
         if not _is_linear(family):
             continue
@@ -212,16 +224,24 @@ def _equations(
             places.append((equation[hidden], number[earlier[hidden], own.column], -slope[hidden]))
         right.append(side)
         variances.append(variance)
+        plain = plain_family(family)
+        degrees.append(np.full(at.size, plain.df if isinstance(plain, StudentT) else np.inf))
     equations, unknowns, entries = (np.concatenate(own) for own in zip(*places, strict=True))
     shape = (count, int(unknown.sum()))
     matrix = csr_matrix((entries, (equations, unknowns)), shape=shape)
-    return matrix, np.concatenate(right), np.concatenate(variances)
+    sides, squares, df = (np.concatenate(own) for own in (right, variances, degrees))
+    heavy = np.flatnonzero(np.isfinite(df))
+    if heavy.size:
+        distances = (matrix @ values[unknown] - sides)[heavy] ** 2 / squares[heavy]
+        half, rate = 0.5 * (df[heavy] + 1.0), 0.5 * (df[heavy] + distances)
+        squares[heavy] *= rate / rng.standard_gamma(half)
+    return matrix, sides, squares
 
 
 def _terms(
     family: Family, rows: Floats, data: Sequences, variable: int, at: Ints, values: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """The constant, the multiple of each number among the sources, and the variance."""
+    """The constant, the multiple of each number among the sources, and the variance or scale."""
     if not isinstance(family, Told):
         return rows[:, 0], np.empty((len(rows), 0)), rows[:, 1]
     return family.linear_terms(rows, told_values(data, variable, at, values)[:, 1:])

@@ -36,6 +36,7 @@ from dspn.learning.starts.splits import split_interfaces
 from dspn.leaves.base import Family
 from dspn.leaves.block import GaussianBlock
 from dspn.leaves.categorical import Categorical
+from dspn.leaves.student_t import StudentT
 from dspn.leaves.told import Told, sources_of, told_values
 from dspn.options import Options, number_field, part_field, whole_field
 from dspn.structure.mixture import Mixture
@@ -460,6 +461,10 @@ def _mean_in_context(family: Told, row: Floats, values: Floats, counts: Floats) 
     elif plain.is_discrete:  # statistics are linear in a count
         mean = plain.mean(rows)
         nodes = [(np.floor(mean), 1.0 - mean % 1.0), (np.floor(mean) + 1.0, mean % 1.0)]
+    elif isinstance(plain, StudentT):  # the precision is 1 there, as it is on average
+        nodes = [
+            (rows[:, 0] + side * np.sqrt(rows[:, 1]), np.full(len(rows), 0.5)) for side in (-1, 1)
+        ]
     else:
         scores, shares = np.polynomial.hermite_e.hermegauss(3)  # exact for squares
         mean, deviation = plain.mean(rows), np.sqrt(plain.variance(rows))

@@ -21,6 +21,7 @@ from dspn.leaves.base import FREE_LIMIT, NO_WEIGHT, Family
 from dspn.leaves.categorical import Categorical
 from dspn.leaves.gaussian import Gaussian
 from dspn.leaves.poisson import Poisson
+from dspn.leaves.student_t import StudentT, log_density
 from dspn.options import Checked, number_field, whole_field
 
 _LOG_TWO_PI = math.log(2.0 * math.pi)
@@ -158,8 +159,9 @@ class Rule(Checked, ABC):
         """What is wrong with each row; empty where nothing is."""
 
     def to_json(self) -> dict[str, Any]:
-        """Name and fields."""
-        return {"name": self.name, **{item.name: getattr(self, item.name) for item in fields(self)}}
+        """Name and fields, without those that are None."""
+        known = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {"name": self.name, **{k: own for k, own in known.items() if own is not None}}
 
 
 def _outer(features: Floats) -> Floats:
@@ -185,38 +187,47 @@ def _not_finite(rows: Floats, what: str) -> list[str]:
 @final
 @dataclass(frozen=True)
 class Linear(Rule):
-    """y = b' x + noise: a Gaussian whose mean is linear in the features.
+    """y = b' x + noise: a Gaussian, or a Student t, whose mean is linear in the features.
 
-    Rows are the coefficients and the variance. The prior is c observations at the mean of the
-    features, of the mean and the variance that a regression on all data leaves over, and a ridge:
-    c observations of 0 for each coefficient but the first. Collinear features share what they
-    explain.
+    Rows are the coefficients and the variance, or the squared scale of Student t noise: a value has
+    a precision then, as in `StudentT`, which is small far from the mean. The prior is c
+    observations at the mean of the features, of the mean and the variance that a regression on all
+    data leaves over, and a ridge: c observations of 0 for each coefficient but the first. Collinear
+    features share what they explain.
     """
 
     location: float = number_field(0.0)
     scale: float = number_field(1.0, above=0)
+    df: float | None = number_field(None, above=2)  # degrees of freedom of Student t noise
 
     name = "linear"
     pseudo_count = 0.01
     num_outputs = 1
 
     @property
-    def plain(self) -> Gaussian:
-        """Gaussian leaves of the same scale."""
-        return Gaussian(self.location, self.scale)
+    def plain(self) -> Gaussian | StudentT:
+        """Leaves of the same scale and noise."""
+        if self.df is None:
+            return Gaussian(self.location, self.scale)
+        return StudentT(self.df, self.location, self.scale)
+
+    @property
+    def is_stepped(self) -> bool:  # type: ignore[override]
+        """Whether statistics have precisions, which depend on the parameters they are taken at."""
+        return self.df is not None
 
     def width(self, num_features: int) -> int:
         """Coefficients and the variance."""
         return num_features + 1
 
     def size(self, num_features: int) -> int:
-        """X'WX, X'Wz and z'Wz."""
-        return (num_features + 1) * num_features + 1
+        """X'WX, X'Wz and z'Wz; for Student t noise also the weight, as W has the precisions."""
+        return (num_features + 1) * num_features + (1 if self.df is None else 2)
 
     def scaled_to(self, values: Floats) -> Linear:
         """Location and scale of the values."""
         own = self.plain.scaled_to(values)
-        return Linear(own.location, own.scale)
+        return Linear(own.location, own.scale, self.df)
 
     def standard(self, rows: Floats, num_features: int) -> Floats:
         """Coefficients and variance of z = (y - location) / scale."""
@@ -247,38 +258,77 @@ class Linear(Rule):
         return np.asarray(self.original(found, 1))
 
     def log_prob(self, rows: Floats, features: Floats, values: Floats) -> Floats:
-        """-(z - b' x)^2 / (2 v) - log(2 pi v) / 2 - log scale."""
+        """-(z - b' x)^2 / (2 v) - log(2 pi v) / 2 - log scale, or that of Student t noise."""
         variances = rows[:, -1]
         with np.errstate(all="ignore"):
             table = self._z(values)[:, None] - features @ rows[:, :-1].T
-            table *= np.sqrt(0.5 / variances)
-            np.multiply(table, table, out=table)
-            constant = -0.5 * (_LOG_TWO_PI + np.log(variances)) - math.log(self.scale)
-            np.subtract(constant, table, out=table)
+            if self.df is None:
+                table *= np.sqrt(0.5 / variances)
+                np.multiply(table, table, out=table)
+                constant = -0.5 * (_LOG_TWO_PI + np.log(variances)) - math.log(self.scale)
+                np.subtract(constant, table, out=table)
+            else:
+                table = log_density(np.abs(table), variances, self.df) - math.log(self.scale)
         return np.nan_to_num(table, copy=False, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
 
     def statistics(
         self, features: Floats, values: Floats, num_features: int, reference: Floats
     ) -> Floats:
-        """(x x', x z, z^2)."""
+        """(x x', x z, z^2); of Student t noise with the precision u of `StudentT.statistics`."""
         z = self._z(values)[:, None]
         with np.errstate(under="ignore"):
-            return np.concatenate([_outer(features), features * z, z * z], axis=1)
+            found = np.concatenate([_outer(features), features * z, z * z], axis=1)
+        if self.df is None:
+            return found
+        return np.column_stack([(1.0 - 2.0 / self.df) * found, np.ones(len(found))])
+
+    def expected(
+        self,
+        rows: Floats,
+        features: Floats,
+        values: Floats,
+        counts: Floats,
+        num_features: int,
+        reference: Floats,
+    ) -> Floats:
+        """Those with E[u | y, leaf] = (df + 1) / (df + t^2)."""
+        if self.df is None:
+            return super().expected(rows, features, values, counts, num_features, reference)
+        found = np.zeros((len(counts), self.size(num_features)))
+        found[:, -1] = counts.sum(axis=1)
+        for start in range(0, len(values), _ROWS):
+            part = slice(start, start + _ROWS)
+            x, z = features[part], self._z(values[part])[:, None]
+            with np.errstate(over="ignore", under="ignore"):
+                squares = (z.T - rows[:, :-1] @ x.T) ** 2 / rows[:, -1:]
+                shares = counts[:, part] * ((self.df + 1.0) / (self.df + squares))
+                own = np.concatenate([_outer(x), x * z, z * z], axis=1)
+            found[:, :-1] += shares @ own
+        return found
+
+    def _parts(
+        self, statistics: Floats, num_features: int
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """X'WX (L, F, F), X'Wz (L, F), z'Wz and the weight."""
+        size = num_features * num_features
+        last = size + num_features
+        matrix = statistics[:, :size].reshape(len(statistics), num_features, num_features)
+        weight = statistics[:, 0 if self.df is None else -1]
+        return matrix, statistics[:, size:last], statistics[:, last], weight
 
     def maximise(
         self, statistics: Floats, num_features: int, reference: Floats, c: float
     ) -> Floats:
         """Ridge regression, and the mean square of what it leaves over."""
-        size = num_features * num_features
         statistics = np.where(statistics[:, :1] < NO_WEIGHT, 0.0, statistics)
-        matrix = statistics[:, :size].reshape(len(statistics), num_features, num_features)
+        matrix, right, second, weight = self._parts(statistics, num_features)
         penalised = matrix + c * np.eye(num_features)
-        right = statistics[:, size:-1, None]
+        right = right[:, :, None]
         coefficients = _solve(penalised, right)[:, :, 0]
         # The least eigenvalue may be lost without a prior, so the spread is taken as it is.
         squares = np.einsum("lf,lfg,lg->l", coefficients, penalised, coefficients)
-        left = statistics[:, -1] - 2.0 * (coefficients * right[:, :, 0]).sum(axis=1) + squares
-        weight = statistics[:, 0] + c
+        left = second - 2.0 * (coefficients * right[:, :, 0]).sum(axis=1) + squares
+        weight = weight + c
         empty = weight < NO_WEIGHT
         left = np.maximum(left, 0.0) + c * reference[0]
         variances = np.where(empty, reference[0], left / np.where(empty, 1.0, weight))
@@ -306,15 +356,13 @@ class Linear(Rule):
 
     def gradient(self, rows: Floats, statistics: Floats, num_features: int) -> Floats:
         """Sum of x (z - b' x) / v, and of ((z - b' x)^2 / v - 1) / 2 in log v."""
-        size = num_features * num_features
-        matrix = statistics[:, :size].reshape(len(statistics), num_features, num_features)
+        matrix, right, second, weight = self._parts(statistics, num_features)
         b, variances = rows[:, :-1], rows[:, -1]
         with np.errstate(over="ignore", under="ignore"):
             product = np.einsum("lfg,lg->lf", matrix, b)
-            right = statistics[:, size:-1]
-            left = statistics[:, -1] - 2.0 * (b * right).sum(axis=1) + (b * product).sum(axis=1)
+            left = second - 2.0 * (b * right).sum(axis=1) + (b * product).sum(axis=1)
             slope = (right - product) / variances[:, None]
-            return np.column_stack([slope, 0.5 * (left / variances - statistics[:, 0])])
+            return np.column_stack([slope, 0.5 * (left / variances - weight)])
 
     def free(self, rows: Floats, num_features: int) -> Floats:
         """Coefficients and the log of the variance."""

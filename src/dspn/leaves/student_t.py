@@ -19,6 +19,19 @@ _NORMAL_DEVIATION = 0.6744897501960817
 _LARGE = 1e150
 
 
+def log_density(distances: Floats, squares: Floats, df: float) -> Floats:
+    """Log density at distances from the location, with squared scales; arrays that broadcast."""
+    constant = float(gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df)) - 0.5 * math.log(df * math.pi)
+    scales = np.sqrt(df * squares)
+    ratios = distances / scales
+    # The square of a ratio beyond 1e150 is beyond the largest float, its logarithm is not.
+    far = 2.0 * (np.log(distances) - np.log(scales))
+    table = np.where(ratios < _LARGE, np.log1p(ratios * ratios), far)
+    table *= -0.5 * (df + 1.0)
+    table += constant - 0.5 * np.log(squares)
+    return table
+
+
 @final
 @dataclass(frozen=True)
 class StudentT(Family):
@@ -82,19 +95,9 @@ class StudentT(Family):
     def log_prob(self, parameters: Floats, values: Floats) -> Floats:
         """-(df + 1) / 2 log(1 + t^2 / df) and the constant, (V, L)."""
         values = np.asarray(values, dtype=np.float64)
-        df = self.df
-        constant = float(gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df)) - 0.5 * math.log(
-            df * math.pi
-        )
         with np.errstate(all="ignore"):
             distances = np.abs(np.subtract.outer(values, parameters[:, 0]))
-            scales = np.sqrt(df * parameters[:, 1])
-            ratios = distances / scales
-            # The square of a ratio beyond 1e150 is beyond the largest float, its logarithm is not.
-            far = 2.0 * (np.log(distances) - np.log(scales))
-            table = np.where(ratios < _LARGE, np.log1p(ratios * ratios), far)
-            table *= -0.5 * (df + 1.0)
-            table += constant - 0.5 * np.log(parameters[:, 1])
+            table = log_density(distances, parameters[:, 1], self.df)
         table[np.isnan(values)] = 0.0
         return table
 

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, final
 
 import numpy as np
-from scipy.special import gammaln, ndtr, pdtr, pdtrc, xlogy
+from scipy.special import gammaln, ndtr, pdtr, pdtrc, stdtr, xlogy
 
 from dspn._arguments import Floats, Ints
 from dspn.data.schema import Kind, Schema, Variable
@@ -35,6 +35,7 @@ from dspn.leaves.categorical import Categorical
 from dspn.leaves.gaussian import Gaussian
 from dspn.leaves.poisson import Poisson
 from dspn.leaves.rules import RULES, Linear, LogLinear, Rule, Softmax, Table
+from dspn.leaves.student_t import StudentT, log_density
 from dspn.options import number_field
 
 # More cells than this in the table of a leaf, and logistic regression takes its place.
@@ -339,7 +340,7 @@ class Told(Contextual):
         """The mean of a linear rule as a constant (M,) and a multiple of each source (M, D).
 
         Multiples are those of numbers among the values of the context; what everything else adds is
-        in the constant. Also the variances (M,).
+        in the constant. Also the variances (M,), or the squared scales of Student t noise.
         """
         chosen = self._branch_of(context)
         zero = context.copy()
@@ -704,15 +705,21 @@ def _categories(variable: Variable) -> int:
 def told_family(
     variable: Variable, sources: tuple[Source, ...], steps: tuple[int, ...] = ()
 ) -> Told:
-    """The told family of a variable's kind: tables while they are small, else regressions."""
+    """The told family of a variable's kind: tables while they are small, else regressions.
+
+    Leaves of a number have Student t noise where the variable names that family.
+    """
     if variable.kind == Kind.CATEGORICAL:
         count = variable.num_categories
         cells = count * math.prod(max(own.categories, 1) for own in sources)
         if all(own.categories > 0 for own in sources) and cells <= _MOST_CELLS:
             return Told(Table(count), sources, steps=steps)
         return Told(Softmax(count), sources, steps=steps)
-    rule = Linear() if variable.kind == Kind.CONTINUOUS else LogLinear()
-    return Told(rule, sources, steps=steps)
+    if variable.kind == Kind.COUNT:
+        return Told(LogLinear(), sources, steps=steps)
+    plain = variable.leaf.plain if isinstance(variable.leaf, Told) else variable.leaf
+    df = plain.df if isinstance(plain, StudentT) else None
+    return Told(Linear(df=df), sources, steps=steps)
 
 
 def _checked_lags(lags: int | Sequence[int]) -> list[int]:
@@ -773,11 +780,11 @@ def with_context(
         if not sources:
             variables.append(variable)
             continue
-        if variable.leaf is not None and not isinstance(variable.leaf, Told):
+        if variable.leaf is not None and not isinstance(variable.leaf, Told | StudentT):
             raise DataError(
                 f"the leaves of variable {variable.name!r} are of the family "
                 f"{variable.leaf.name!r}, which cannot be told lags or inputs; leave `leaf` out, "
-                "or leave the lags out."
+                "name 'student_t', or leave the lags out."
             )
         variables.append(replace(variable, leaf=told_family(variable, tuple(sources), steps)))
     return replace(schema, variables=tuple(variables))
@@ -792,6 +799,8 @@ def paired_log_prob(family: Family, rows: Floats, values: Floats) -> Floats:
         if isinstance(family, Gaussian):
             squares = (values - rows[:, 0]) ** 2 / rows[:, 1]
             return np.asarray(-0.5 * (_LOG_TWO_PI + np.log(rows[:, 1]) + squares))
+        if isinstance(family, StudentT):
+            return log_density(np.abs(values - rows[:, 0]), rows[:, 1], family.df)
         if isinstance(family, Poisson):
             rates = rows[:, 0]
             return np.asarray(xlogy(values, rates) - rates - gammaln(values + 1.0))
@@ -804,6 +813,8 @@ def paired_tail(family: Family, rows: Floats, values: Floats, sign: float) -> Fl
     """P(X <= value_i | row_i) where the sign is 1, P(X > value_i | row_i) where it is -1."""
     if isinstance(family, Gaussian):
         return np.asarray(ndtr(sign * (values - rows[:, 0]) / np.sqrt(rows[:, 1])))
+    if isinstance(family, StudentT):
+        return np.asarray(stdtr(family.df, sign * (values - rows[:, 0]) / np.sqrt(rows[:, 1])))
     if isinstance(family, Poisson):
         tail = (pdtr if sign > 0 else pdtrc)(np.maximum(np.floor(values), 0.0), rows[:, 0])
         return np.where(values < 0, 0.0 if sign > 0 else 1.0, tail)

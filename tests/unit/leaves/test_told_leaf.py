@@ -94,6 +94,7 @@ FAMILIES = {
     "softmax": Told(Softmax(3), MIXED),
     "table": Told(Table(3), (Source("input", 0, 0, 2), CATEGORY)),
     "linear of inputs": Told(Linear(), MIXED[:2]),
+    "student t": Told(Linear(df=4.0), MIXED),
 }
 
 
