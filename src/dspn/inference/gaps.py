@@ -101,20 +101,29 @@ def _take_turns(
     """Fills in draws (turns, entries) and the batch means (batches, entries) of one batch."""
     missing = np.isnan(data.values)
     linear = np.array([_is_linear(family) for family in _families(program)])
+    unknown, others = missing & linear, np.flatnonzero(~linear & missing.any(axis=0)).tolist()
+    networks = program.mixture.components
+    # A single leaf is the leaf of every entry in all turns.
+    several = len(networks) > 1 or any(len(bank.nodes) > 1 for bank in networks[0].template.banks)
     values = sample_given(program, data, rng=rng).values.copy()
     per_batch = np.zeros(len(means))
     num_draws = len(draws)
     for turn in range(-_WARM_UP, num_draws):
-        rows = _drawn_rows(program, data, values, rng)
-        for v in np.flatnonzero(~linear & missing.any(axis=0)).tolist():
+        is_first = turn == -_WARM_UP
+        if is_first or several:
+            rows = _drawn_rows(program, data, values, rng)
+        for v in others:
             at = np.flatnonzero(missing[:, v])
             family, own = _families(program)[v], rows[v][at]
             if isinstance(family, Told):
                 context = told_values(data, v, at, values)[:, 1:]
                 own, family = family.resolve(own, context), family.plain
             values[at, v] = family.sample(own, rng)
+        if is_first or several or others:
+            equations = _equations(program, data, values, rows, unknown)
         expected = values.copy()
-        _draw_numbers(program, data, values, expected, rows, missing & linear, rng)
+        if unknown.any():
+            expected[unknown], values[unknown] = _drawn_numbers(equations, values[unknown], rng)
         if turn >= 0:
             batch = turn * len(means) // num_draws
             draws[turn] = values[missing]
@@ -145,25 +154,35 @@ def _drawn_rows(
     return found
 
 
-def _draw_numbers(
-    program: Program,
-    data: Sequences,
-    values: Floats,
-    expected: Floats,
-    rows: list[Floats],
-    unknown: Bools,
-    rng: np.random.Generator,
-) -> None:
-    """Draws the unknown numbers given the leaves; `expected` receives their means.
+class _Equations(NamedTuple):
+    """Every number is a constant plus multiples of others plus noise: A x - c of variances d.
 
-    Every number is a constant plus multiples of others plus noise: with residuals A x - c of
-    variances d, the precision of the unknown x is A' D^-1 A, and its mean solves that for
-    A' D^-1 c.
+    Where `degrees` are finite the noise is a Student t of such degrees, with squared scales d.
     """
-    if not unknown.any():
-        return
-    matrix, right, variances = _equations(program, data, values, rows, unknown, rng)
-    weighted = matrix.T @ diags(1.0 / variances)
+
+    matrix: csr_matrix  # A, (equations, unknowns)
+    right: Floats
+    squares: Floats
+    degrees: Floats
+
+
+def _drawn_numbers(
+    equations: _Equations, values: Floats, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """The means of the unknown numbers given the leaves, and a draw of them.
+
+    The precision of the unknown x is A' D^-1 A, and its mean solves that for A' D^-1 c. Student t
+    noise has the variance d / u: u, given the current values, has a gamma distribution of shape
+    (df + 1) / 2 and rate (df + t^2) / 2.
+    """
+    matrix, right, squares, degrees = equations
+    heavy = np.flatnonzero(np.isfinite(degrees))
+    if heavy.size:
+        distances = (matrix @ values - right)[heavy] ** 2 / squares[heavy]
+        half, rate = 0.5 * (degrees[heavy] + 1.0), 0.5 * (degrees[heavy] + distances)
+        squares = squares.copy()
+        squares[heavy] *= rate / rng.standard_gamma(half)
+    weighted = matrix.T @ diags(1.0 / squares)
     precision = coo_matrix(weighted @ matrix)
     lower = precision.row >= precision.col
     row, column, entry = precision.row[lower], precision.col[lower], precision.data[lower]
@@ -172,24 +191,13 @@ def _draw_numbers(
     factor = cholesky_banded(banded, lower=True)
     mean = cho_solve_banded((factor, True), weighted @ right)
     noise, _ = dtbtrs(factor, rng.standard_normal((len(mean), 1)), uplo="L", trans="T")
-    expected[unknown] = mean
-    values[unknown] = mean + noise[:, 0]
+    return mean, mean + noise[:, 0]
 
 
 def _equations(
-    program: Program,
-    data: Sequences,
-    values: Floats,
-    rows: list[Floats],
-    unknown: Bools,
-    rng: np.random.Generator,
-) -> tuple[csr_matrix, Floats, Floats]:
-    """Coefficients (equations, unknowns), right-hand sides and variances.
-
-    Student t noise has the variance s^2 / u of its squared scale and a precision u, which is drawn
-    given the current values: u has a gamma distribution, of shape (df + 1) / 2 and rate
-    (df + t^2) / 2.
-    """
+    program: Program, data: Sequences, values: Floats, rows: list[Floats], unknown: Bools
+) -> _Equations:
+    """The equations of all unknown numbers and of the leaves that are told them."""
     number = np.full(unknown.shape, -1, dtype=np.int64)
     number[unknown] = np.arange(int(unknown.sum()))
     starts = np.repeat(data.offsets[:-1], data.lengths)
@@ -226,16 +234,12 @@ def _equations(
         variances.append(variance)
         plain = plain_family(family)
         degrees.append(np.full(at.size, plain.df if isinstance(plain, StudentT) else np.inf))
+    if not places:
+        return _Equations(csr_matrix((0, 0)), np.empty(0), np.empty(0), np.empty(0))
     equations, unknowns, entries = (np.concatenate(own) for own in zip(*places, strict=True))
     shape = (count, int(unknown.sum()))
     matrix = csr_matrix((entries, (equations, unknowns)), shape=shape)
-    sides, squares, df = (np.concatenate(own) for own in (right, variances, degrees))
-    heavy = np.flatnonzero(np.isfinite(df))
-    if heavy.size:
-        distances = (matrix @ values[unknown] - sides)[heavy] ** 2 / squares[heavy]
-        half, rate = 0.5 * (df[heavy] + 1.0), 0.5 * (df[heavy] + distances)
-        squares[heavy] *= rate / rng.standard_gamma(half)
-    return matrix, sides, squares
+    return _Equations(matrix, *map(np.concatenate, (right, variances, degrees)))
 
 
 def _terms(
