@@ -378,7 +378,7 @@ def context_network(seed: int) -> tuple[DynamicNetwork, Sequences]:
             Variable.continuous("x"),
             Variable.count("n"),
             Variable.categorical("c", tuple("abc")),
-            Variable.continuous("y"),
+            Variable.continuous("y", leaf="student_t:3" if seed == 4 else None),
         )
     ).with_inputs((Variable.continuous("u"),))
     schema = with_context(plain, lags=1, leaf_inputs=True)
@@ -398,7 +398,7 @@ def context_network(seed: int) -> tuple[DynamicNetwork, Sequences]:
     return scaled_families(network, data), data
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(5))
 def test_what_a_model_expects_in_contexts_leads_back_to_it(seed: int) -> None:
     network, data = context_network(seed)
     state = OnlineState.of_model(Mixture.of(network), 1000.0, data=data)
