@@ -31,7 +31,7 @@ def effect_figures(model: Model, data: Sequences) -> Iterable[str]:
         pictures = "".join(_picture(effect, found) for found in chosen)
         yield (
             f"<details open><summary>{escape(title)} (dots: the data)</summary>"
-            f'<div class="table" tabindex="0" role="region" aria-label="{escape(title)}">'
+            f'<div class="table pictures" tabindex="0" role="region" aria-label="{escape(title)}">'
             f"{pictures}</div></details>"
         )
 
