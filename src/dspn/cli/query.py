@@ -253,7 +253,15 @@ def _rank(tables: Iterator[Any]) -> Iterator[Any]:
     yield table.take(pa.array(order)).add_column(0, free_name("rank", table.column_names), rank)
 
 
-def _cells(model: Model, chunk: Chunk, data: Sequences, top: int, *, fitted: bool = False) -> Any:
+def _cells(
+    model: Model,
+    chunk: Chunk,
+    data: Sequences,
+    top: int,
+    *,
+    digits: int | None = None,
+    fitted: bool = False,
+) -> Any:
     """The entries of the smallest tails, with what was to be expected in their place."""
     found = model.surprise(data, fitted=fitted)
     rows, columns = oddest_places(found.tails, found.variables, top)
@@ -266,6 +274,8 @@ def _cells(model: Model, chunk: Chunk, data: Sequences, top: int, *, fitted: boo
         values[places, columns] = np.nan
         filled = model.impute(copies.with_values(values)).values[places, columns]
         own = data.values[rows, columns]
+        is_number = np.array([kind.kind is Kind.CONTINUOUS for kind in data.schema])[columns]
+        filled[is_number] = sink.rounded(filled[is_number], digits)
         for column, codes in zip(columns.tolist(), zip(own, filled, strict=True), strict=True):
             cells = decode_cells(np.array(codes), data.schema[column]).to_pylist()
             text = [_number_text(c, chunk) if isinstance(c, float) else str(c) for c in cells]
@@ -603,7 +613,7 @@ def surprise(by: str, top: int | None, fitted: bool, request: Request) -> None:
     if top is None:
         ask(f"surprise by {by}", request, **options)
     else:
-        ask("surprise by cell", request, top=top, **options)
+        ask("surprise by cell", request, top=top, digits=request.target.digits, **options)
 
 
 def sample(

@@ -1,5 +1,6 @@
 """Cells of Arrow columns as raw columns and as codes; every error names the column and the row."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -217,7 +218,8 @@ def _holds_numbers(texts: Any, column: Column) -> bool:
         f"numbers or words, but not both, and begins with {'numbers' if first else 'words'}",
         odd,
         number_signs(present, column)
-        or f"correct it, add the word to --missing, or say --kind {column.name}=categorical",
+        or "correct it, add the word to --missing, or say --kind "
+        + shlex.quote(f"{column.name}=categorical"),
     )
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import numbers
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -190,7 +191,8 @@ def number_signs(words: Iterable[str], column: Column) -> str | None:
 
 def _say_kind(column: Column) -> str:
     name = column.name
-    return f"--kind {name}=categorical" if column.is_file else f"kinds={{{name!r}: 'categorical'}}"
+    said = f"--kind {shlex.quote(f'{name}=categorical')}"
+    return said if column.is_file else f"kinds={{{name!r}: 'categorical'}}"
 
 
 def require_words(reading: Reading, column: Column) -> None:

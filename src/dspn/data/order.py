@@ -40,6 +40,15 @@ _SHOWN: Final = 3
 _YEAR_LAST: Final = re.compile(
     r"\s*(\d{1,2})([-/.])(\d{1,2})[-/.](\d{4}|\d{2})\b(?:[T ]+\d{1,2}:\d{2}(:\d{2})?)?.*"
 )
+_MONTH: Final = re.compile(
+    r"(?i)(?=.*\d).*\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b"
+)
+_WITH_MONTHS: Final = tuple(
+    day + clock
+    for month in ("%b", "%B")
+    for day in (f"{month} %d %Y", f"{month} %d, %Y", f"%d {month} %Y", f"%d-{month}-%Y")
+    for clock in ("", " %H:%M", " %H:%M:%S")
+)
 
 Cells = Any
 """Arrow cells, or a list of Python objects, None where missing, that Arrow has no type for."""
@@ -295,8 +304,16 @@ def rank_order(order: Cells, keys: Keys, first_row: int) -> Any:
 
 
 def _require_sortable(texts: list[str], column: Column) -> None:
-    """Raise where all text is dates with the year last, which do not sort as text."""
+    """Raise where all text is dates with the year last, or with months by name.
+
+    These do not sort as text.
+    """
     found = [own for own in map(_YEAR_LAST.fullmatch, texts) if own]
+    if texts and all(map(_MONTH.search, texts)):
+        text = texts[0].strip()
+        forms = [form for form in _WITH_MONTHS if _parse_date(text, form)]
+        options = f"--dates '{forms[0]}'" if forms else "with --dates, as `strftime` has it"
+        raise _unsortable(texts[0], options, column)
     if not texts or len(found) < len(texts):
         return
     days_first = any(int(own[1]) > 12 for own in found)
@@ -305,8 +322,12 @@ def _require_sortable(texts: list[str], column: Column) -> None:
     clock = "" if ":" not in texts[0] else " %H:%M:%S" if found[0][5] else " %H:%M"
     forms = [f"%d{mark}%m"] * (not months_first) + [f"%m{mark}%d"] * (not days_first)
     options = " or ".join(f"--dates '{form}{mark}{year}{clock}'" for form in forms or ["%d%m"])
-    raise DataError(
-        f"column {column.name!r} holds dates such as {texts[0]!r}, which do not sort as text; say "
+    raise _unsortable(texts[0], options, column)
+
+
+def _unsortable(text: str, options: str, column: Column) -> DataError:
+    return DataError(
+        f"column {column.name!r} holds dates such as {text!r}, which do not sort as text; say "
         f"how they are written: {options} (in Python `dates=`)."
     )
 

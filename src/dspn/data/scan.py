@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -115,7 +116,7 @@ class _ColumnScan:
             raise DataError(
                 f"column {self.name!r} must hold numbers or words, but holds {self.type} in some "
                 f"rows or files and {kind} in others; correct it, add the words to --missing, or "
-                f"say --kind {self.name}=categorical."
+                f"say --kind {shlex.quote(f'{self.name}=categorical')}."
             )
         self.type = kind
         self.labels.update(labels)

@@ -172,6 +172,39 @@ def test_answers_about_a_table_with_decimal_commas_can_be_read_again(
     assert found.out.splitlines()[1] == 'a,0,"1,05"'
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "form"),
+    [
+        ("Jan 1 2000", "Feb 1 2000", "%b %d %Y"),
+        ("January 1, 2000", "February 1, 2000", "%B %d, %Y"),
+        ("1-Jan-2000 10:30", "1-Feb-2000 10:30", "%d-%b-%Y %H:%M"),
+    ],
+)
+def test_months_by_name_do_not_sort_as_text(
+    command: Run, first: str, second: str, form: str
+) -> None:
+    text = f'id,when,x\na,"{first}",1.5\na,"{second}",2.5\n'
+    found = command("validate", "-", "-s", "id", "-t", "when", piped=text)
+    assert found.status == 1 and f"--dates '{form}'" in found.out
+    said = command("validate", "-", "-s", "id", "-t", "when", "--dates", form, piped=text)
+    assert said.status == 0 and "31 d" in said.err
+    words = command("validate", "-", "-s", "id", "-t", "when", piped="id,when,x\na,may day,1\n")
+    assert words.status == 0
+
+
+def test_a_remedy_can_be_pasted_into_a_shell(command: Run) -> None:
+    found = command("validate", "-", piped="Temp C\n1.5\nwarm\n")
+    assert found.status == 1 and "--kind 'Temp C=categorical'" in found.out
+
+
+def test_what_was_expected_has_the_digits_that_are_asked_for(
+    command: Run, comma: tuple[str, str]
+) -> None:
+    asked = ("surprise", "comma.dspn", "comma.csv", "--delimiter", ";", "--top", 2, "-q")
+    rows = command(*asked, "--digits", 3).out.splitlines()[1:]
+    assert all(len(row.split(";")[5].replace(",", "").strip("-0")) <= 3 for row in rows)
+
+
 def test_a_comment_in_place_of_the_header_is_named(command: Run) -> None:
     found = command("validate", "-", piped="# from a vendor\nid,x\na,1\n")
     assert "must be the header, but is a comment, '# from a vendor'" in found.out
