@@ -33,11 +33,12 @@ from dspn.learning.run import Ending
 from dspn.leaves import Families, family_for
 from dspn.leaves.told import sources_of
 from dspn.models.dspn import DSPN, Em, Paper
-from dspn.models.estimator import SequenceEstimator, SequenceReader, TrainingData, seed_of
+from dspn.models.estimator import SequenceEstimator
 from dspn.models.forms import Reading
 from dspn.models.hmm import HMM, HMMSPN
 from dspn.models.model import FITTED, Model
 from dspn.models.online import sequences_seen
+from dspn.models.training import SequenceReader, TrainingData, seed_of
 from dspn.progress import show_progress
 
 

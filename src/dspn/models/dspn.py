@@ -22,14 +22,9 @@ from dspn.learning.run import Clock, Ending, limited, reporter
 from dspn.learning.scores import LIKELIHOOD, Score
 from dspn.learning.search import DEFAULT_SEARCH, SearchOptions
 from dspn.learning.tables import TriedTables, learn_tables
-from dspn.models.estimator import (
-    Outcome,
-    SequenceEstimator,
-    TrainingData,
-    outcome_of_em,
-    warn_of_time,
-)
+from dspn.models.estimator import SequenceEstimator
 from dspn.models.hmm import DEFAULT_EM, fit_factored
+from dspn.models.training import Outcome, TrainingData, outcome_of_em, warn_of_time
 from dspn.options import Options, choice_field, number_field, part_field, whole_field
 from dspn.structure.network import Root, checked_root
 from dspn.structure.transitions import Transitions

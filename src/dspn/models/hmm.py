@@ -19,7 +19,8 @@ from dspn.learning.scores import LIKELIHOOD, FitRecord, Score, StopReason
 from dspn.learning.slice_spn import DEFAULT_SLICE_SPN, SliceSpnOptions, spn_emissions
 from dspn.learning.starts.clusters import clustered_network, randomised
 from dspn.leaves.block import GaussianBlock
-from dspn.models.estimator import Outcome, SequenceEstimator, TrainingData, outcome_of_em
+from dspn.models.estimator import SequenceEstimator
+from dspn.models.training import Outcome, TrainingData, outcome_of_em
 from dspn.progress import Tell, show_progress
 from dspn.structure.build import initial_network
 from dspn.structure.edit import with_tables_by

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import dspn
 from dspn import HMM, DSPNClassifier, EmOptions, Schema, Sequences, Variable
 from dspn.errors import DataError
-from dspn.models.estimator import TrainingData, rng_of, seed_of
+from dspn.models.training import TrainingData, rng_of, seed_of
 
 FAST = EmOptions(max_steps=3, tolerance=0.5)
 LENGTHS = [4, 3, 5, 4, 2, 6]

@@ -5,7 +5,8 @@ import pytest
 
 from dspn import HMM, Model, Schema, Sequences, Variable
 from dspn.errors import ConvergenceWarning
-from dspn.models.estimator import TrainingData, dead_nodes_of
+from dspn.models.estimator import dead_nodes_of
+from dspn.models.training import TrainingData
 
 SCHEMA = Schema((Variable.binary("x"),))
 

@@ -10,7 +10,7 @@ from dspn import DSPN, HMM, DSPNClassifier, Em
 from dspn.cli.app import run
 from dspn.errors import ConvergenceWarning
 from dspn.learning import em
-from dspn.models import estimator
+from dspn.models import training
 
 RNG = np.random.default_rng(0)
 DATA = RNG.normal(size=(12, 6, 2))
@@ -71,7 +71,7 @@ def test_ctrl_c_while_a_model_is_trained_on_all_data_keeps_the_one_before(
 
     rng = np.random.default_rng(0)
     data = [rng.normal(size=(20, 2)) for _ in range(12)]
-    monkeypatch.setattr(estimator, "fit_em", interrupted)
+    monkeypatch.setattr(training, "fit_em", interrupted)
     model = HMM(2, random_state=0, validation_fraction=0.3).fit(data)
     assert model.ending_ == "interrupted"
     assert np.isfinite(model.score_samples(data)).all()
