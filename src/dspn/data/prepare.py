@@ -157,7 +157,7 @@ def prepare(
             raise DataError("`inputs` must be left out where a `schema` is given, which has them.")
     asked = declared_inputs(inputs or ()) if schema is None else schema.inputs
     writing, grid = Writing(tuple(missing), decimal), Grid(every, duplicates)
-    tables = find_tables(source, delimiter, encoding)
+    tables, path = find_tables(source, delimiter, encoding), Path(os.fspath(directory))
     options: dict[str, Any] = {
         "sequence": sequence,
         "order": order,
@@ -174,18 +174,11 @@ def prepare(
         "inputs": [own if isinstance(own, str) else schema_to_json([own]) for own in asked],
     }
     options |= {name: value for name, value in more.items() if value}
-    origin = _fingerprint(tables, options)
-    path = Path(os.fspath(directory))
-    work = path / WORK
+    origin, work = _fingerprint(tables, options), path / WORK
     if is_dataset(path):
-        found = Dataset.open(path)
-        if found.origin == origin:
-            shutil.rmtree(work, ignore_errors=True)
-            return found
-        raise DataError(
-            f"{str(path)!r} holds a data set of other files or options already; give another "
-            "directory, or remove that one."
-        )
+        found = _same_dataset(path, origin)
+        shutil.rmtree(work, ignore_errors=True)
+        return found
     keys = replace(_find_keys(tables, sequence, order), dates=dates)
     columns = _input_columns(asked, keys, options["variables"])
     names = _columns_of(tables[0], keys, options["variables"], schema, [*left_out, *columns])
@@ -218,18 +211,9 @@ def prepare(
         size = shard_slices or int(np.clip(_SHARD_CELLS // cells, *_SHARD_SLICES))
         required = frozenset(own.name for own in schema.given_inputs if own.default is None)
         code = _Coding(str(path), str(work), keys, coded, writing, size, grid, required)
-        pieces = _pieces(tables, scans)
-        if lie_together(work, scans, keys):
-            made = each("code", partial(_code_piece, code), list(enumerate(pieces)))
-        else:
-            parts = max(1, -(-rows * 10 * cells // _PART_BYTES))
-            deal = partial(_deal_piece, code, parts)
-            owners = [np.array(own) for own in each("deal", deal, list(enumerate(pieces)))]
-            batches = [
-                (part, [np.flatnonzero(own == part).tolist() for own in owners])
-                for part in range(parts)
-            ]
-            made = each("sort", partial(_sort_part, code), batches)
+        made = _make_shards(
+            each, code, _pieces(tables, scans), rows, lie_together(work, scans, keys)
+        )
         manifest = {
             "format": FORMAT,
             "version": WITH_INPUTS if schema.inputs else VERSION,
@@ -251,6 +235,17 @@ def prepare(
             UserWarning,
         )
     return Dataset.open(path)
+
+
+def _same_dataset(path: Path, origin: str) -> Dataset:
+    """The data set that is there already; raises where it is another one."""
+    found = Dataset.open(path)
+    if found.origin != origin:
+        raise DataError(
+            f"{str(path)!r} holds a data set of other files or options already; give another "
+            "directory, or remove that one."
+        )
+    return found
 
 
 @final
@@ -431,6 +426,25 @@ def _pieces(tables: Sequence[Table], scans: Sequence[Mapping[str, Any]]) -> list
 
 
 # Coding.
+
+
+def _make_shards(
+    each: Callable[..., list[Any]],
+    code: _Coding,
+    pieces: list[list[Table]],
+    rows: int,
+    together: bool,
+) -> list[Any]:
+    """What was written of each piece, or of each part where the rows of a sequence lie apart."""
+    items = list(enumerate(pieces))
+    if together:
+        return each("code", partial(_code_piece, code), items)
+    parts = max(1, -(-rows * 10 * (len(code.schema) + len(code.keys.names)) // _PART_BYTES))
+    owners = [np.array(own) for own in each("deal", partial(_deal_piece, code, parts), items)]
+    batches = [
+        (part, [np.flatnonzero(own == part).tolist() for own in owners]) for part in range(parts)
+    ]
+    return each("sort", partial(_sort_part, code), batches)
 
 
 @final
