@@ -20,6 +20,7 @@ from dspn.learning.em import EmOptions
 from dspn.learning.moves import pruned
 from dspn.learning.priors import Priors
 from dspn.learning.run import Clock
+from dspn.learning.starts.contexts import count_runs
 from dspn.leaves.categorical import CategoricalPrior
 from dspn.leaves.told import sources_of
 from dspn.options import Options, number_field, part_field, whole_field
@@ -94,6 +95,7 @@ class Move(ABC):
             best of the moves.
         growth: The edges after the move, in shares of those of the model that it starts from.
         adds_nodes: Whether the amount of a recipe is a number of interface nodes that are added.
+        has_clusters: Whether a network without a parent begins with clusters of slices.
     """
 
     name: ClassVar[str]
@@ -101,6 +103,7 @@ class Move(ABC):
     expected: ClassVar[float] = 0.3
     growth: ClassVar[float] = 1.0
     adds_nodes: ClassVar[bool] = False
+    has_clusters: ClassVar[bool] = True
 
     @abstractmethod
     def recipes(self, record: "BlockRecord") -> list["Recipe"]:
@@ -259,6 +262,7 @@ class BlockData:
 
     train: Sequences
     validation: Sequences
+    _num_runs: dict[int, int] = field(default_factory=dict)
 
     @cached_property
     def everything(self) -> Sequences:
@@ -270,6 +274,12 @@ class BlockData:
         """Different values of the variables in the training set, added up."""
         columns = self.train.values.T
         return sum(np.unique(own[~np.isnan(own)]).size for own in columns)
+
+    def num_runs(self, order: int) -> int:
+        """Different runs of up to so many slices in the training set."""
+        if order not in self._num_runs:
+            self._num_runs[order] = count_runs(self.train, order)
+        return self._num_runs[order]
 
     @cached_property
     def num_told(self) -> int:
@@ -461,13 +471,15 @@ class AutoTask:
             nodes = len(parent.network.template.nodes) if recipe.move.growth > 1 else 0
             return recipe.move.growth * (work_of(parent.network, data, steps) + built_work(nodes))
         sums, leaves = _DENSE_EDGE * recipe.amount**2, recipe.amount * len(block)
+        if not recipe.move.has_clusters:
+            sums = recipe.amount * data.num_runs(1)
         trained = _work(data, sums, leaves, recipe.amount, steps)
         return trained + self.start_work(block, recipe)
 
     def start_work(self, block: Block, recipe: Recipe) -> float:
         """What clusters of windows take, in the units of the effort."""
         built = built_work(recipe.amount * (len(block) + 2))
-        if recipe.amount == 1:
+        if recipe.amount == 1 or not recipe.move.has_clusters:
             return built
         data, slices = self.data(block), self.train.total_slices
         features = data.num_features * recipe.slices

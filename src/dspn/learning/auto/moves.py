@@ -1,15 +1,17 @@
 """The moves of the automatic learner: each has its name and words, its rule and its start."""
 
 from dataclasses import replace
+from math import prod
 from typing import Any, Final, final
 
 from dspn.data.schema import Kind
 from dspn.learning.auto.base import AutoTask, Block, BlockRecord, Move, Recipe, Trial
 from dspn.learning.moves import merged_interfaces, regrown, similar_interfaces
 from dspn.learning.starts.clusters import clustered_network
+from dspn.learning.starts.contexts import context_network
 from dspn.learning.starts.hidden_trees import hidden_tree, shared_mixture
 from dspn.learning.starts.informed import informed_split
-from dspn.structure.network import DynamicNetwork
+from dspn.structure.network import DynamicNetwork, Root
 
 # Pseudo-observations of a sum to begin with. More are tried at every rung: what a template has
 # smoothed away does not come back, but it can be smoothed later.
@@ -28,6 +30,13 @@ RACED: Final = 4
 _OTHER_SUMS: Final = ((0.1, True), (0.4, True), (0.2, False), (1.0, False))
 _LEAF: Final = 1.0
 _OTHER_LEAVES: Final = (3.0, 0.1, 1.0)
+# Chains of runs: different slices, possible and seen, and slices of a run at the most; and
+# pseudo-observations.
+_MOST_POSSIBLE: Final = 4_096
+_MOST_SLICES: Final = 64
+_MOST_ORDER: Final = 6
+_CONTEXT_EDGE: Final = 0.1
+_CONTEXT_LEAF: Final = 0.1
 _MOST_STATES: Final = 128
 # Candidates that are split: the best ones.
 _PARENTS: Final = 3
@@ -68,6 +77,39 @@ class Clusters(Move):
         settings |= {"width": recipe.width, "ahead": recipe.ahead}
         network = clustered_network(trial.data.train, recipe.amount, **settings)
         return network if task.tied else network.untied()
+
+
+@final
+class Contexts(Move):
+    """A Markov chain of variable order: nodes remember the slices before them."""
+
+    name = "contexts"
+    words = "{amount} runs of up to {slices} slices"
+    expected = 0.5
+    has_clusters = False
+
+    def recipes(self, record: BlockRecord) -> list[Recipe]:
+        """Longer and longer runs, as far as there is room; for a few different slices only."""
+        task, data, found = record.task, record.task.data(record.block), list[Recipe]()
+        own = [task.schema[variable] for variable in record.block]
+        is_apt = all(variable.kind is Kind.CATEGORICAL for variable in own)
+        if not is_apt or prod(variable.num_categories for variable in own) > _MOST_POSSIBLE:
+            return []
+        most, before = _most_nodes(task), 1
+        if task.root != Root.FIRST or not 1 < data.num_runs(1) <= min(most, _MOST_SLICES):
+            return []
+        for order in range(1, _MOST_ORDER + 1):
+            size = min(data.num_runs(order), most)
+            recipe = Recipe(self, size, _CONTEXT_EDGE, order - 1, per_edge=True, leaf=_CONTEXT_LEAF)
+            found += [replace(recipe, ahead=0)] * (size > before or size == most)
+            before = size
+        return found
+
+    def start(self, trial: Trial) -> DynamicNetwork:
+        """The chain of the runs that are most frequent in the training set."""
+        size, order = trial.recipe.amount, trial.recipe.width + 1
+        network = context_network(trial.data.train, size, order, priors=trial.priors)
+        return network if trial.task.tied else network.untied()
 
 
 @final
@@ -222,11 +264,13 @@ class Regrow(Move):
 
 
 CLUSTERS: Final = Clusters()
+CONTEXTS: Final = Contexts()
 USUAL: Final = Recipe(CLUSTERS, 1, _SUM, leaf=_LEAF)
 REGROUP: Final = Regroup()
 PRIOR: Final = OtherPrior()
 DEFAULT_MOVES: Final[tuple[Move, ...]] = (
     CLUSTERS,
+    CONTEXTS,
     Split(),
     SharedMixture(),
     HiddenTree(),

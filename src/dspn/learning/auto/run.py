@@ -13,6 +13,7 @@ from dspn.learning.auto.base import (
     LEAST_STEPS,
     AutoTask,
     Block,
+    BlockRecord,
     Candidate,
     Recipe,
     Try,
@@ -20,6 +21,7 @@ from dspn.learning.auto.base import (
 from dspn.learning.auto.choice import Chooser, Pool, is_clear
 from dspn.learning.auto.moves import (
     CLUSTERS,
+    CONTEXTS,
     PRIOR,
     RACED,
     REGROUP,
@@ -53,6 +55,8 @@ _TURN_SHARE: Final = 0.25
 _SETTINGS: Final = ("concentration", "per_edge", "leaf")
 # The ladder of all variables together may take so much of the effort; with one variable all.
 _LADDER_SHARE: Final = 0.6
+# Markov chains of several variables together may take so much of what is left.
+_RUNS_SHARE: Final = 0.2
 # Models of a few slices are numbered apart from the others.
 FIRST_ROUGH: Final = 50_000
 # Blocks that are compared take no more steps than this.
@@ -119,9 +123,12 @@ class AutoRun:
         yield from self._begin()
         if self._state is None or task.varying == task.constant:
             return
-        share = 1.0 if len(task.varying) == 1 else _LADDER_SHARE
+        runs = self._runs(task.varying)
+        share = 1.0 if len(task.varying) == 1 and not runs else _LADDER_SHARE
         yield from self._climb(task.varying, share * task.allowed)
         ladder = self._work
+        if not self._has_ended:
+            yield from self._remember(task.varying, runs)
         if len(task.varying) > 1 and not self._has_ended:
             self._state = replace(self._state, stage="layouts")
             yield from self._explore()
@@ -279,6 +286,28 @@ class AutoRun:
         last = self._best(block)
         if last.number in self._cut_short and self._affords(block, last.recipe, most):
             yield from self._continued(last, [replace(last.recipe, parent=last.number)], most)
+
+    def _runs(self, block: Block) -> list[Recipe]:
+        """Markov chains of higher and higher order, where the moves have them."""
+        moves, state = self._task.options.moves, self._state
+        assert state is not None
+        if moves is not None and CONTEXTS not in moves:
+            return []
+        return CONTEXTS.recipes(BlockRecord(self._task, block, state.pool.by_block[block]))
+
+    def _remember(self, block: Block, recipes: Sequence[Recipe]) -> Iterator[AutoState]:
+        """Markov chains of higher and higher order, while that pays."""
+        share = 1.0 if len(block) == 1 else _RUNS_SHARE
+        before, most = -inf, self._work + share * (self._task.allowed - self._work)
+        for recipe in recipes:
+            if self._has_ended or not self._affords(block, recipe, most):
+                return
+            work = self._rung_work(block, recipe, most)
+            yield from self._made([Step(CONTEXTS, ((block, recipe, None),))], work)
+            score = self._trail[-1].candidate.score
+            if score <= before:
+                return
+            before = score
 
     def _rung_work(
         self, block: Block, recipe: Recipe, most: float, parent: Candidate | None = None

@@ -12,6 +12,7 @@ from dspn.learning.auto import Auto
 from dspn.learning.auto.base import AutoTask, Block, BlockRecord, Candidate, Recipe, Try
 from dspn.learning.auto.moves import (
     CLUSTERS,
+    CONTEXTS,
     DEFAULT_MOVES,
     REGROUP,
     Merge,
@@ -78,7 +79,7 @@ def test_recipes_are_new_and_within_bounds(block: Block, most: int) -> None:
         assert recipe.amount >= 1 and recipe.concentration > 0 and recipe.width >= 0
         parents = {candidate.number: candidate for candidate in known}
         assert recipe.parent is None or recipe.parent in parents
-        if recipe.move == CLUSTERS:
+        if recipe.move in (CLUSTERS, CONTEXTS):
             assert recipe.parent is None and recipe.amount <= most
         else:
             assert recipe.parent is not None
