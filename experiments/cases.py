@@ -79,7 +79,7 @@ TABLE_CASES: Final = {
         datasets.read_japanese_vowels,
         datasets.MEDIAN_BITS,
         "median bits",
-        80,
+        400,
         300,
     ),
     "vicon": RealCase("Vicon", datasets.read_vicon, datasets.MEDIAN_BITS, "median bits", 500, 300),

@@ -233,7 +233,7 @@ class Auto(Options):
     max_layouts: int = whole_field(5)
     max_members: int = whole_field(6)
     least_weight: float = number_field(0.04, least=0, most=1)
-    patience: int = whole_field(12)
+    patience: int = whole_field(40)
     em: EmOptions = part_field(_EM)
     refit: EmOptions = part_field(_REFIT)
     moves: Sequence[Move] | None = None
