@@ -11,6 +11,7 @@ from dspn.learning.starts.clusters import clustered_network
 from dspn.learning.starts.contexts import context_network
 from dspn.learning.starts.hidden_trees import hidden_tree, shared_mixture
 from dspn.learning.starts.informed import informed_split
+from dspn.leaves.told import sources_of
 from dspn.structure.network import DynamicNetwork, Root
 
 # Pseudo-observations of a sum to begin with. More are tried at every rung: what a template has
@@ -92,7 +93,8 @@ class Contexts(Move):
         """Longer and longer runs, as far as there is room; for a few different slices only."""
         task, data, found = record.task, record.task.data(record.block), list[Recipe]()
         own = [task.schema[variable] for variable in record.block]
-        is_apt = all(variable.kind is Kind.CATEGORICAL for variable in own)
+        # Leaves that are told the slices before them need no nodes that remember these.
+        is_apt = all(item.kind is Kind.CATEGORICAL and not sources_of(item) for item in own)
         if not is_apt or prod(variable.num_categories for variable in own) > _MOST_POSSIBLE:
             return []
         most, before = _most_nodes(task), 1

@@ -92,3 +92,5 @@ def test_the_automatic_learner_remembers_what_pays() -> None:
     chain = context_network(train, 39, 3)
     best = compile_program(chain).log_likelihood(test).mean()
     assert own.score(test) > best - 0.5
+    told = DSPN(Auto(effort=1.0), random_state=0, lags=1).fit(train)
+    assert "contexts" not in told.explanation_
