@@ -15,7 +15,14 @@ from dspn.data.sequences import Sequences, cut_sequences, drawn_part, drawn_plac
 from dspn.engine import ExpectedFlows
 from dspn.errors import StructureError
 from dspn.executors import Executor, Serial, Shared
-from dspn.learning.dependence import Layout, components, layout_neighbours, layout_of
+from dspn.learning.dependence import (
+    Layout,
+    components,
+    dependence,
+    joins_by_dependence,
+    layout_neighbours,
+    layout_of,
+)
 from dspn.learning.em import EmOptions
 from dspn.learning.moves import pruned
 from dspn.learning.priors import Priors
@@ -31,7 +38,7 @@ Block = tuple[int, ...]
 
 _WORK_UNIT: Final = 1e9
 # The steps that training usually takes, and those without which it is not begun.
-_USUAL_STEPS: Final = 25
+USUAL_STEPS: Final = 25
 LEAST_STEPS: Final = 6
 # The usual effort: by entries up to a bound, and for very many slices by these.
 _ENTRIES_A_UNIT: Final = 500
@@ -58,13 +65,17 @@ _LEAST_COUNT: Final = 0.01
 # From this many interface nodes on, transitions that fewer slices are expected at are pruned.
 MANY: Final = 64
 LEAST_FLOW: Final = 0.02
+# Estimates of dependence look at so many pairs of entries at the most.
+_MOST_PAIRS: Final = 50_000_000
 # A model of so many slices tells how long one of all would take, and serves until there is one.
 FEW_SLICES: Final = 3_000
-# Work in edges: of sums over all inputs, which are products of matrices; of what a leaf adds at a
+# Work in edges: of sums over all inputs, which are products of matrices, in one chain and in
+# several beside each other; of what a leaf adds at a
 # slice, and for each different value of its variable, more where it is told something; of a slice
 # and of a step whatever the template; of a node that is built and compiled. Measured with the CPU
 # engine in single precision, where an edge takes a third of a nanosecond.
 _DENSE_EDGE: Final = 0.33
+_CHAIN_EDGE: Final = 0.5
 _PER_LEAF: Final = 1.2
 _PER_TOLD_LEAF: Final = 20.0
 _PER_TOLD_SLICE: Final = 1_000.0
@@ -90,7 +101,8 @@ class Move(ABC):
     Attributes:
         name: The name of the move in reports.
         words: What a try does, such as "{amount} nodes split"; the fields of the recipe are put in,
-            and `{slices}`, the number of slices that clusters see.
+            `{slices}`, the number of slices that clusters see, and `{chains}`, the number of
+            blocks of the recipe's layout.
         expected: The gain that is expected before the move was tried, compared with 1 for the
             best of the moves.
         growth: The edges after the move, in shares of those of the model that it starts from.
@@ -137,7 +149,8 @@ class Recipe:
     pseudo-observations of each sum, or with `per_edge` of each of its edges; `leaf` that of each
     leaf, spread like the values of its variable. Clusters see `width` slices before their own and
     `ahead` after it, by default as many. `parent` is the number of the candidate that the try
-    starts from.
+    starts from. With a `layout` its blocks have chains of their own, with starts that `components`
+    of the root tie to each other.
     """
 
     move: Move
@@ -148,6 +161,8 @@ class Recipe:
     per_edge: bool = False
     leaf: float = 0.0
     ahead: int | None = None
+    layout: Layout = ()
+    components: int = 1
 
     @property
     def slices(self) -> int:
@@ -155,7 +170,7 @@ class Recipe:
         return 1 + self.width + (self.width if self.ahead is None else self.ahead)
 
     def __str__(self) -> str:
-        words = self.move.words.format(slices=self.slices, **vars(self))
+        words = self.move.words.format(slices=self.slices, chains=len(self.layout), **vars(self))
         return words if self.parent is None else f"{words}, from model {self.parent}"
 
     @property
@@ -196,9 +211,13 @@ class Candidate:
 
     def follow(self, move: Move, amount: int, **smoothing: Any) -> Recipe:
         """The recipe of a move that starts from this model, by default with its priors."""
-        own = self.recipe
-        usual = Recipe(move, amount, own.concentration, 2, self.number, own.per_edge, own.leaf)
-        return replace(usual, **smoothing)
+        usual = replace(self.recipe, move=move, amount=amount, parent=self.number)
+        return replace(usual, **{"width": 2, "ahead": None, **smoothing})
+
+    @property
+    def is_single(self) -> bool:
+        """Whether all interface nodes are in one group."""
+        return len(self.network.groups) == 1
 
     @property
     def is_plain(self) -> bool:
@@ -416,6 +435,18 @@ class AutoTask:
         """The units of the varying variables."""
         return tuple(unit for unit in self.units if unit[0] in self.varying)
 
+    @cached_property
+    def strength(self) -> Floats:
+        """The dependence of each pair of variables, from as many slices as can be afforded."""
+        slices = max(FEW_SLICES, int(_MOST_PAIRS / len(self.schema) ** 2))
+        is_much = self.train.total_slices > slices
+        return dependence(self.sampled(slices, Clock()).train if is_much else self.train)
+
+    @cached_property
+    def joins(self) -> list[tuple[Block, Block, Block]]:
+        """Blocks of the varying variables, each with the two that it is joined from."""
+        return joins_by_dependence(self.strength, self.varying_units)
+
     def with_constants(self, blocks: Iterable[Block]) -> Layout:
         """A layout of blocks of the varying variables, and of the constant ones together."""
         rest = () if self.constant in ((), self.varying) else (self.constant,)
@@ -463,14 +494,15 @@ class AutoTask:
         block: Block,
         recipe: Recipe,
         parent: Candidate | None,
-        steps: int = _USUAL_STEPS,
+        steps: int = USUAL_STEPS,
     ) -> float:
         """What a try is likely to take with so many steps, in the units of the effort."""
         data = self.data(block)
         if parent is not None:
             nodes = len(parent.network.template.nodes) if recipe.move.growth > 1 else 0
             return recipe.move.growth * (work_of(parent.network, data, steps) + built_work(nodes))
-        sums, leaves = _DENSE_EDGE * recipe.amount**2, recipe.amount * len(block)
+        leaves, chains = recipe.amount * len(block), max(1, len(recipe.layout))
+        sums = _chain_work(recipe.amount, chains)
         if not recipe.move.has_clusters:
             sums = recipe.amount * data.num_runs(1)
         trained = _work(data, sums, leaves, recipe.amount, steps)
@@ -484,7 +516,8 @@ class AutoTask:
         data, slices = self.data(block), self.train.total_slices
         features = data.num_features * recipe.slices
         products = _ITERATIONS * min(slices, _MOST_WINDOWS) + slices
-        edges = _PRODUCT * products * recipe.amount * min(features, _MOST_AXES)
+        axes = min(features, _MOST_AXES * max(1, len(recipe.layout)))
+        edges = _PRODUCT * products * recipe.amount * axes
         return built + (edges + _PER_FEATURE * slices * features) / _WORK_UNIT
 
     def priors_of(self, recipe: Recipe, size: int, block: Block) -> Priors:
@@ -512,14 +545,19 @@ class BlockRecord(NamedTuple):
     candidates: Sequence[Candidate]
 
     @property
+    def single(self) -> list[Candidate]:
+        """The candidates with one group of interface nodes."""
+        return [candidate for candidate in self.candidates if candidate.is_single]
+
+    @property
     def best(self) -> Candidate:
-        """The candidate with the greatest score."""
-        return max(self.candidates, key=lambda candidate: candidate.score)
+        """The one of these with the greatest score."""
+        return max(self.single, key=lambda candidate: candidate.score)
 
     @property
     def best_plain(self) -> Candidate | None:
-        """The best of the candidates whose outputs have their own leaves."""
-        plain = [candidate for candidate in self.candidates if candidate.is_plain]
+        """The best of those whose outputs have their own leaves."""
+        plain = [candidate for candidate in self.single if candidate.is_plain]
         return max(plain, key=lambda candidate: candidate.score, default=None)
 
     def next_recipe(self, move: Move) -> Recipe | None:
@@ -573,6 +611,13 @@ class Trial(NamedTuple):
         return self.task.options.em.compile(network).expected_flows(self.data.train).flows
 
 
+def _chain_work(size: int, chains: int) -> float:
+    """What the sums of as many chains take at a slice, in edges."""
+    if chains == 1:
+        return _DENSE_EDGE * size**2
+    return chains * (_CHAIN_EDGE * size**2 + _PER_SLICE)
+
+
 def _work(data: BlockData, sums: float, leaves: int, size: int, steps: int) -> float:
     """So many steps of EM and a last pass, in units of 10^9 edges."""
     # Every step is followed by a pass over the validation set.
@@ -589,11 +634,12 @@ def built_work(num_nodes: int) -> float:
 
 def work_of(network: DynamicNetwork, data: BlockData, steps: int) -> float:
     """What so many steps of EM take, in the units of the effort."""
-    template = network.template
-    sums, size = 0.0, template.num_interfaces
-    for node in template.nodes:
-        if isinstance(node, Sum):
-            width = len(node.children)
-            sums += width * (_DENSE_EDGE if width == size else 1.0)
+    template, groups = network.template, network.groups
+    if len(groups) > 1:
+        sums = sum(_chain_work(len(own), len(groups)) for own in groups) / len(groups)
+    else:
+        size = template.num_interfaces
+        widths = [len(node.children) for node in template.nodes if isinstance(node, Sum)]
+        sums = sum(own * (_DENSE_EDGE if own == size else 1.0) for own in widths)
     leaves = sum(len(bank.nodes) for bank in template.banks)
     return _work(data, sums, leaves, max(len(bank.nodes) for bank in template.banks), steps)

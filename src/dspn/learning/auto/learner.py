@@ -1,10 +1,12 @@
 """Automatic learning: the best exact model that an effort buys, chosen on the validation set."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
+from math import prod
 from typing import Final, final
 
 import numpy as np
@@ -24,7 +26,7 @@ from dspn.learning.auto.base import (
     divide,
     work_of,
 )
-from dspn.learning.auto.choice import Choice
+from dspn.learning.auto.choice import BlockModel, Choice
 from dspn.learning.auto.covariances import TriedCovariance, choose_covariances
 from dspn.learning.auto.planner import AutoState, Tried
 from dspn.learning.auto.run import AutoRun
@@ -98,6 +100,7 @@ class AutoLearned:
         for item in self.tried:
             own = item.candidate
             is_rung = own.block == block and own.recipe.move.name in ("clusters", "prior")
+            is_rung = is_rung and own.is_single
             if is_rung and (own.size not in rungs or own.score > rungs[own.size].score):
                 rungs[own.size] = own
         return [
@@ -316,12 +319,25 @@ def build_mixture(
         work = partial(_refit, task.shared, last, pace, _refit_steps(choice, task))
         found = task.executor.map(work, list(chosen.values()), last.stop)
         trained = dict(zip(chosen, found, strict=True))
-    networks = {}
-    for block, model in choice.models.items():
-        members = [trained[own.number] for own in model.members]
-        networks[block] = members[0] if len(members) == 1 else united(members, model.weights)
-    components = [
-        side_by_side(task.schema, [networks[block] for block in layout], layout)
-        for layout in choice.layouts
-    ]
-    return Mixture(tuple(components), choice.weights)
+    terms = {block: _terms(model, trained) for block, model in choice.models.items()}
+    components, weights = list[DynamicNetwork](), list[float]()
+    for layout, weight in zip(choice.layouts, choice.weights.tolist(), strict=True):
+        for factors in product(*(terms[block] for block in layout)):
+            networks = [network for network, _ in factors]
+            components.append(side_by_side(task.schema, networks, layout))
+            weights.append(weight * prod(share for _, share in factors))
+    return Mixture(tuple(components), np.asarray(weights))
+
+
+def _terms(
+    model: BlockModel, trained: Mapping[int, DynamicNetwork]
+) -> list[tuple[DynamicNetwork, float]]:
+    """The networks of a block's members with their weights, those with one group as one."""
+    members = [trained[own.number] for own in model.members]
+    found = list(zip(members, model.weights.tolist(), strict=True))
+    single = [term for term in found if len(term[0].groups) == 1]
+    if len(single) > 1:
+        share = sum(weight for _, weight in single)
+        whole = united([own for own, _ in single], [weight / share for _, weight in single])
+        found = [(whole, share), *(term for term in found if len(term[0].groups) > 1)]
+    return found

@@ -6,6 +6,7 @@ from typing import Any, Final, final
 
 from dspn.data.schema import Kind
 from dspn.learning.auto.base import AutoTask, Block, BlockRecord, Move, Recipe, Trial
+from dspn.learning.dependence import Layout
 from dspn.learning.moves import merged_interfaces, regrown, similar_interfaces
 from dspn.learning.starts.clusters import clustered_network
 from dspn.learning.starts.contexts import context_network
@@ -25,7 +26,7 @@ _LEAST_SLICES: Final = 10
 _MOST_CLUSTERS: Final = 512
 # Slices before and after its own that a cluster sees. A node that is to remember sees what was
 # before; one of many phases sees far. The first are raced at every rung.
-_WINDOWS: Final = ((2, None), (2, 0), (1, 0), (0, None), (5, None), (3, 0), (1, None))
+_WINDOWS: Final = ((2, None), (2, 0), (1, 0), (0, None), (2, 8), (5, None), (3, 0), (1, None))
 RACED: Final = 4
 # Pseudo-observations of sums, by edge or as a whole, and of leaves.
 _OTHER_SUMS: Final = ((0.1, True), (0.4, True), (0.2, False), (1.0, False))
@@ -39,6 +40,14 @@ _MOST_ORDER: Final = 6
 _CONTEXT_EDGE: Final = 0.1
 _CONTEXT_LEAF: Final = 0.1
 _MOST_STATES: Final = 128
+# Components of the root: how many at first at the most, with as many sequences for each, and at
+# least; the nodes of each block's chain; and windows, which see far ahead: starts are to tell what
+# follows.
+_MOST_COMPONENTS: Final = 64
+_USUAL_SEQUENCES: Final = 60
+_LEAST_SEQUENCES: Final = 20
+_CHAIN: Final = 32
+_AHEAD: Final = ((0, 16), (2, 8), (0, 4))
 # Candidates that are split: the best ones.
 _PARENTS: Final = 3
 _FEW: Final = 8
@@ -115,6 +124,71 @@ class Contexts(Move):
 
 
 @final
+class Components(Move):
+    """Blocks with chains of their own, whose starts the components of the root tie to each other.
+
+    What makes sequences different from each other is then told once, by the component, and how each
+    block goes on is told by its own chain.
+    """
+
+    name = "components"
+    words = "{components} components of {chains} chains, {amount} clusters of {slices} slices"
+    expected = 0.7
+
+    def first(self, task: AutoTask, layout: Layout) -> list[Recipe]:
+        """What the blocks of a layout begin with, for each window; none for few sequences."""
+        total = len(task.train)
+        count = max(_FEW, min(_MOST_COMPONENTS, total // _USUAL_SEQUENCES))
+        count = min(count, total // _LEAST_SEQUENCES)
+        size = min(_CHAIN, most_clusters(task))
+        if count < 2 or size < 2:
+            return []
+        own = Recipe(self, size, 1.0 / size, per_edge=True, leaf=_LEAF)
+        own = replace(own, layout=layout, components=count)
+        return [replace(own, width=width, ahead=ahead) for width, ahead in _AHEAD]
+
+    def larger(self, recipe: Recipe) -> Recipe:
+        """Twice as many nodes, with as many pseudo-observations for each sum."""
+        return replace(recipe, amount=2 * recipe.amount, concentration=0.5 * recipe.concentration)
+
+    def recipes(self, record: BlockRecord) -> list[Recipe]:
+        """More nodes, more components, blocks joined, other windows, where some are there."""
+        begun = [own for own in record.candidates if own.recipe.move == self]
+        if not begun:
+            return []
+        task, own = record.task, max(begun, key=lambda own: own.score).recipe
+        found = [self.larger(own), replace(own, components=own.components * 3 // 2)]
+        found += [
+            replace(own, layout=tuple(sorted([joined, *rest])))
+            for joined, one, other in task.joins
+            if one in own.layout and other in own.layout
+            if (rest := [block for block in own.layout if block not in (one, other)])
+        ][:2]
+        found += [replace(own, width=width, ahead=ahead) for width, ahead in _AHEAD]
+        found += [replace(own, components=2 * own.components)]
+        return [own for own in found if own.amount <= most_clusters(task)]
+
+    def start(self, trial: Trial) -> DynamicNetwork:
+        """Nodes that begin as clusters of their block, components as clusters of first nodes."""
+        if trial.parent is not None:
+            return trial.network
+        recipe, task = trial.recipe, trial.task
+        place = {variable: n for n, variable in enumerate(task.varying)}
+        network = clustered_network(
+            trial.data.train,
+            recipe.amount,
+            groups=[[place[variable] for variable in block] for block in recipe.layout],
+            num_products=recipe.components,
+            width=recipe.width,
+            ahead=recipe.ahead,
+            priors=trial.priors,
+            rng=trial.rng,
+            root=task.root,
+        )
+        return network if task.tied else network.untied()
+
+
+@final
 class Regroup(Move):
     """New blocks of variables, begun from clusters; the planner chooses the blocks."""
 
@@ -144,7 +218,7 @@ class Split(Move):
     def recipes(self, record: BlockRecord) -> list[Recipe]:
         """All nodes of the best candidates, as far as there is room."""
         most = _most_nodes(record.task)
-        best = sorted(record.candidates, key=lambda own: -own.score)[:_PARENTS]
+        best = sorted(record.single, key=lambda own: -own.score)[:_PARENTS]
         counts = [(parent, min(parent.size, most - parent.size)) for parent in best]
         return [own.follow(self, n) for own, n in counts if n >= max(1, own.size // 4)]
 
@@ -201,6 +275,25 @@ class HiddenTree(Move):
 
 
 @final
+class Training(Move):
+    """The best model trained on, where its training ended before it was done."""
+
+    name = "training"
+    words = "{amount} nodes trained on"
+    expected = 1.0
+
+    def recipes(self, record: BlockRecord) -> list[Recipe]:
+        """The best candidate, if it took as many steps as are allowed."""
+        best = max(record.candidates, key=lambda own: own.score)
+        is_cut = best.steps >= record.task.options.em.max_steps
+        return [best.follow(self, best.size)] if is_cut else []
+
+    def start(self, trial: Trial) -> DynamicNetwork:
+        """The network as it is."""
+        return trial.network
+
+
+@final
 class OtherPrior(Move):
     """The best model trained on with other priors."""
 
@@ -212,7 +305,7 @@ class OtherPrior(Move):
         """More and fewer pseudo-observations, unless priors were given."""
         if record.task.priors is not None:
             return []
-        best = record.best
+        best = max(record.candidates, key=lambda own: own.score)
         own = best.recipe
         changes = [{"concentration": factor * own.concentration} for factor in (3.0, 1.0 / 3.0)]
         if has_categories(record.task, record.block):
@@ -268,14 +361,17 @@ class Regrow(Move):
 CLUSTERS: Final = Clusters()
 CONTEXTS: Final = Contexts()
 USUAL: Final = Recipe(CLUSTERS, 1, _SUM, leaf=_LEAF)
+COMPONENTS: Final = Components()
 REGROUP: Final = Regroup()
 PRIOR: Final = OtherPrior()
 DEFAULT_MOVES: Final[tuple[Move, ...]] = (
     CLUSTERS,
     CONTEXTS,
+    COMPONENTS,
     Split(),
     SharedMixture(),
     HiddenTree(),
+    Training(),
     PRIOR,
     Merge(),
     Regrow(),

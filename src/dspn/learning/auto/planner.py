@@ -7,7 +7,6 @@ from typing import Final, NamedTuple, final
 
 import numpy as np
 
-from dspn._arguments import Floats
 from dspn.learning.auto.base import (
     LEAST_STEPS,
     AutoTask,
@@ -25,6 +24,8 @@ from dspn.learning.dependence import Layout
 _HOPE: Final = 0.7
 # What is left of the hope for a move on a block after each time that it brought nothing there.
 _FADING: Final = 0.4
+# What is left of it where no model of that kind, of one chain or of several, is worth its weight.
+_UNUSED: Final = 0.2
 _MOST_NEIGHBOURS: Final = 20
 
 Part = tuple[Block, Recipe, Candidate | None]
@@ -144,19 +145,18 @@ class Step(NamedTuple):
     layout: Layout | None = None
 
 
-def next_steps(state: AutoState, task: AutoTask, strength: Floats | None, count: int) -> list[Step]:
+def next_steps(state: AutoState, task: AutoTask, count: int) -> list[Step]:
     """The `count` most promising steps.
 
     Args:
         state: What was tried so far.
         task: Data and options of the run.
-        strength: The dependence of each pair of variables; without it layouts stay as they are.
         count: The largest number of steps.
     """
     moves = DEFAULT_MOVES if task.options.moves is None else task.options.moves
     steps = [*_block_steps(state, task, moves)]
-    if strength is not None and REGROUP in moves:
-        steps += _layout_steps(state, task, strength)
+    if len(task.varying_units) > 1 and REGROUP in moves:
+        steps += _layout_steps(state, task)
     return [step for _, step in sorted(steps, key=lambda item: -item[0])[:count]]
 
 
@@ -169,6 +169,7 @@ def _block_steps(
         if block == task.constant:
             continue
         record = BlockRecord(task, block, state.pool.by_block[block])
+        used = {own.is_single for own in state.choice.models[block].members}
         share = abs(state.choice.models[block].score) / max(1e-9, abs(state.choice.score))
         for move in moves:
             recipe = record.next_recipe(move)
@@ -177,6 +178,7 @@ def _block_steps(
             parent = next((c for c in record.candidates if c.number == recipe.parent), None)
             if task.expected_work(block, recipe, parent, LEAST_STEPS) <= left:
                 hope = weight * share * _FADING ** _failures(state, move, block)
+                hope *= 1.0 if (not recipe.layout) in used else _UNUSED
                 yield state.bandit.value(move) * hope, Step(move, ((block, recipe, parent),))
 
 
@@ -187,9 +189,7 @@ def _failures(state: AutoState, move: Move, block: Block) -> int:
     return sum(own.recipe.move == move and own.number in vain for own in later)
 
 
-def _layout_steps(
-    state: AutoState, task: AutoTask, strength: Floats
-) -> Iterator[tuple[float, Step]]:
+def _layout_steps(state: AutoState, task: AutoTask) -> Iterator[tuple[float, Step]]:
     """The nearest layout to the best one that was not tried."""
     place = int(state.choice.weights.argmax())
     best = state.choice.layouts[place]
@@ -201,7 +201,7 @@ def _layout_steps(
 
     def within(layout: Layout) -> float:
         """The dependence that a layout puts within its blocks."""
-        return sum(float(strength[np.ix_(block, block)].sum()) for block in layout)
+        return sum(float(task.strength[np.ix_(block, block)].sum()) for block in layout)
 
     nearest = sorted(task.neighbours(best), key=lambda other: (-within(other), other))
     for layout in nearest[:_MOST_NEIGHBOURS]:

@@ -1,16 +1,16 @@
 """The chain of states of the automatic learner: the ladder, other layouts, then deepening."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from math import inf
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
-from dspn._arguments import Floats
 from dspn.executors import Serial, Shared
 from dspn.learning.auto.base import (
     FEW_SLICES,
     LEAST_STEPS,
+    USUAL_STEPS,
     AutoTask,
     Block,
     BlockRecord,
@@ -21,6 +21,7 @@ from dspn.learning.auto.base import (
 from dspn.learning.auto.choice import Chooser, Pool, is_clear
 from dspn.learning.auto.moves import (
     CLUSTERS,
+    COMPONENTS,
     CONTEXTS,
     PRIOR,
     RACED,
@@ -33,7 +34,7 @@ from dspn.learning.auto.moves import (
 )
 from dspn.learning.auto.planner import AutoState, Bandit, Part, Step, Tried, next_steps
 from dspn.learning.auto.training import Journal, attempted
-from dspn.learning.dependence import Layout, dependence, joins_by_dependence, one_block
+from dspn.learning.dependence import Layout, one_block
 from dspn.learning.run import Clock, is_large
 
 # Tries of a round are trained side by side. The number is fixed, so that it does not depend on the
@@ -55,6 +56,9 @@ _TURN_SHARE: Final = 0.25
 _SETTINGS: Final = ("concentration", "per_edge", "leaf")
 # The ladder of all variables together may take so much of the effort; with one variable all.
 _LADDER_SHARE: Final = 0.6
+# It may take less where a few slices say that other layouts are better, by their lead over it in
+# shares of what it gains over independent entries.
+_LEAN: Final = 5.0
 # Markov chains of several variables together may take so much of what is left.
 _RUNS_SHARE: Final = 0.2
 # Models of a few slices are numbered apart from the others.
@@ -65,8 +69,6 @@ _FEW_STEPS: Final = 10
 # share; otherwise blocks of some may take so much of the effort.
 _NEAR: Final = 0.1
 _FAR_SHARE: Final = 0.03
-# Estimates of dependence look at so many pairs of entries at the most.
-_MOST_PAIRS: Final = 50_000_000
 # A layout climbs for as long as it comes this much nearer to what is known already.
 _CLOSER: Final = 0.8
 # What a usual try is expected to bring, as a share of the score, and to take, of the effort.
@@ -98,6 +100,19 @@ def _train_one(task: Shared[AutoTask], journal: Journal | None, attempt: Try) ->
     return new
 
 
+class _Look(NamedTuple):
+    """What models of a few slices say of layouts.
+
+    `tied` is how to begin components of the root where they are better than the best blocks by
+    themselves. `lead` is how much better the best is than all variables together, in shares of
+    what these gain over independent entries.
+    """
+
+    blocks: Layout
+    tied: Recipe | None = None
+    lead: float = 0.0
+
+
 @final
 class AutoRun:
     """Goes from state to state; every try is kept in the journal, where there is one."""
@@ -123,15 +138,16 @@ class AutoRun:
         yield from self._begin()
         if self._state is None or task.varying == task.constant:
             return
-        runs = self._runs(task.varying)
+        runs, look = self._runs(task.varying), self._look()
         share = 1.0 if len(task.varying) == 1 and not runs else _LADDER_SHARE
+        share /= 1.0 + _LEAN * max(0.0, look.lead)
         yield from self._climb(task.varying, share * task.allowed)
         ladder = self._work
         if not self._has_ended:
             yield from self._remember(task.varying, runs)
         if len(task.varying) > 1 and not self._has_ended:
             self._state = replace(self._state, stage="layouts")
-            yield from self._explore()
+            yield from self._explore(look, max(0.0, _LADDER_SHARE - share))
         if not self._has_ended:
             self._state = replace(self._state, stage="deepening", failures=0)
             yield from self._deepen(ladder)
@@ -389,49 +405,66 @@ class AutoRun:
 
     # Layouts.
 
-    def _explore(self) -> Iterator[AutoState]:
+    def _look(self) -> _Look:
         """The best cut through the tree of blocks that dependence joins, the strongest first.
 
         Models of a few slices are compared: of a block and the two that it was joined from the
-        better is taken. Where the layout that this leads to is better than all variables together,
-        its blocks are learned from all slices and climb the ladder, for as long as the layout
-        comes nearer to what is known already.
+        better is taken. Components of the root over chains of their own are looked at besides.
         """
-        task, state = self._task, self._state
-        assert state is not None
-        units = task.varying_units
-        if len(units) == 1:
-            yield state
-            return
+        task = self._task
+        units, every = task.varying_units, (task.varying,)
         most = min(self._work + task.options.exploration * task.effort, task.allowed)
-        joins = self._joins()
-        scores = self._roughly([task.varying], most)
-        scores |= self._roughly(units, most)
+        plain = [] if len(units) == 1 else self._rough([(task.varying, USUAL)], most)
+        scores = self._roughly(every, most) if plain else {}
+        scores |= self._roughly(units, most) if scores else {}
         apart = sum(scores.get(own, -inf) for own in units)
+        if apart == -inf or self._has_ended:
+            return _Look(every)
         # Where variables by themselves are far behind, only the strongest joins are looked at.
-        together = scores.get(task.varying, 0.0)
+        together = scores[task.varying]
         if together - apart > _NEAR * abs(together):
             most = min(most, self._work + _FAR_SHARE * task.effort)
-        for union, _, _ in joins[:-1]:
-            found = {} if apart == -inf or self._has_ended else self._roughly([union], most)
+        for union, _, _ in task.joins[:-1]:
+            found = {} if self._has_ended else self._roughly([union], most)
             if not found:
                 break
             scores |= found
-        state = self._state
-        assert state is not None
-        yield state
-        layout = None if self._has_ended else self._cut(joins, scores)
-        if layout is not None:
-            yield from self._climb_layout(layout, most)
+        score, blocks = self._cut(scores)
+        tied = self._components([units, blocks], most)
+        if tied is not None and tied.score > score:
+            score = tied.score
+        else:
+            tied = None
+        gain = max(together - plain[0].score, _NO_GAIN * max(1.0, abs(together)))
+        return _Look(blocks, None if tied is None else tied.recipe, (score - together) / gain)
+
+    def _explore(self, look: _Look, spare: float) -> Iterator[AutoState]:
+        """Components and layouts that were better for a few slices, learned from all.
+
+        They climb the ladder for as long as they come nearer to what is known already.
+        """
+        task, share = self._task, self._task.options.exploration
+        if look.tied is not None:
+            share *= 0.5
+            most = min(self._work + (share + spare) * task.effort, task.allowed)
+            yield from self._climb_components(look.tied, most)
+            spare = 0.0
+        if len(look.blocks) > 1 and not self._has_ended:
+            most = min(self._work + (share + spare) * task.effort, task.allowed)
+            yield from self._climb_layout(task.with_constants(look.blocks), most)
 
     def _roughly(self, blocks: Sequence[Block], most: float) -> dict[Block, float]:
         """Scores of blocks whose models saw a few slices; none where that is too much work."""
+        parts = [(own, first_recipe(self._few, own, REGROUP, self._turned)) for own in blocks]
+        return {own.block: own.score for own in self._rough(parts, most)}
+
+    def _rough(self, parts: Sequence[tuple[Block, Recipe]], most: float) -> list[Candidate]:
+        """Models that saw a few slices; none where that is too much work."""
         task, state = self._few, self._state
         assert state is not None
-        parts = [(own, first_recipe(task, own, REGROUP, self._turned)) for own in blocks]
         work = sum(task.expected_work(*part, None, _FEW_STEPS) for part in parts)
         if self._work + work > most:
-            return {}
+            return []
         tries = [Try(n, *part) for n, part in enumerate(parts, FIRST_ROUGH + self._roughs)]
         self._roughs += len(tries)
         work_on = partial(_train_one, self._few_shared, self._journal)
@@ -439,7 +472,36 @@ class AutoRun:
         there = [own for own in trained if own is not None]
         self._has_ended = self._has_ended or len(there) < len(tries)
         self._state = replace(state, spent=state.spent + sum(own.work for own in there))
-        return {own.block: own.score for own in there}
+        return there
+
+    def _components(self, layouts: Iterable[Layout], most: float) -> Candidate | None:
+        """The best components of chains for a few slices."""
+        moves, few, whole = self._task.options.moves, self._few, self._task.varying
+        if moves is not None and COMPONENTS not in moves:
+            return None
+        several = dict.fromkeys(own for own in layouts if len(own) > 1)
+        recipes = [own for layout in several for own in COMPONENTS.first(few, layout)]
+        found = [own for recipe in recipes for own in self._rough([(whole, recipe)], most)]
+        return max(found, key=lambda own: own.score, default=None)
+
+    def _climb_components(self, recipe: Recipe, most: float) -> Iterator[AutoState]:
+        """More and more nodes of each chain while that pays, if it comes nearer to the best."""
+        task, behind, best = self._task, inf, -inf
+        like = COMPONENTS.first(task, recipe.layout)[0]
+        recipe = replace(like, width=recipe.width, ahead=recipe.ahead, leaf=self._turned.leaf)
+        while recipe.amount <= most_clusters(task):
+            if not self._affords(task.varying, recipe, most):
+                return
+            known = self._score(task.varying)
+            step = Step(COMPONENTS, ((task.varying, recipe, None),))
+            yield from self._made([step], self._rung_work(task.varying, recipe, most))
+            if self._has_ended:
+                return
+            score = self._trail[-1].candidate.score
+            before, behind = behind, known - score
+            if score <= best or behind > max(0.0, _CLOSER * before):
+                return
+            best, recipe = score, COMPONENTS.larger(recipe)
 
     @cached_property
     def _few(self) -> AutoTask:
@@ -450,33 +512,18 @@ class AutoRun:
     def _few_shared(self) -> Shared[AutoTask]:
         return self._task.executor.share(replace(self._few, executor=Serial()))
 
-    def _joins(self) -> list[tuple[Block, Block, Block]]:
-        """Blocks of the varying variables, each with the two that it is joined from."""
-        return joins_by_dependence(self._strength, self._task.varying_units)
-
-    @cached_property
-    def _strength(self) -> Floats:
-        """The dependence of each pair of variables, from as many slices as can be afforded."""
-        train = self._task.train
-        slices = max(FEW_SLICES, int(_MOST_PAIRS / len(train.schema) ** 2))
-        if train.total_slices > slices:
-            train = self._task.sampled(slices, Clock()).train
-        return dependence(train)
-
-    def _cut(
-        self, joins: Sequence[tuple[Block, Block, Block]], scores: Mapping[Block, float]
-    ) -> Layout | None:
-        """The layout of the best blocks; None where all variables together are better."""
+    def _cut(self, scores: Mapping[Block, float]) -> tuple[float, Layout]:
+        """The best blocks of those with scores, and the score of all."""
         best: dict[Block, tuple[float, list[Block]]] = {}
         for unit in self._task.varying_units:
-            best[unit] = scores.get(unit, -inf), [unit]
-        for union, one, other in joins:
+            best[unit] = scores[unit], [unit]
+        for union, one, other in self._task.joins:
             score, blocks = best[one][0] + best[other][0], best[one][1] + best[other][1]
             if scores.get(union, -inf) >= score:
-                score, blocks = scores.get(union, -inf), [union]
+                score, blocks = scores[union], [union]
             best[union] = score, blocks
-        blocks = best[self._task.varying][1]
-        return None if len(blocks) == 1 else self._task.with_constants(blocks)
+        score, blocks = best[self._task.varying]
+        return score, tuple(sorted(blocks))
 
     def _climb_layout(self, layout: Layout, most: float) -> Iterator[AutoState]:
         """Larger models of the blocks that still gain, while the layout comes nearer."""
@@ -493,7 +540,9 @@ class AutoRun:
                 size = min(2 * max(known), most_clusters(task)) if known else recipe.amount
                 if size > max(known, default=0):
                     parts.append((own, replace(recipe, amount=size), None))
-            work = sum(task.expected_work(*part) for part in parts)
+            # Long data are worth a few steps where the layout is promising.
+            steps = LEAST_STEPS if behind == inf else USUAL_STEPS
+            work = sum(task.expected_work(*part, steps) for part in parts)
             limit = task.allowed if layout in state.choice.layouts else most
             if not parts or self._work + work > limit:
                 return
@@ -519,11 +568,10 @@ class AutoRun:
         assert state is not None
         yield state
         credit = self._work + _CREDIT * ladder
-        strength = self._strength if len(task.varying_units) > 1 else None
         while state.failures < options.patience:
             if options.effort is None and self._work > credit:
                 return
-            steps = next_steps(state, task, strength, _ROUND)
+            steps = next_steps(state, task, _ROUND)
             before = self._work
             yield from self._made(steps, task.allowed - self._work)
             if self._state is state:

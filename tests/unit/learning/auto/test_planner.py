@@ -12,9 +12,9 @@ from dspn.executors import Serial
 from dspn.learning.auto import Auto, AutoLearned, learn_auto
 from dspn.learning.auto.base import AutoTask, Recipe, restrict
 from dspn.learning.auto.choice import Pool
-from dspn.learning.auto.moves import CLUSTERS, REGROUP
+from dspn.learning.auto.moves import CLUSTERS, DEFAULT_MOVES, REGROUP
 from dspn.learning.auto.planner import AutoState, next_steps
-from dspn.learning.dependence import dependence, layout_of
+from dspn.learning.dependence import layout_of
 from dspn.learning.run import Clock
 from dspn.structure import Root
 
@@ -34,7 +34,6 @@ def drawn(num_sequences: int, seed: int) -> Sequences:
 
 TRAIN, VALIDATION = drawn(30, 0), drawn(10, 1)
 TASK = AutoTask(TRAIN, VALIDATION, OPTIONS, None, 0, Root.FIRST, True, Serial(), Clock())
-STRENGTH = dependence(TRAIN)
 
 
 def followed(**settings: object) -> tuple[AutoLearned, list[AutoState]]:
@@ -59,7 +58,7 @@ def states(run: tuple[AutoLearned, list[AutoState]]) -> list[AutoState]:
 
 def test_steps_are_new_and_start_from_what_is_there(states: list[AutoState]) -> None:
     for state in states:
-        for step in next_steps(state, TASK, STRENGTH, 100):
+        for step in next_steps(state, TASK, 100):
             for block, recipe, parent in step.parts:
                 known = state.pool.by_block.get(block, ())
                 assert recipe not in {candidate.recipe for candidate in known}
@@ -72,23 +71,23 @@ def test_steps_are_new_and_start_from_what_is_there(states: list[AutoState]) -> 
 
 def test_steps_of_one_round_are_different(states: list[AutoState]) -> None:
     for state in states:
-        steps = next_steps(state, TASK, STRENGTH, 100)
+        steps = next_steps(state, TASK, 100)
         parts = [(block, recipe) for step in steps for block, recipe, _ in step.parts]
         assert len(set(parts)) == len(parts)
 
 
 def test_no_more_steps_than_asked_for_the_most_promising_first(states: list[AutoState]) -> None:
     for state in states:
-        steps = [str(step.parts) for step in next_steps(state, TASK, STRENGTH, 100)]
+        steps = [str(step.parts) for step in next_steps(state, TASK, 100)]
         for count in (0, 1, 2):
-            few = [str(step.parts) for step in next_steps(state, TASK, STRENGTH, count)]
+            few = [str(step.parts) for step in next_steps(state, TASK, count)]
             assert few == steps[:count]
 
 
 def test_another_layout_is_new_and_its_unknown_blocks_are_tried(states: list[AutoState]) -> None:
     seen = 0
     for state in states:
-        for step in next_steps(state, TASK, STRENGTH, 100):
+        for step in next_steps(state, TASK, 100):
             assert (step.layout is not None) is (step.move == REGROUP)
             if step.layout is None:
                 assert len(step.parts) == 1
@@ -100,14 +99,16 @@ def test_another_layout_is_new_and_its_unknown_blocks_are_tried(states: list[Aut
     assert seen
 
 
-def test_layouts_stay_where_no_dependence_is_known(states: list[AutoState]) -> None:
-    for step in next_steps(states[-1], TASK, None, 100):
+def test_layouts_stay_without_the_move(states: list[AutoState]) -> None:
+    moves = [move for move in DEFAULT_MOVES if move != REGROUP]
+    same = replace(TASK, options=replace(OPTIONS, moves=moves))
+    for step in next_steps(states[-1], same, 100):
         assert step.move != REGROUP
 
 
 def test_nothing_is_tried_that_is_too_much_for_the_effort(states: list[AutoState]) -> None:
     little = replace(TASK, options=replace(OPTIONS, effort=states[-1].pool.work * (1 + 1e-9)))
-    assert next_steps(states[-1], little, STRENGTH, 100) == []
+    assert next_steps(states[-1], little, 100) == []
 
 
 def test_expected_work_grows_with_the_template_and_the_data() -> None:
