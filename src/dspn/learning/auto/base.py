@@ -65,6 +65,12 @@ _LEAST_COUNT: Final = 0.01
 # From this many interface nodes on, transitions that fewer slices are expected at are pruned.
 MANY: Final = 64
 LEAST_FLOW: Final = 0.02
+# From so many on, with so many slices for each, chains of clusters are thinned after so many steps;
+# as many edges by node are expected to stay.
+_LARGE: Final = 256
+_MANY_SLICES: Final = 100
+EARLY_STEPS: Final = 2
+_USUAL_EDGES: Final = 40
 # Estimates of dependence look at so many pairs of entries at the most.
 _MOST_PAIRS: Final = 50_000_000
 # A model of so many slices tells how long one of all would take, and serves until there is one.
@@ -505,8 +511,20 @@ class AutoTask:
         sums = _chain_work(recipe.amount, chains)
         if not recipe.move.has_clusters:
             sums = recipe.amount * data.num_runs(1)
-        trained = _work(data, sums, leaves, recipe.amount, steps)
-        return trained + self.start_work(block, recipe)
+        started = self.start_work(block, recipe)
+        if self.is_thinned(recipe):
+            started += _work(data, sums, leaves, recipe.amount, EARLY_STEPS + 2)
+            sums = _USUAL_EDGES * recipe.amount
+        return started + _work(data, sums, leaves, recipe.amount, steps)
+
+    def is_thinned(self, recipe: Recipe) -> bool:
+        """Whether edges that the first steps hardly use are left out: clusters lead to a few.
+
+        That asks for many slices; and with pseudo-observations by edge all edges count.
+        """
+        is_begun = recipe.parent is None and recipe.move.has_clusters and not recipe.layout
+        is_much = self.train.total_slices >= _MANY_SLICES * recipe.amount
+        return is_begun and is_much and recipe.amount >= _LARGE and not recipe.per_edge
 
     def start_work(self, block: Block, recipe: Recipe) -> float:
         """What clusters of windows take, in the units of the effort."""

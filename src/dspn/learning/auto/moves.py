@@ -23,10 +23,22 @@ _FIRST_SIZES: Final = (8, 16, 32)
 # Interface nodes ask for this many slices each.
 _LEAST_SLICES: Final = 10
 # Clusters of windows tell no more apart than this; larger templates come from splits.
-_MOST_CLUSTERS: Final = 512
+_MOST_CLUSTERS: Final = 1024
+# What a few variables by themselves may ask for: slow ones see the same for many slices.
+WIDE: Final = 10
 # Slices before and after its own that a cluster sees. A node that is to remember sees what was
 # before; one of many phases sees far. The first are raced at every rung.
-_WINDOWS: Final = ((2, None), (2, 0), (1, 0), (0, None), (2, 8), (5, None), (3, 0), (1, None))
+_WINDOWS: Final = (
+    (2, None),
+    (2, 0),
+    (1, 0),
+    (0, None),
+    (2, 8),
+    (WIDE, None),
+    (5, None),
+    (3, 0),
+    (1, None),
+)
 RACED: Final = 4
 # Pseudo-observations of sums, by edge or as a whole, and of leaves.
 _OTHER_SUMS: Final = ((0.1, True), (0.4, True), (0.2, False), (1.0, False))

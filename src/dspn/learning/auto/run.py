@@ -27,6 +27,7 @@ from dspn.learning.auto.moves import (
     RACED,
     REGROUP,
     USUAL,
+    WIDE,
     first_recipe,
     most_clusters,
     other_settings,
@@ -71,6 +72,8 @@ _NEAR: Final = 0.1
 _FAR_SHARE: Final = 0.03
 # A layout climbs for as long as it comes this much nearer to what is known already.
 _CLOSER: Final = 0.8
+# Its blocks begin with wide windows too where there is so many times the work for it.
+_BOTH: Final = 2.5
 # What a usual try is expected to bring, as a share of the score, and to take, of the effort.
 _USUAL_GAIN: Final = 0.002
 _USUAL_WORK: Final = 0.02
@@ -295,12 +298,26 @@ class AutoRun:
                 yield from self._race(block, recipe, most)
             else:
                 yield from self._rung(block, [recipe], self._rung_work(block, recipe, most))
+            yield from self._given_time(block, recipe.amount, most)
             if self._best(block).size == recipe.amount and not self._has_ended:
                 yield from self._turn(block, most)
             if self._has_ended:
                 return
         last = self._best(block)
         if last.number in self._cut_short and self._affords(block, last.recipe, most):
+            yield from self._continued(last, [replace(last.recipe, parent=last.number)], most)
+
+    def _given_time(self, block: Block, size: int, most: float) -> Iterator[AutoState]:
+        """Trains on a rung that was cut short, if it was ahead of the best after as many steps."""
+        state, best = self._state, self._best(block)
+        if state is None or self._has_ended:
+            return
+        known = state.pool.by_block[block]
+        last = max((own for own in known if own.recipe.amount == size), key=lambda own: own.score)
+        if last is best or last.number not in self._cut_short:
+            return
+        begun = (own for own in known if own.size == best.size and own.recipe.parent is None)
+        if any(own.score < last.score for own in begun if own.steps >= last.steps):
             yield from self._continued(last, [replace(last.recipe, parent=last.number)], most)
 
     def _runs(self, block: Block) -> list[Recipe]:
@@ -535,15 +552,20 @@ class AutoRun:
             assert state is not None
             parts: list[Part] = []
             for own in rising:
-                known = [c.size for c in state.pool.by_block.get(own, ())]
-                recipe = first_recipe(task, own, REGROUP, self._turned)
-                size = min(2 * max(known), most_clusters(task)) if known else recipe.amount
-                if size > max(known, default=0):
+                known = state.pool.by_block.get(own, ())
+                like = self._best(own).recipe if known else self._turned
+                recipe = first_recipe(task, own, REGROUP, like)
+                highest = max((c.size for c in known), default=0)
+                size = min(2 * highest, most_clusters(task)) if known else recipe.amount
+                if size > highest:
                     parts.append((own, replace(recipe, amount=size), None))
             # Long data are worth a few steps where the layout is promising.
             steps = LEAST_STEPS if behind == inf else USUAL_STEPS
             work = sum(task.expected_work(*part, steps) for part in parts)
             limit = task.allowed if layout in state.choice.layouts else most
+            if behind == inf and self._work + _BOTH * work <= limit:
+                wide = [(own, replace(like, width=WIDE, ahead=None)) for own, like, _ in parts]
+                parts += [(*part, None) for part in wide if (*part, None) not in parts]
             if not parts or self._work + work > limit:
                 return
             step = Step(REGROUP, tuple(parts), None if layout in state.layouts else layout)

@@ -16,6 +16,7 @@ from dspn.engine import TimeUpError, compile_program, until
 from dspn.errors import ModelFileError
 from dspn.io.json_values import JSON, fields, whole
 from dspn.learning.auto.base import (
+    EARLY_STEPS,
     FEW_SLICES,
     LEAST_FLOW,
     MANY,
@@ -33,12 +34,13 @@ from dspn.learning.run import Clock, RunDirectory, describe_options, describe_ru
 from dspn.learning.scores import LIKELIHOOD
 from dspn.structure.network import DynamicNetwork
 
-# Slices that an edge must be expected at to stay right after a split, when edges are still finding
-# their use.
+# Slices that an edge must be expected at to stay after the first steps, when edges still find their
+# use.
 _LEAST_EARLY_FLOW: Final = 0.05
-_EARLY_STEPS: Final = 2
-# A network this much smaller is taken for the one it was pruned from.
+# A network this much smaller is taken for the one it was pruned from; sums over all inputs are
+# faster by the edge.
 _WORTH_PRUNING: Final = 0.7
+_WORTH_THINNING: Final = 0.25
 
 
 def attempted(attempt: Try, task: AutoTask) -> Candidate | None:
@@ -65,8 +67,9 @@ def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
         work = built_work(len(network.template.nodes))
     own = Task(train, data.validation, LIKELIHOOD, priors)
     train_network = partial(own.fit, rng=rng, deadline=task.clock.is_due)
-    if recipe.move.adds_nodes and network.num_interfaces >= MANY:
-        steps, single = _EARLY_STEPS, options.single_precision
+    grows = recipe.move.adds_nodes and network.num_interfaces >= MANY
+    if grows or task.is_thinned(recipe):
+        steps, single = EARLY_STEPS, options.single_precision
         early = EmOptions(steps, steps, single_precision=single, engine=options.engine)
         first = train_network(network, early)
         work += work_of(network, data, steps + 2)
@@ -101,7 +104,8 @@ def _thin(trial: Trial, network: DynamicNetwork, least: float) -> DynamicNetwork
     if network.num_interfaces < MANY:
         return network
     smaller = pruned(network, trial.expected_flows(network), least)
-    few = _WORTH_PRUNING * network.template.num_edges
+    share = _WORTH_THINNING if trial.task.is_thinned(trial.recipe) else _WORTH_PRUNING
+    few = share * network.template.num_edges
     return smaller if smaller.template.num_edges <= few else network
 
 

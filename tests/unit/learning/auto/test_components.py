@@ -1,4 +1,4 @@
-"""Chains of their own under components of the root: how they begin, and when they are chosen."""
+"""Chains of their own under components of the root, and chains of many nodes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +8,12 @@ import pytest
 
 from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.executors import Serial
-from dspn.learning.auto import Auto, AutoLearned, learn_auto
+from dspn.learning.auto import Auto, AutoLearned, base, learn_auto
 from dspn.learning.auto.base import AutoTask, BlockRecord, Candidate, Recipe, Try, work_of
 from dspn.learning.auto.choice import BlockModel, Choice
 from dspn.learning.auto.learner import build_mixture
 from dspn.learning.auto.moves import CLUSTERS, COMPONENTS, DEFAULT_MOVES, REGROUP, Training
+from dspn.learning.auto.run import AutoRun
 from dspn.learning.auto.training import attempted
 from dspn.learning.run import Clock
 from dspn.structure import Root
@@ -187,3 +188,63 @@ def test_variables_that_change_by_themselves_get_chains_of_their_own() -> None:
     assert len(best) >= 8
     assert not any(item.move == REGROUP and len(item.candidate.block) > 5 for item in found.tried)
     assert found.work <= 25.0
+
+
+# Rungs of many nodes.
+
+
+def test_chains_of_many_clusters_are_thinned_after_a_few_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(base, "_LARGE", 64)
+    monkeypatch.setattr(base, "_MANY_SLICES", 20)
+    own = task(options=Auto(effort=4.0, em=EmOptions(max_steps=4)))
+    recipe = Recipe(CLUSTERS, 64, 0.2, leaf=1.0)
+    assert own.is_thinned(recipe)
+    for other in (
+        replace(recipe, per_edge=True),
+        replace(recipe, amount=63),
+        replace(recipe, amount=128),  # 11 slices for each
+        replace(recipe, parent=0),
+        replace(recipe, layout=APART),
+    ):
+        assert not own.is_thinned(other)
+    thin, dense = (
+        attempted(Try(0, EVERY, it), own) for it in (recipe, replace(recipe, per_edge=True))
+    )
+    assert thin is not None and dense is not None
+    assert thin.network.template.num_edges < 0.25 * dense.network.template.num_edges
+    assert violations(thin.network.template, thin.network.top) == ()
+    assert np.isfinite(thin.validation).all()
+    few = Sequences.from_codes(drawn(1, 5, length=3).values, [0, 1, 3], SCHEMA)
+    expected = np.log([enumerated(thin.network, it) for it in (few.values[:1], few.values[1:])])
+    np.testing.assert_allclose(Model(thin.network).log_likelihood(few), expected, rtol=1e-9)
+
+
+def test_a_rung_that_was_cut_short_is_given_time_where_it_was_ahead() -> None:
+    own = task()
+    run = AutoRun(own)
+    (state,) = run._begin()
+
+    def other(number: int, amount: int, score: float, steps: int, parent: int | None) -> Candidate:
+        recipe = Recipe(CLUSTERS, amount, 0.3)
+        found = attempted(Try(number, EVERY, recipe), own)
+        assert found is not None
+        told = replace(found, recipe=replace(recipe, parent=parent), steps=steps)
+        return replace(told, validation=np.full(30, score))
+
+    def followed(score: float) -> list[Recipe]:
+        """What is tried after a rung of 8 nodes with this score after 4 steps."""
+        known = [
+            other(1, 4, -20.0, 5, None),
+            other(2, 4, -10.0, 40, 1),
+            other(3, 8, score, 4, None),
+        ]
+        run._state = replace(state, pool=state.pool.with_candidates(*known))
+        run._cut_short = {3}
+        tried = [it.trail[-1].candidate.recipe for it in run._given_time(EVERY, 8, 4.0)]
+        run._state = state
+        return tried
+
+    assert [recipe.parent for recipe in followed(-15.0)] == [3]
+    assert followed(-25.0) == []
