@@ -87,7 +87,7 @@ _PER_TOLD_LEAF: Final = 20.0
 _PER_TOLD_SLICE: Final = 1_000.0
 _PER_VALUE: Final = 100.0
 _PER_SLICE: Final = 350.0
-_PER_STEP: Final = 5e6
+_PER_STEP: Final = 3e6
 _PER_NODE: Final = 3e5
 _SCORED: Final = 0.3
 # Clusters: what a multiplication of k-means takes, its iterations, windows and axes at the most.
