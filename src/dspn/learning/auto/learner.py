@@ -144,10 +144,11 @@ def learn_auto(
 ) -> AutoLearned:
     """The best mixture of layouts that the effort allows, scored on the validation set.
 
-    First comes the ladder: independent entries, then templates of more and more nodes for as long
-    as they pay, with pseudo-observations chosen on the way. Then variables are put into blocks with
-    chains of their own, by what their dependence suggests and the validation set confirms; models
-    of blocks are grown, enriched and mixed; and several such layouts are mixed under one root. The
+    Independent entries come first, then a look at layouts on a few slices, then the ladder:
+    templates of more and more nodes for as long as they pay, with pseudo-observations chosen on the
+    way. Variables are put into blocks with chains of their own, by what their dependence suggests
+    and the validation set confirms, and tied by components of the root; models of blocks are grown,
+    enriched and mixed; and several such layouts are mixed under one root. The
     result is never worse on the validation set than the ladder, except that independent entries are
     left for what is better by more than two standard errors only. It follows from data, options and
     seed, whatever the number of jobs; a time limit and Ctrl-C end it early with the best so far.
