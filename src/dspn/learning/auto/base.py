@@ -75,11 +75,11 @@ _USUAL_EDGES: Final = 40
 _MOST_PAIRS: Final = 50_000_000
 # A model of so many slices tells how long one of all would take, and serves until there is one.
 FEW_SLICES: Final = 3_000
-# Work in edges: of sums over all inputs, which are products of matrices, in one chain and in
-# several beside each other; of what a leaf adds at a
-# slice, and for each different value of its variable, more where it is told something; of a slice
-# and of a step whatever the template; of a node that is built and compiled. Measured with the CPU
-# engine in single precision, where an edge takes a third of a nanosecond.
+# Work in edges: of sums over all inputs, which are products of matrices, in one chain and in some
+# beside each other; of what a leaf adds at a slice, and for each different value of its variable,
+# more where it is told something; of a slice and of a step whatever the template; of a node that is
+# built and compiled. Measured with the CPU engine in single precision, where an edge takes a third
+# of a nanosecond.
 _DENSE_EDGE: Final = 0.33
 _CHAIN_EDGE: Final = 0.5
 _PER_LEAF: Final = 1.2
@@ -155,8 +155,8 @@ class Recipe:
     pseudo-observations of each sum, or with `per_edge` of each of its edges; `leaf` that of each
     leaf, spread like the values of its variable. Clusters see `width` slices before their own and
     `ahead` after it, by default as many. `parent` is the number of the candidate that the try
-    starts from. With a `layout` its blocks have chains of their own, with starts that `components`
-    of the root tie to each other.
+    starts from. With a `layout` its blocks have chains of their own, which so many `products` of
+    the top network start together.
     """
 
     move: Move
@@ -168,7 +168,7 @@ class Recipe:
     leaf: float = 0.0
     ahead: int | None = None
     layout: Layout = ()
-    components: int = 1
+    products: int = 1
 
     @property
     def slices(self) -> int:
@@ -247,7 +247,7 @@ class Auto(Options):
     one it follows the data: a unit for every 500 entries, 120 at most, more only for more
     than 1,200,000 slices; what comes after the ladder is then bounded by what it gains. The share
     `exploration` of the effort, at most, goes into finding layouts: which variables share an
-    interface. A model has `max_layouts` components at most, and a block of variables `max_members`
+    interface. A model mixes `max_layouts` layouts at most, and a block of variables `max_members`
     models that are mixed. The search ends after `patience` moves in a row that made nothing better.
     `moves` are what it tries after the ladder, `DEFAULT_MOVES` where none are given.
     """
@@ -507,8 +507,8 @@ class AutoTask:
         if parent is not None:
             nodes = len(parent.network.template.nodes) if recipe.move.growth > 1 else 0
             return recipe.move.growth * (work_of(parent.network, data, steps) + built_work(nodes))
-        leaves, chains = recipe.amount * len(block), max(1, len(recipe.layout))
-        sums = _chain_work(recipe.amount, chains)
+        leaves = recipe.amount * len(block)
+        sums = _chain_work([recipe.amount] * max(1, len(recipe.layout)))
         if not recipe.move.has_clusters:
             sums = recipe.amount * data.num_runs(1)
         started = self.start_work(block, recipe)
@@ -629,11 +629,11 @@ class Trial(NamedTuple):
         return self.task.options.em.compile(network).expected_flows(self.data.train).flows
 
 
-def _chain_work(size: int, chains: int) -> float:
-    """What the sums of as many chains take at a slice, in edges."""
-    if chains == 1:
-        return _DENSE_EDGE * size**2
-    return chains * (_CHAIN_EDGE * size**2 + _PER_SLICE)
+def _chain_work(sizes: Sequence[int]) -> float:
+    """What the dense sums of chains of these sizes take at a slice, in edges."""
+    if len(sizes) == 1:
+        return _DENSE_EDGE * sizes[0] ** 2
+    return sum(_CHAIN_EDGE * size**2 + _PER_SLICE for size in sizes)
 
 
 def _work(data: BlockData, sums: float, leaves: int, size: int, steps: int) -> float:
@@ -654,7 +654,7 @@ def work_of(network: DynamicNetwork, data: BlockData, steps: int) -> float:
     """What so many steps of EM take, in the units of the effort."""
     template, groups = network.template, network.groups
     if len(groups) > 1:
-        sums = sum(_chain_work(len(own), len(groups)) for own in groups) / len(groups)
+        sums = _chain_work([len(own) for own in groups])
     else:
         size = template.num_interfaces
         widths = [len(node.children) for node in template.nodes if isinstance(node, Sum)]

@@ -99,8 +99,8 @@ class AutoLearned:
         rungs: dict[int, Candidate] = {}
         for item in self.tried:
             own = item.candidate
-            is_rung = own.block == block and own.recipe.move.name in ("clusters", "prior")
-            is_rung = is_rung and own.is_single
+            is_begun = own.recipe.move.name in ("clusters", "prior")
+            is_rung = own.block == block and is_begun and own.is_single
             if is_rung and (own.size not in rungs or own.score > rungs[own.size].score):
                 rungs[own.size] = own
         return [
@@ -147,11 +147,11 @@ def learn_auto(
     Independent entries come first, then a look at layouts on a few slices, then the ladder:
     templates of more and more nodes for as long as they pay, with pseudo-observations chosen on the
     way. Variables are put into blocks with chains of their own, by what their dependence suggests
-    and the validation set confirms, and tied by components of the root; models of blocks are grown,
-    enriched and mixed; and several such layouts are mixed under one root. The
-    result is never worse on the validation set than the ladder, except that independent entries are
-    left for what is better by more than two standard errors only. It follows from data, options and
-    seed, whatever the number of jobs; a time limit and Ctrl-C end it early with the best so far.
+    and the validation set confirms, with joint starts or without; models of blocks are grown,
+    enriched and mixed; and several such layouts are mixed under one root. The result is never worse
+    on the validation set than the ladder, except that independent entries are left for what is
+    better by more than two standard errors only. It follows from data, options and seed, whatever
+    the number of jobs; a time limit and Ctrl-C end it early with the best so far.
 
     Args:
         train: Sequences to learn from.
@@ -302,7 +302,9 @@ def build_mixture(
     pace: float = 0.0,
     clock: Clock | None = None,
 ) -> Mixture:
-    """The model of a choice: a component for each layout, a product of the layout's blocks.
+    """The model of a choice: for each layout the product of its blocks, each a mixture.
+
+    Members with several groups are in components of their own.
 
     Args:
         choice: Layouts and the members of each block, with their weights.

@@ -24,7 +24,7 @@ _FIRST_SIZES: Final = (8, 16, 32)
 _LEAST_SLICES: Final = 10
 # Clusters of windows tell no more apart than this; larger templates come from splits.
 _MOST_CLUSTERS: Final = 1024
-# What a few variables by themselves may ask for: slow ones see the same for many slices.
+# Blocks of slow variables need wide windows: a few slices show one value.
 WIDE: Final = 10
 # Slices before and after its own that a cluster sees. A node that is to remember sees what was
 # before; one of many phases sees far. The first are raced at every rung.
@@ -52,10 +52,9 @@ _MOST_ORDER: Final = 6
 _CONTEXT_EDGE: Final = 0.1
 _CONTEXT_LEAF: Final = 0.1
 _MOST_STATES: Final = 128
-# Components of the root: how many at first at the most, with as many sequences for each, and at
-# least; the nodes of each block's chain; and windows, which see far ahead: starts are to tell what
-# follows.
-_MOST_COMPONENTS: Final = 64
+# Joint starts: products at first at the most, with as many sequences for each, and at least; the
+# nodes of each block's chain; and windows, which see far ahead: starts are to tell what follows.
+_MOST_PRODUCTS: Final = 64
 _USUAL_SEQUENCES: Final = 60
 _LEAST_SEQUENCES: Final = 20
 _CHAIN: Final = 32
@@ -97,6 +96,10 @@ class Clusters(Move):
         recipe, task = trial.recipe, trial.task
         settings: dict[str, Any] = {"priors": trial.priors, "rng": trial.rng, "root": task.root}
         settings |= {"width": recipe.width, "ahead": recipe.ahead}
+        if recipe.layout:
+            place = {variable: n for n, variable in enumerate(task.varying)}
+            groups = [[place[variable] for variable in block] for block in recipe.layout]
+            settings |= {"groups": groups, "num_products": recipe.products}
         network = clustered_network(trial.data.train, recipe.amount, **settings)
         return network if task.tied else network.untied()
 
@@ -136,27 +139,27 @@ class Contexts(Move):
 
 
 @final
-class Components(Move):
-    """Blocks with chains of their own, whose starts the components of the root tie to each other.
+class JointStarts(Move):
+    """Blocks with chains of their own, which products of the top network start together.
 
-    What makes sequences different from each other is then told once, by the component, and how each
-    block goes on is told by its own chain.
+    A product says what sequences of one kind have in common, once; its chain says how a block goes
+    on from there.
     """
 
-    name = "components"
-    words = "{components} components of {chains} chains, {amount} clusters of {slices} slices"
+    name = "joint starts"
+    words = "{products} joint starts of {chains} chains, {amount} clusters of {slices} slices"
     expected = 0.7
 
     def first(self, task: AutoTask, layout: Layout) -> list[Recipe]:
         """What the blocks of a layout begin with, for each window; none for few sequences."""
         total = len(task.train)
-        count = max(_FEW, min(_MOST_COMPONENTS, total // _USUAL_SEQUENCES))
+        count = max(_FEW, min(_MOST_PRODUCTS, total // _USUAL_SEQUENCES))
         count = min(count, total // _LEAST_SEQUENCES)
         size = min(_CHAIN, most_clusters(task))
         if count < 2 or size < 2:
             return []
         own = Recipe(self, size, 1.0 / size, per_edge=True, leaf=_LEAF)
-        own = replace(own, layout=layout, components=count)
+        own = replace(own, layout=layout, products=count)
         return [replace(own, width=width, ahead=ahead) for width, ahead in _AHEAD]
 
     def larger(self, recipe: Recipe) -> Recipe:
@@ -164,12 +167,12 @@ class Components(Move):
         return replace(recipe, amount=2 * recipe.amount, concentration=0.5 * recipe.concentration)
 
     def recipes(self, record: BlockRecord) -> list[Recipe]:
-        """More nodes, more components, blocks joined, other windows, where some are there."""
+        """More nodes, more products, blocks joined, other windows, where some are there."""
         begun = [own for own in record.candidates if own.recipe.move == self]
         if not begun:
             return []
         task, own = record.task, max(begun, key=lambda own: own.score).recipe
-        found = [self.larger(own), replace(own, components=own.components * 3 // 2)]
+        found = [self.larger(own), replace(own, products=own.products * 3 // 2)]
         found += [
             replace(own, layout=tuple(sorted([joined, *rest])))
             for joined, one, other in task.joins
@@ -177,27 +180,12 @@ class Components(Move):
             if (rest := [block for block in own.layout if block not in (one, other)])
         ][:2]
         found += [replace(own, width=width, ahead=ahead) for width, ahead in _AHEAD]
-        found += [replace(own, components=2 * own.components)]
+        found += [replace(own, products=2 * own.products)]
         return [own for own in found if own.amount <= most_clusters(task)]
 
     def start(self, trial: Trial) -> DynamicNetwork:
-        """Nodes that begin as clusters of their block, components as clusters of first nodes."""
-        if trial.parent is not None:
-            return trial.network
-        recipe, task = trial.recipe, trial.task
-        place = {variable: n for n, variable in enumerate(task.varying)}
-        network = clustered_network(
-            trial.data.train,
-            recipe.amount,
-            groups=[[place[variable] for variable in block] for block in recipe.layout],
-            num_products=recipe.components,
-            width=recipe.width,
-            ahead=recipe.ahead,
-            priors=trial.priors,
-            rng=trial.rng,
-            root=task.root,
-        )
-        return network if task.tied else network.untied()
+        """Nodes that begin as clusters of their block, products as clusters of first nodes."""
+        return CLUSTERS.start(trial)
 
 
 @final
@@ -373,13 +361,13 @@ class Regrow(Move):
 CLUSTERS: Final = Clusters()
 CONTEXTS: Final = Contexts()
 USUAL: Final = Recipe(CLUSTERS, 1, _SUM, leaf=_LEAF)
-COMPONENTS: Final = Components()
+JOINT_STARTS: Final = JointStarts()
 REGROUP: Final = Regroup()
 PRIOR: Final = OtherPrior()
 DEFAULT_MOVES: Final[tuple[Move, ...]] = (
     CLUSTERS,
     CONTEXTS,
-    COMPONENTS,
+    JOINT_STARTS,
     Split(),
     SharedMixture(),
     HiddenTree(),

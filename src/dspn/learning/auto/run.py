@@ -21,8 +21,8 @@ from dspn.learning.auto.base import (
 from dspn.learning.auto.choice import Chooser, Pool, is_clear
 from dspn.learning.auto.moves import (
     CLUSTERS,
-    COMPONENTS,
     CONTEXTS,
+    JOINT_STARTS,
     PRIOR,
     RACED,
     REGROUP,
@@ -106,13 +106,13 @@ def _train_one(task: Shared[AutoTask], journal: Journal | None, attempt: Try) ->
 class _Look(NamedTuple):
     """What models of a few slices say of layouts.
 
-    `tied` is how to begin components of the root where they are better than the best blocks by
+    `joint` is how to begin joint starts where they are better than the best blocks by
     themselves. `lead` is how much better the best is than all variables together, in shares of
     what these gain over independent entries.
     """
 
     blocks: Layout
-    tied: Recipe | None = None
+    joint: Recipe | None = None
     lead: float = 0.0
 
 
@@ -298,7 +298,7 @@ class AutoRun:
                 yield from self._race(block, recipe, most)
             else:
                 yield from self._rung(block, [recipe], self._rung_work(block, recipe, most))
-            yield from self._given_time(block, recipe.amount, most)
+            yield from self._give_time(block, recipe.amount, most)
             if self._best(block).size == recipe.amount and not self._has_ended:
                 yield from self._turn(block, most)
             if self._has_ended:
@@ -307,7 +307,7 @@ class AutoRun:
         if last.number in self._cut_short and self._affords(block, last.recipe, most):
             yield from self._continued(last, [replace(last.recipe, parent=last.number)], most)
 
-    def _given_time(self, block: Block, size: int, most: float) -> Iterator[AutoState]:
+    def _give_time(self, block: Block, size: int, most: float) -> Iterator[AutoState]:
         """Trains on a rung that was cut short, if it was ahead of the best after as many steps."""
         state, best = self._state, self._best(block)
         if state is None or self._has_ended:
@@ -426,7 +426,7 @@ class AutoRun:
         """The best cut through the tree of blocks that dependence joins, the strongest first.
 
         Models of a few slices are compared: of a block and the two that it was joined from the
-        better is taken. Components of the root over chains of their own are looked at besides.
+        better is taken. Joint starts of the blocks are looked at besides.
         """
         task = self._task
         units, every = task.varying_units, (task.varying,)
@@ -447,24 +447,22 @@ class AutoRun:
                 break
             scores |= found
         score, blocks = self._cut(scores)
-        tied = self._components([units, blocks], most)
-        if tied is not None and tied.score > score:
-            score = tied.score
-        else:
-            tied = None
         gain = max(together - plain[0].score, _NO_GAIN * max(1.0, abs(together)))
-        return _Look(blocks, None if tied is None else tied.recipe, (score - together) / gain)
+        joint = self._joint_starts([units, blocks], most)
+        if joint is None or joint.score <= score:
+            return _Look(blocks, None, (score - together) / gain)
+        return _Look(blocks, joint.recipe, (joint.score - together) / gain)
 
     def _explore(self, look: _Look, spare: float) -> Iterator[AutoState]:
-        """Components and layouts that were better for a few slices, learned from all.
+        """Joint starts and layouts that were better for a few slices, learned from all.
 
         They climb the ladder for as long as they come nearer to what is known already.
         """
         task, share = self._task, self._task.options.exploration
-        if look.tied is not None:
+        if look.joint is not None:
             share *= 0.5
             most = min(self._work + (share + spare) * task.effort, task.allowed)
-            yield from self._climb_components(look.tied, most)
+            yield from self._climb_joint_starts(look.joint, most)
             spare = 0.0
         if len(look.blocks) > 1 and not self._has_ended:
             most = min(self._work + (share + spare) * task.effort, task.allowed)
@@ -491,26 +489,26 @@ class AutoRun:
         self._state = replace(state, spent=state.spent + sum(own.work for own in there))
         return there
 
-    def _components(self, layouts: Iterable[Layout], most: float) -> Candidate | None:
-        """The best components of chains for a few slices."""
+    def _joint_starts(self, layouts: Iterable[Layout], most: float) -> Candidate | None:
+        """The best joint starts of the blocks of a layout, for a few slices."""
         moves, few, whole = self._task.options.moves, self._few, self._task.varying
-        if moves is not None and COMPONENTS not in moves:
+        if moves is not None and JOINT_STARTS not in moves:
             return None
         several = dict.fromkeys(own for own in layouts if len(own) > 1)
-        recipes = [own for layout in several for own in COMPONENTS.first(few, layout)]
+        recipes = [own for layout in several for own in JOINT_STARTS.first(few, layout)]
         found = [own for recipe in recipes for own in self._rough([(whole, recipe)], most)]
         return max(found, key=lambda own: own.score, default=None)
 
-    def _climb_components(self, recipe: Recipe, most: float) -> Iterator[AutoState]:
+    def _climb_joint_starts(self, recipe: Recipe, most: float) -> Iterator[AutoState]:
         """More and more nodes of each chain while that pays, if it comes nearer to the best."""
         task, behind, best = self._task, inf, -inf
-        like = COMPONENTS.first(task, recipe.layout)[0]
+        like = JOINT_STARTS.first(task, recipe.layout)[0]
         recipe = replace(like, width=recipe.width, ahead=recipe.ahead, leaf=self._turned.leaf)
         while recipe.amount <= most_clusters(task):
             if not self._affords(task.varying, recipe, most):
                 return
             known = self._score(task.varying)
-            step = Step(COMPONENTS, ((task.varying, recipe, None),))
+            step = Step(JOINT_STARTS, ((task.varying, recipe, None),))
             yield from self._made([step], self._rung_work(task.varying, recipe, most))
             if self._has_ended:
                 return
@@ -518,7 +516,7 @@ class AutoRun:
             before, behind = behind, known - score
             if score <= best or behind > max(0.0, _CLOSER * before):
                 return
-            best, recipe = score, COMPONENTS.larger(recipe)
+            best, recipe = score, JOINT_STARTS.larger(recipe)
 
     @cached_property
     def _few(self) -> AutoTask:

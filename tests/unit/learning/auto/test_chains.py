@@ -1,4 +1,4 @@
-"""Chains of their own under components of the root, and chains of many nodes."""
+"""Chains of their own with joint starts, and chains of many nodes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from dspn.learning.auto import Auto, AutoLearned, base, learn_auto
 from dspn.learning.auto.base import AutoTask, BlockRecord, Candidate, Recipe, Try, work_of
 from dspn.learning.auto.choice import BlockModel, Choice
 from dspn.learning.auto.learner import build_mixture
-from dspn.learning.auto.moves import CLUSTERS, COMPONENTS, DEFAULT_MOVES, REGROUP, Training
+from dspn.learning.auto.moves import CLUSTERS, DEFAULT_MOVES, JOINT_STARTS, REGROUP, Training
 from dspn.learning.auto.run import AutoRun
 from dspn.learning.auto.training import attempted
 from dspn.learning.run import Clock
@@ -46,7 +46,7 @@ def task(**settings: object) -> AutoTask:
 
 
 def begun(own: AutoTask, layout: tuple[tuple[int, ...], ...], amount: int = 3) -> Candidate:
-    recipe = Recipe(COMPONENTS, amount, 0.1, 0, ahead=4, leaf=1.0, layout=layout, components=3)
+    recipe = Recipe(JOINT_STARTS, amount, 0.1, 0, ahead=4, leaf=1.0, layout=layout, products=3)
     found = attempted(Try(0, EVERY, recipe), own)
     assert found is not None
     return found
@@ -54,7 +54,7 @@ def begun(own: AutoTask, layout: tuple[tuple[int, ...], ...], amount: int = 3) -
 
 @pytest.mark.parametrize(("root", "tied"), [("first", True), ("last", False)])
 @pytest.mark.parametrize("layout", [APART, PAIRED])
-def test_chains_are_those_of_the_layout_under_common_components(
+def test_chains_are_those_of_the_layout_with_joint_starts(
     root: str, tied: bool, layout: tuple[tuple[int, ...], ...]
 ) -> None:
     own = begun(task(root=Root(root), tied=tied), layout)
@@ -76,7 +76,7 @@ def test_constant_variables_are_left_out_of_the_chains() -> None:
     still = Sequences.from_codes(values, train.offsets, SCHEMA)
     own = task(train=still)
     assert own.varying == (0, 2, 3, 4)
-    recipe = Recipe(COMPONENTS, 2, 0.1, layout=((0, 3), (2,), (4,)), components=2)
+    recipe = Recipe(JOINT_STARTS, 2, 0.1, layout=((0, 3), (2,), (4,)), products=2)
     found = attempted(Try(0, own.varying, recipe), own)
     assert found is not None
     assert found.network.group_variables == ((0, 2), (1,), (3,))
@@ -97,26 +97,26 @@ def test_a_mixture_has_a_component_for_each_member_of_several_chains() -> None:
     np.testing.assert_allclose(Model(mixture).log_likelihood(drawn(6, 3)), expected, rtol=1e-9)
 
 
-def test_few_sequences_have_no_components() -> None:
-    assert COMPONENTS.first(task(train=drawn(39, 0)), APART) == []
+def test_few_sequences_have_no_joint_starts() -> None:
+    assert JOINT_STARTS.first(task(train=drawn(39, 0)), APART) == []
     for count, wanted in ((40, 2), (200, 8), (600, 10), (6000, 64)):
-        found = COMPONENTS.first(task(train=drawn(count, 0)), APART)
-        assert {own.components for own in found} == {wanted}
+        found = JOINT_STARTS.first(task(train=drawn(count, 0)), APART)
+        assert {own.products for own in found} == {wanted}
         assert len({(own.width, own.ahead) for own in found}) == len(found) > 1
 
 
 def test_what_follows_is_larger_or_other_and_within_bounds() -> None:
     own = task()
-    assert COMPONENTS.recipes(BlockRecord(own, EVERY, ())) == []
+    assert JOINT_STARTS.recipes(BlockRecord(own, EVERY, ())) == []
     first = begun(own, APART)
-    found = COMPONENTS.recipes(BlockRecord(own, EVERY, (first,)))
+    found = JOINT_STARTS.recipes(BlockRecord(own, EVERY, (first,)))
     assert found[0].amount == 6 and found[0].concentration == pytest.approx(0.05)
     assert all(recipe.amount <= 144 and recipe.parent is None for recipe in found)
     joined = {recipe.layout for recipe in found} - {APART}
     assert joined and all(len(layout) == 4 for layout in joined)
     assert all(sorted(sum(layout, ())) == list(EVERY) for layout in joined)
     whole = replace(first, recipe=replace(first.recipe, layout=((0, 1, 2), (3, 4))))
-    after = COMPONENTS.recipes(BlockRecord(own, EVERY, (whole,)))
+    after = JOINT_STARTS.recipes(BlockRecord(own, EVERY, (whole,)))
     assert all(len(recipe.layout) > 1 for recipe in after)
 
 
@@ -156,14 +156,14 @@ def learned(moves: object = None, **settings: object) -> AutoLearned:
 
 def test_the_learner_finds_that_sequences_are_of_different_kinds(tmp_path: Path) -> None:
     with_them = learned()
-    others = [move for move in DEFAULT_MOVES if move != COMPONENTS]
+    others = [move for move in DEFAULT_MOVES if move != JOINT_STARTS]
     without = learned(others)
     test = drawn(200, 2)
     mean = [Model(own.mixture).log_likelihood(test).mean() for own in (with_them, without)]
     assert mean[0] > mean[1] + 0.2
     assert any(not own.is_single for own in with_them.choice.members.values())
-    assert "components" in with_them.explanation()
-    assert "components" not in without.explanation()
+    assert "joint starts" in with_them.explanation()
+    assert "joint starts" not in without.explanation()
     again = learned(num_jobs=2, executor="threads", checkpoint=tmp_path / "run")
     assert again.mixture.fingerprint == with_them.mixture.fingerprint
     resumed = learned(checkpoint=tmp_path / "run", resume=True)
@@ -242,7 +242,7 @@ def test_a_rung_that_was_cut_short_is_given_time_where_it_was_ahead() -> None:
         ]
         run._state = replace(state, pool=state.pool.with_candidates(*known))
         run._cut_short = {3}
-        tried = [it.trail[-1].candidate.recipe for it in run._given_time(EVERY, 8, 4.0)]
+        tried = [it.trail[-1].candidate.recipe for it in run._give_time(EVERY, 8, 4.0)]
         run._state = state
         return tried
 
