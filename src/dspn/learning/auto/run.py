@@ -456,16 +456,16 @@ class AutoRun:
     def _explore(self, look: _Look, spare: float) -> Iterator[AutoState]:
         """Joint starts and layouts that were better for a few slices, learned from all.
 
-        They climb the ladder for as long as they come nearer to what is known already.
+        They climb the ladder for as long as they come nearer to what is known already. Joint starts
+        may take half of the work; layouts have what they leave.
         """
-        task, share = self._task, self._task.options.exploration
+        task, begun = self._task, self._work
+        work = (task.options.exploration + spare) * task.effort
         if look.joint is not None:
-            share *= 0.5
-            most = min(self._work + (share + spare) * task.effort, task.allowed)
+            most = min(begun + 0.5 * work, task.allowed)
             yield from self._climb_joint_starts(look.joint, most)
-            spare = 0.0
         if len(look.blocks) > 1 and not self._has_ended:
-            most = min(self._work + (share + spare) * task.effort, task.allowed)
+            most = min(begun + work, task.allowed)
             yield from self._climb_layout(task.with_constants(look.blocks), most)
 
     def _roughly(self, blocks: Sequence[Block], most: float) -> dict[Block, float]:
