@@ -243,8 +243,8 @@ class Auto(Options):
 
     `effort` counts work, not time: one unit is 10^9 edges of a template evaluated at a slice in a
     step of EM, leaves, clusters and edges of wide sums counted by what they take, which is of the
-    order of a third of a second. The same effort leads to the same model on every machine. Without
-    one it follows the data: a unit for every 500 entries, 120 at most, more only for more
+    order of a third of a second. The same effort does as much on a slow machine as on a fast one.
+    Without one it follows the data: a unit for every 500 entries, 120 at most, more only for more
     than 1,200,000 slices; what comes after the ladder is then bounded by what it gains. The share
     `exploration` of the effort, at most, goes into finding layouts: which variables share an
     interface. A model mixes `max_layouts` layouts at most, and a block of variables `max_members`
