@@ -29,7 +29,7 @@ def plot_learning_curve(
         history: The reports of a run in their order, as `DSPN.history_` has them; or a part.
         ax: Axes to draw on; without them a figure 1200 pixels wide is made.
         against: "tries" counts the sizes tried by growth and, after them, the neighbours tried by
-            the search, which is the same on every machine; "seconds" is the time they took.
+            the search, whatever time they took; "seconds" is that time.
         references: Scores to compare with, by name, each a dashed line.
     """
     reports, references = list(history), references or {}
