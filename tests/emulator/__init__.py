@@ -212,9 +212,12 @@ class Card:
         device = SimpleNamespace(
             compute_capability="90", attributes={"MultiProcessorCount": processors}
         )
+        modes: dict[int, int] = {}
         cublas = SimpleNamespace(
-            getMathMode=lambda handle: 0, setMathMode=lambda handle, mode: None, sgemm=_sgemm
-        )
+            getMathMode=lambda handle: modes.get(handle, 0), setMathMode=modes.__setitem__,
+            sgemm=_sgemm, sgemmStridedBatched=_batched(ctypes.c_float, modes),
+            dgemmStridedBatched=_batched(ctypes.c_double, modes),
+        )  # fmt: skip
         memory = SimpleNamespace(OutOfMemoryError=type("OutOfMemoryError", (MemoryError,), {}))
         self.cuda = SimpleNamespace(
             runtime=runtime, Device=lambda: device, memory=memory, cublas=cublas,
@@ -287,6 +290,38 @@ def _sgemm(
     assert ldc == m
     target = np.ctypeslib.as_array(ctypes.cast(out, ctypes.POINTER(ctypes.c_float)), (m * n,))
     target[:] = (one @ other).reshape(-1, order="F")
+
+
+def _batched(kind: Any, modes: dict[int, int]) -> Any:
+    """Products of stacks of matrices by columns, without the bits that `modes` does without."""
+
+    def stack(
+        address: int, shape: tuple[int, int, int], turned: int, lead: int, step: int, cut: bool
+    ) -> Any:
+        count, rows, columns = shape
+        if turned:
+            rows, columns = columns, rows
+        assert lead >= rows
+        size = (count - 1) * step + lead * (columns - 1) + rows
+        flat = np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(kind)), (size,))
+        if cut and kind is ctypes.c_float:
+            flat = (flat.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+        item = flat.itemsize
+        steps = (step * item, item, lead * item)
+        found = np.lib.stride_tricks.as_strided(flat, (count, rows, columns), steps)
+        return found.transpose(0, 2, 1) if turned else found
+
+    def run(
+        _: int, left_turned: int, right_turned: int, m: int, n: int, k: int, alpha: int, left: int,
+        lda: int, step_a: int, right: int, ldb: int, step_b: int, beta: int, out: int, ldc: int,
+        step_c: int, count: int,
+    ) -> None:  # fmt: skip
+        cut = bool(modes.get(0))
+        one = stack(left, (count, m, k), left_turned, lda, step_a, cut)
+        other = stack(right, (count, k, n), right_turned, ldb, step_b, cut)
+        stack(out, (count, m, n), 0, ldc, step_c, False)[...] = one @ other
+
+    return run
 
 
 def engine(card: Card | None = None, **options: Any) -> GpuEngine:

@@ -33,6 +33,12 @@ def real_option(dtype: Any) -> str:
     return f"-DREAL={'float' if np.dtype(dtype) == np.float32 else 'double'}"
 
 
+def vector_of(dtype: Any, width: int) -> int:
+    """Numbers that a thread loads at once from rows of this width: 16 bytes, or one number."""
+    vector = 16 // int(np.dtype(dtype).itemsize)
+    return 1 if width % vector else vector
+
+
 def exponents_of(values: Floats) -> Ints:
     """Floor(log2) of positive numbers, 0 for 0."""
     return np.where(values > 0, np.frexp(values)[1] - 1, 0).astype(np.int32)
@@ -70,12 +76,14 @@ class Groups:
         return found if self.pieces is None else self._launch(found, *self.pieces, self.size)
 
     def _launch(self, values: Array, order: Array, starts: Array, count: int) -> Array:
-        width = values.shape[1]
-        across = min(128, 1 << (width - 1).bit_length())
+        width, vector = values.shape[1], vector_of(values.dtype, values.shape[1])
+        packs = width // vector
+        across = min(128, 1 << (packs - 1).bit_length())
         out = self.device.xp.empty((count, width))
-        kernel = self.device.kernel("arrays", "add_rows", (real_option(values.dtype),))
+        options = (real_option(values.dtype), f"-DVECTOR={vector}")
+        kernel = self.device.kernel("rows", "add_rows", options)
         given = (values, order, starts, np.int32(width), np.int32(across), out)
-        kernel((count, -(-width // across)), (128,), given)
+        kernel((count, -(-packs // across)), (128,), given)
         return out
 
 

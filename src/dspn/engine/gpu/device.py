@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any, Final, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dspn._arguments import Floats, Ints
 from dspn.data.schema import Kind
@@ -18,6 +19,8 @@ from dspn.leaves.told import sources_of, told_values
 
 # CuPy's arrays carry no types.
 Array = Any
+# For every column of a result the columns to add up (terms, columns), -1 for none; None to copy.
+Places = NDArray[np.int32] | None
 
 _OLDEST: Final = (8, 0)
 _CELLS_HERE: Final = 2**18
@@ -135,6 +138,49 @@ class Device:
             found = self._kept[id(array)] = (array, self.xp.asarray(array))
         return found[1]
 
+    def gathered(self, rows: Array, places: Places, narrow: bool = False) -> Array:
+        """Sums of some columns of rows, by places that belong to a structure; see `narrowed`."""
+        if places is None or not self.is_gpu:
+            if places is not None:
+                rows = sum(np.where(own < 0, 0, rows[:, own]) for own in places)
+            return narrowed(self.xp, rows) if narrow else rows
+        (count, below), above = rows.shape, places.shape[1]
+        out = self.xp.empty((count, above), dtype=rows.dtype)
+        options = (f"-DREAL={'float' if rows.dtype == np.float32 else 'double'}", "-DVECTOR=1")
+        sizes = (np.int32(len(places)), np.int64(count), np.int32(below), np.int32(above))
+        self.kernel("rows", "gather", options)(
+            (-(-count // 2),), (1024,), (rows, self.keep(places), *sizes, np.int32(narrow), out)
+        )
+        return out
+
+    def multiply(self, left: Array, right: Array, out: Array) -> None:
+        """Products of two stacks of matrices, each by rows or by columns, in place.
+
+        CuPy's own product copies stacks that do not lie as it wants them. BLAS takes matrices by
+        columns, so that it is given the transposed factors in the other order.
+        """
+        if not self.is_gpu:
+            np.matmul(left, right, out=out)
+            return
+        cuda, item = self.xp.cuda, out.itemsize
+        single = out.dtype == np.float32
+        one, zero = np.ones(1, out.dtype), np.zeros(1, out.dtype)
+        (count, rows, columns), summed = out.shape, left.shape[2]
+
+        def told(stack: Array) -> tuple[int, int, int, int]:
+            """Whether the stack is by columns, its address, and its steps."""
+            by_columns = stack.strides[2] != item
+            step = stack.strides[2 if by_columns else 1] // item
+            step = max(step, stack.shape[1 if by_columns else 2])
+            return int(by_columns), stack.data.ptr, step, stack.strides[0] // item
+
+        (turned, *first), (other, *second), (_, *third) = told(right), told(left), told(out)
+        blas = cuda.cublas.sgemmStridedBatched if single else cuda.cublas.dgemmStridedBatched
+        blas(
+            *(cuda.device.get_cublas_handle(), turned, other, columns, rows, summed),
+            *(one.ctypes.data, *first, *second, zero.ctypes.data, *third, count),
+        )
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """No warnings of arithmetic within; a card without room is reported in one sentence."""
@@ -188,7 +234,9 @@ class TensorProducts:
     def __init__(self, device: Device) -> None:
         cuda = device.xp.cuda
         self.handle, self.cublas = cuda.device.get_cublas_handle(), cuda.cublas
-        self.one, self.zero = np.ones(1, np.float32), np.zeros(1, np.float32)
+        self.factors = np.array([1, 0], np.float32)
+        self.one = self.factors.ctypes.data
+        self.zero = self.one + self.factors.itemsize
 
     def __enter__(self) -> "TensorProducts":
         self.before = self.cublas.getMathMode(self.handle)
@@ -211,8 +259,8 @@ class TensorProducts:
         at, step = right_at or (0, columns if turned[1] else summed)
         self.cublas.sgemm(
             *(self.handle, int(turned[0]), int(turned[1]), rows, columns, summed),
-            *(self.one.ctypes.data, left.data.ptr, summed if turned[0] else rows),
-            *(right.data.ptr + 4 * at, step, self.zero.ctypes.data, out.data.ptr, rows),
+            *(self.one, left.data.ptr, summed if turned[0] else rows),
+            *(right.data.ptr + 4 * at, step, self.zero, out.data.ptr, rows),
         )
 
 

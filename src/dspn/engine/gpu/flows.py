@@ -1,5 +1,6 @@
 """Expected flows of chains: sums over all slices, brought to the machine in one transfer."""
 
+from contextlib import nullcontext
 from typing import Any, Final
 
 import numpy as np
@@ -21,11 +22,11 @@ _BLOCKS: Final = 8
 
 def expected_flows(run: ChainRun, weights: Floats) -> tuple[ExpectedFlows, Floats, Bools]:
     """Flows of the sequences that are not in doubt, log-likelihoods by lane, and those in doubt."""
-    network, parameters, layout = run.general.network, run.general.network.parameters, run.layout
+    network, parameters = run.general.network, run.general.network.parameters
     up = run.upward(run.range.under, keep=True)
     of_lanes = weights[run.batch.order]
     # Shares are at most 1, so that derivatives have room; what they are divided by is exact.
-    unit = 2.0 ** int(np.frexp(of_lanes.max(initial=0.0))[1])
+    unit = 2.0 ** np.ceil(np.log2(of_lanes.max(initial=0.0) or 1.0))
     share = of_lanes / unit
     device = run.device
     found = device.all_here(sums(run, up, device.there(share, run.dtype)))
@@ -34,15 +35,17 @@ def expected_flows(run: ChainRun, weights: Floats) -> tuple[ExpectedFlows, Float
     if doubtful.any():
         rest = device.there(np.where(doubtful, 0.0, share), run.dtype)
         found = device.all_here(sums(run, up, rest))
-    matrix, last, *leaves = (unit * own for own in found[2:])
-    template = layout.sparse(matrix, network.template.num_weights)
+    if unit != 1:
+        for sums_of in found[2:]:
+            sums_of *= unit
+    edges, last, *leaves = found[2:]
     top = top_flows(network, run.form, last[0])
     at_leaves = _statistics(run, leaves[: len(run.chunks.chunks)], parameters.template)
     bottom = None
     if parameters.bottom is not None:
         own = _statistics(run, leaves[len(run.chunks.chunks) :], parameters.bottom)
         bottom = NetworkFlows(np.zeros(network.template.num_weights), own)
-    flows = ExpectedFlows(NetworkFlows(template, at_leaves), NetworkFlows(top, ()), bottom)
+    flows = ExpectedFlows(NetworkFlows(edges, at_leaves), NetworkFlows(top, ()), bottom)
     return flows, log_values(results), doubtful
 
 
@@ -55,6 +58,7 @@ def sums(run: ChainRun, up: Upward, share: Array) -> list[Array]:
     posteriors, uses, highest = run.downward(up, share)
     edges = used(run, uses, up.vectors) * run.weights
     edges = edges if run.layout.layers else edges[:, :k, :k]
+    edges = run.layout.sparse(run.device, edges, run.general.network.template.num_weights)
     found = [up.results, highest, edges, _at_top(run).add(posteriors)[:, :k]]
     untied = run.general.network.parameters.bottom is not None
     for part in ("others", "bottom") if untied else ("all",):
@@ -73,7 +77,8 @@ def used(run: ChainRun, uses: Array, vectors: Array) -> Array:
     if not run.layout.by:
         pair = (uses[1:], vectors[:-1]) if run.direction > 0 else (uses[:-1], vectors[1:])
         if run.layout.layers:
-            return edge_flows(run.device, run.layout.layers, run.matrix, *pair)
+            with run.products or nullcontext():
+                return edge_flows(run.device, run.layout.layers, run.matrix, *pair, run.narrow)
         return _products(run, *pair)[None]
 
     def by_table() -> list[Any]:

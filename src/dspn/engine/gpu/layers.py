@@ -2,18 +2,18 @@
 
 Sums over the same children make a matrix. Matrices of one shape are multiplied together, so that a
 Monarch transition of k nodes is two products of sqrt(k) matrices of sqrt(k) rows and columns.
+Between two products columns change their order, in one kernel.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from dspn._arguments import Ints
-from dspn.engine.gpu.device import Array, Device
-from dspn.engine.gpu.layout import rounds_of
+from dspn.engine.gpu.device import Array, Device, Places
 from dspn.structure.nodes import Sum, children_of
 from dspn.structure.template import Template
 
@@ -36,25 +36,76 @@ class Blocks:
         shape = (*self.nodes.shape, self.children.shape[1])
         return weights[self.start : self.start + int(np.prod(shape))].reshape(shape)
 
-    @cached_property
-    def flat(self) -> tuple[Ints, Ints]:
-        """Nodes and children, matrix after matrix."""
-        return self.nodes.ravel(), self.children.ravel()
-
-    @cached_property
-    def rounds(self) -> tuple[tuple[Ints, Ints], ...]:
-        """Places in `flat` and the children there, which are distinct in a round."""
-        return rounds_of(self.children.ravel())
-
 
 @final
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """Sums whose children are all in the layer below."""
+    """Sums whose children are all in the layer below, from `below` values to `above`.
+
+    Products take and leave columns matrix after matrix. Each of the other fields has, for every
+    column of a result, the columns to add up in rows (terms, columns), -1 for none; it is None
+    where columns keep their order.
+    """
 
     below: int
     above: int
     blocks: tuple[Blocks, ...]
+
+    @cached_property
+    def _children(self) -> Ints:
+        return np.concatenate([own.children.ravel() for own in self.blocks])
+
+    @property
+    def columns(self) -> int:
+        """Columns of the matrices below, of which several may be of one child."""
+        return len(self._children)
+
+    @cached_property
+    def read(self) -> Places:
+        """Columns of the matrices from values below."""
+        return _reordered(self._children)
+
+    @cached_property
+    def handed(self) -> Places:
+        """Derivatives below from columns of the matrices, several where children are shared."""
+        children = self._children
+        if self.read is None and len(children) == self.below:
+            return None
+        order = np.argsort(children, kind="stable")
+        counts = np.bincount(children, minlength=self.below)
+        term = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+        found = np.full((counts.max(), self.below), -1, dtype=np.int32)
+        found[term, children[order]] = order
+        return found
+
+    @cached_property
+    def taken(self) -> Places:
+        """Columns of the matrices from derivatives of the sums."""
+        return _reordered(np.concatenate([own.nodes.ravel() for own in self.blocks]))
+
+    @cached_property
+    def put(self) -> Places:
+        """Values of the sums from columns of the matrices."""
+        return None if self.taken is None else _reordered(np.argsort(self.taken[0]))
+
+    def products(self, above: Array, below: Array) -> Iterator[tuple[Blocks, Array, Array]]:
+        """The blocks with their columns of rows as stacks (count, rows, columns)."""
+        up = down = 0
+        for own in self.blocks:
+            (count, m), c = own.nodes.shape, own.children.shape[1]
+            pair = above[:, up : up + count * m], below[:, down : down + count * c]
+            yield own, *(_stack(rows, count) for rows in pair)
+            up, down = up + count * m, down + count * c
+
+
+def _stack(rows: Array, count: int) -> Array:
+    return rows.reshape(len(rows), count, -1).transpose(1, 0, 2)
+
+
+def _reordered(places: Ints) -> Places:
+    if np.array_equal(places, np.arange(len(places))):
+        return None
+    return places.astype(np.int32)[None]
 
 
 def layers_of(template: Template, sums: list[int]) -> tuple[tuple[Layer, ...], Ints] | None:
@@ -97,64 +148,54 @@ def layers_of(template: Template, sums: list[int]) -> tuple[tuple[Layer, ...], I
     return tuple(found), np.concatenate(places)
 
 
-def _gathered(device: Device, rows: Array, places: Ints, count: int) -> Array:
-    """Some columns of rows as (count, rows, columns)."""
-    return rows[:, device.keep(places)].reshape(len(rows), count, -1).transpose(1, 0, 2)
+def rise(
+    device: Device, layers: tuple[Layer, ...], weights: Array, rows: Array, narrow: bool
+) -> tuple[Array, list[Array]]:
+    """Values above the layers for rows of values below, and what the matrices of each read.
 
-
-def _flat(products: Array) -> Array:
-    """Products (count, rows, columns) as (rows, count * columns)."""
-    return products.transpose(1, 0, 2).reshape(products.shape[1], -1)
-
-
-def rise(device: Device, layers: tuple[Layer, ...], weights: Array, rows: Array) -> list[Array]:
-    """Values of every layer for rows of values of the inputs, which come first."""
-    found, xp = [rows], device.xp
+    With `narrow` what matrices read is rounded for tensor cores, as `rows` are already.
+    """
+    read = []
     for layer in layers:
-        out = xp.empty((len(rows), layer.above), dtype=rows.dtype)
-        for own in layer.blocks:
-            nodes, children = own.flat
-            below = _gathered(device, found[-1], children, len(own.children))
-            product = xp.matmul(below, own.of(weights).transpose(0, 2, 1))
-            out[:, device.keep(nodes)] = _flat(product)
-        found.append(out)
-    return found
+        read.append(device.gathered(rows, layer.read))
+        out = device.xp.empty((len(rows), layer.above), dtype=rows.dtype)
+        for own, above, below in layer.products(out, read[-1]):
+            device.multiply(below, own.of(weights).transpose(0, 2, 1), above)
+        rows = device.gathered(out, layer.put, narrow and layer is not layers[-1])
+    return rows, read
 
 
-def fall(device: Device, layers: tuple[Layer, ...], weights: Array, rows: Array) -> list[Array]:
-    """Derivatives at every layer for rows of those at the topmost sums, which come first."""
-    found, xp = [rows], device.xp
+def fall(
+    device: Device, layers: tuple[Layer, ...], weights: Array, rows: Array, narrow: bool
+) -> tuple[Array, list[Array]]:
+    """Derivatives below the layers for rows of those above, and what the matrices of each take."""
+    taken = []
     for layer in reversed(layers):
-        out = xp.zeros((len(rows), layer.below), dtype=rows.dtype)
-        for own in layer.blocks:
-            above = _gathered(device, found[-1], own.flat[0], len(own.nodes))
-            handed = _flat(xp.matmul(above, own.of(weights)))
-            for places, children in own.rounds:
-                out[:, device.keep(children)] += handed[:, device.keep(places)]
-        found.append(out)
-    return found
+        taken.append(device.gathered(rows, layer.taken, narrow))
+        out = device.xp.empty((len(rows), layer.columns), dtype=rows.dtype)
+        for own, above, below in layer.products(taken[-1], out):
+            device.multiply(above, own.of(weights), below)
+        rows = device.gathered(out, layer.handed)
+    return rows, taken[::-1]
 
 
 def edge_flows(
-    device: Device, layers: tuple[Layer, ...], weights: Array, uses: Array, vectors: Array
-) -> Array:
+    device: Device, layers: tuple[Layer, ...], weights: Array, uses: Array, vectors: Array,
+    narrow: bool,
+) -> Array:  # fmt: skip
     """Sum over rows of the derivative of each sum times the value of its child, in float64."""
     xp = device.xp
     total = xp.zeros(weights.shape)
-
-    def pieces() -> Iterator[tuple[Any, Any]]:
-        widest = max(max(layer.below, layer.above) for layer in layers)
-        size = max(1, device.cells // widest)
-        for start in range(0, len(uses), size):
-            yield uses[start : start + size], vectors[start : start + size]
-
-    for above, below in pieces():
-        values = rise(device, layers[:-1], weights, below)
-        derivatives = fall(device, layers[1:], weights, above)[::-1]
-        for layer, value, derivative in zip(layers, values, derivatives, strict=True):
-            for own in layer.blocks:
-                one = _gathered(device, derivative, own.flat[0], len(own.nodes))
-                other = _gathered(device, value, own.flat[1], len(own.children))
-                out = own.of(total)
-                out += xp.matmul(one.transpose(0, 2, 1), other)
+    size = max(1, device.cells // max(max(layer.below, layer.above) for layer in layers))
+    for start in range(0, len(uses), size):
+        rows = slice(start, start + size)
+        values, read = rise(device, layers[:-1], weights, vectors[rows], narrow)
+        derivatives, taken = fall(device, layers[1:], weights, uses[rows], narrow)
+        read = [*read, device.gathered(values, layers[-1].read, narrow)]
+        taken = [device.gathered(derivatives, layers[0].taken, narrow), *taken]
+        for layer, *pair in zip(layers, taken, read, strict=True):
+            for own, above, below in layer.products(*pair):
+                out = xp.empty(own.of(total).shape, dtype=weights.dtype)
+                device.multiply(above.transpose(0, 2, 1), below, out)
+                own.of(total)[...] += out
     return total

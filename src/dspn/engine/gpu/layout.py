@@ -58,18 +58,14 @@ class Step:
     @cached_property
     def rounds(self) -> tuple[tuple[Ints, Ints], ...]:
         """Edges, counted through the step, and their children, which are distinct in a round."""
-        return rounds_of(self.children.ravel())
-
-
-def rounds_of(flat: Ints) -> tuple[tuple[Ints, Ints], ...]:
-    """Places of some numbers, and the numbers there, which are distinct in a round."""
-    order = np.argsort(flat, kind="stable")
-    starts = np.flatnonzero(np.r_[True, np.diff(flat[order]) > 0])
-    sizes = np.diff(np.r_[starts, flat.size])
-    rank = np.empty(flat.size, dtype=np.int64)
-    rank[order] = np.arange(flat.size) - np.repeat(starts, sizes)
-    found = (np.flatnonzero(rank == turn) for turn in range(int(sizes.max(initial=0))))
-    return tuple((places, flat[places]) for places in found)
+        flat = self.children.ravel()
+        order = np.argsort(flat, kind="stable")
+        starts = np.flatnonzero(np.r_[True, np.diff(flat[order]) > 0])
+        sizes = np.diff(np.r_[starts, flat.size])
+        rank = np.empty(flat.size, dtype=np.int64)
+        rank[order] = np.arange(flat.size) - np.repeat(starts, sizes)
+        found = (np.flatnonzero(rank == turn) for turn in range(int(sizes.max(initial=0))))
+        return tuple((places, flat[places]) for places in found)
 
 
 @final

@@ -27,7 +27,13 @@ import numpy as np
 from dspn._arguments import Bools, Floats, Ints
 from dspn.engine import base
 from dspn.engine.gpu import layers
-from dspn.engine.gpu.coefficients import Chunks, Tables, exponents_of, real_option
+from dspn.engine.gpu.coefficients import (
+    Chunks,
+    Tables,
+    exponents_of,
+    real_option,
+    vector_of,
+)
 from dspn.engine.gpu.device import Array, Batch, Device, TensorProducts, narrowed
 from dspn.engine.gpu.general import General, Network
 from dspn.engine.gpu.layout import part_of
@@ -44,6 +50,8 @@ _LEAST_EXPONENT: Final = -2000
 # Products of float32 matrices this large run on tensor cores, with ten fraction bits.
 _FEWEST_NARROW: Final = 256
 _WIDEST_SCAN: Final = {np.dtype(np.float32): 128, np.dtype(np.float64): 64}
+# Loads of a thread in a slice of a large chain.
+_PACKS: Final = 4
 # Fewer sequences than this for each multiprocessor are faster one to a block.
 _FEWEST_TOGETHER: Final = 8
 
@@ -120,8 +128,7 @@ class ChainRun:
         k = layout.num_nodes
         self.is_scan = device.is_gpu and k <= _WIDEST_SCAN[self.dtype] and not layout.layers
         self.width = next(w for w in (8, 16, 32, 64, 128) if w >= k) if self.is_scan else k
-        wide = k >= _FEWEST_NARROW and not layout.layers
-        self.narrow = tensor_cores and wide and self.dtype == np.float32
+        self.narrow = tensor_cores and k >= _FEWEST_NARROW and self.dtype == np.float32
         many = len(batch) >= _FEWEST_TOGETHER * device.processors and not layout.by
         self.together = self.is_scan and many and self.width >= 64 and self.dtype == np.float32
         self.range = _RANGES[self.dtype]
@@ -140,11 +147,11 @@ class ChainRun:
     def _weights(self) -> Array:
         """The transitions (tables, output, input), with nodes that are not there, or of layers."""
         k = self.layout.num_nodes
-        dense = self.layout.dense(self.general.network.parameters.template.weights)
-        found = self.device.there(dense)
+        weights = self.general.network.parameters.template.weights
+        found = self.layout.dense(self.device, weights)
         if k == self.width:
             return found
-        out = self.device.xp.zeros((len(dense), self.width, self.width))
+        out = self.device.xp.zeros((len(found), self.width, self.width))
         out[:, :k, :k] = found
         return out
 
@@ -233,16 +240,20 @@ class ChainRun:
         )
         return found
 
-    def _large_kernel(self, name: str) -> tuple[Any, int]:
-        """A kernel that takes a slice of a large chain, and the threads of its blocks."""
-        threads = int(min(1024, max(128, -(-self.width // 8 // 32) * 32)))
-        most = 1 << int(-(-self.width // threads) - 1).bit_length()
-        options = (real_option(self.dtype), f"-DMOST={most}")
-        return self.device.kernel("large", name, options), threads
+    def _large_kernel(self, name: str) -> tuple[Any, int, int]:
+        """A kernel that takes a slice of a large chain, its threads and sequences of a block."""
+        vector = vector_of(self.dtype, self.width)
+        packs = self.width // vector
+        threads = min(1024, max(32, 1 << (-(-packs // _PACKS) - 1).bit_length()))
+        sizes = (f"-DTHREADS={threads}", f"-DVECTOR={vector}", f"-DMOST={-(-packs // threads)}")
+        kernel = self.device.kernel("large", name, (real_option(self.dtype), *sizes))
+        return kernel, *((128, 4) if threads == 32 else (threads, 1))
 
     @cached_property
     def _stride(self) -> int:
-        """Slices from one lane to the next, where all are as long and stand in a row; else 0."""
+        """Slices from one lane to the next, where products can read lanes so far apart; else 0."""
+        if self.products is None or self.layout.layers:
+            return 0
         length = self.batch.longest
         same = bool((self.batch.lengths == length).all())
         return length if same and bool((np.diff(self.batch.offsets) == length).all()) else 0
@@ -255,11 +266,11 @@ class ChainRun:
         xp, count, tables = self.device.xp, len(self.batch), self.tables
         powers = xp.zeros(count, dtype=np.int64)
         least = xp.ones(count, dtype=self.dtype)
-        direct = up.vectors is not None and self.products is not None and self._stride
+        direct = up.vectors is not None and self._stride
         now = xp.empty((1 if direct else count, self.width), dtype=self.dtype)
         mixed = xp.empty((count, self.width), dtype=self.dtype)
         if self.device.is_gpu:
-            kernel, threads = self._large_kernel("rise")
+            kernel, threads, lanes = self._large_kernel("rise")
         kept = (0, 0) if up.vectors is None else (up.vectors, up.exponents)
         last = (np.int32(self.width), np.int32(self.layout.num_nodes), self.dtype.type(under),
                 np.int32(self.narrow), 0 if direct else now, *kept, powers, least)  # fmt: skip
@@ -268,12 +279,12 @@ class ChainRun:
             if height and direct:
                 self._multiply_rows(up.vectors, height - 1, mixed, turned=True)
             elif height:
-                self._multiply(now, mixed, active, turned=True)
+                mixed = self._multiply(now, mixed, active, turned=True)
             own = tables.rows if height else tables.bottom_rows
             if self.device.is_gpu:
                 along = np.int32(int(self.direction) * height)
                 given = (mixed if height else 0, own, self.chunks.slot, self.first, along)
-                kernel((active,), (threads,), (*given, *last))
+                kernel((-(-active // lanes),), (threads,), (*given, np.int32(active), *last))
                 continue
             rows = self.first[:active] + int(self.direction) * height
             found = own[self.chunks.slot[rows]]
@@ -297,10 +308,10 @@ class ChainRun:
         xp, count, table = self.device.xp, len(self.batch), self.tables.rows
         factor = xp.where(share > 0, share / up.root, 0.0).astype(self.dtype)
         derivatives = factor[:, None] * self.top
-        direct = self.products is not None and self._stride
+        direct = self._stride
         handed = xp.empty((1 if direct else count, self.width), dtype=self.dtype)
         if self.device.is_gpu:
-            kernel, threads = self._large_kernel("fall")
+            kernel, threads, together = self._large_kernel("fall")
         last = (np.int32(self.narrow), up.vectors, up.exponents, share, highest, posteriors, uses,
                 0 if direct else handed)  # fmt: skip
         active = self._active()
@@ -310,8 +321,8 @@ class ChainRun:
             if self.device.is_gpu:
                 along = np.int32(int(self.direction) * height)
                 given = (derivatives, table, self.chunks.slot, self.first, along)
-                kernel((lanes,), (threads,),
-                       (*given, np.int32(self.width), np.int32(height == 0), *last))  # fmt: skip
+                sizes = (np.int32(lanes), np.int32(self.width), np.int32(height == 0))
+                kernel((-(-lanes // together),), (threads,), (*given, *sizes, *last))
             else:
                 rows = self.first[:lanes] + int(self.direction) * height
                 above, counts = derivatives[:lanes], share[:lanes, None] > 0
@@ -326,20 +337,27 @@ class ChainRun:
             if height and direct:
                 self._multiply_rows(uses, height, derivatives, turned=False)
             elif height:
-                self._multiply(handed, derivatives, lanes, turned=False)
+                derivatives = self._multiply(handed, derivatives, lanes, turned=False)
 
-    def _multiply(self, left: Array, out: Array, rows: int, *, turned: bool) -> None:
-        """The first rows of out = left @ matrix, or its transpose; on tensor cores if `narrow`."""
+    def _multiply(self, left: Array, out: Array, rows: int, *, turned: bool) -> Array:
+        """Its first rows as left @ matrix, or the transpose, in `out` or, of layers, instead of it.
+
+        On tensor cores if `narrow`.
+        """
         if self.layout.layers:
             multiply = layers.rise if turned else layers.fall
-            found = multiply(self.device, self.layout.layers, self.matrix, left[:rows])
-            out[:rows] = found[-1]
-            return
+            own = (self.device, self.layout.layers, self.matrix, left[:rows], self.narrow)
+            found, _ = multiply(*own)
+            if rows == len(out):
+                return found
+            out[:rows] = found
+            return out
         matrix = self.matrix[0]
         if self.products is not None:
             self.products((turned, False), (self.width, rows, self.width), matrix, left, out)
         else:
             self.device.xp.matmul(left[:rows], matrix.T if turned else matrix, out=out[:rows])
+        return out
 
     def _multiply_rows(self, left: Array, height: int, out: Array, *, turned: bool) -> None:
         """The same for the slices at a height, which lie at equal distances."""

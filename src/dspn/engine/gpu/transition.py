@@ -7,6 +7,7 @@ from typing import Final, final
 import numpy as np
 
 from dspn._arguments import Floats, Ints
+from dspn.engine.gpu.device import Array, Device
 from dspn.engine.gpu.layers import Layer, layers_of
 from dspn.structure.chain import is_chain, reads_inputs
 from dspn.structure.network import DynamicNetwork
@@ -63,22 +64,32 @@ class ChainLayout:
         """Whether the weights are the matrix as it stands."""
         return bool(np.array_equal(self.edge.ravel(), np.arange(self.edge.size)))
 
-    def dense(self, weights: Floats) -> Floats:
-        """The matrices (tables, outputs, inputs) of some weights."""
+    def dense(self, device: Device, weights: Floats) -> Array:
+        """The matrices (tables, outputs, inputs) of some weights, on the device."""
+        found = device.there(weights)
         if not self._is_plain:
             places, entries = self._places
-            flat = np.zeros(self.edge.size)
-            flat[entries] = weights[places]
-            weights = flat
-        return weights.reshape(self.edge.shape)
+            flat = device.xp.zeros(self.edge.size)
+            flat[device.keep(entries)] = found[device.keep(places)]
+            found = flat
+        return found.reshape(self.edge.shape)
 
-    def sparse(self, dense: Floats, num_weights: int) -> Floats:
+    def sparse(self, device: Device, dense: Array, num_weights: int) -> Array:
         """Entries of such matrices added up by the weight that they have."""
         if self._is_plain:
             return dense.reshape(-1)
         places, entries = self._places
-        found = np.bincount(places, dense.reshape(-1)[entries], minlength=num_weights)
-        return found.astype(np.float64, copy=False)
+        own = dense.reshape(-1)[device.keep(entries)]
+        if self._is_shared:  # a card would add in any order
+            return device.there(np.bincount(places, device.here(own), minlength=num_weights))
+        found = device.xp.zeros(num_weights)
+        found[device.keep(places)] = own
+        return found
+
+    @cached_property
+    def _is_shared(self) -> bool:
+        """Whether several entries have one weight."""
+        return len(np.unique(self._places[0])) < len(self._places[0])
 
     def of_outputs(self, variable: int, by_leaf: Floats) -> Floats:
         """Columns of the leaves of a variable as those of the outputs that have them."""

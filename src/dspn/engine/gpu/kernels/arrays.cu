@@ -1,4 +1,4 @@
-// Small kernels around the passes over chains: rows of coefficients, and sums of rows.
+// Rows of coefficients of chains, and sums of what they were divided by.
 
 // joined[row, j] is the product over chunks of table[codes[row, chunk], j], divided by the power of two
 // below the largest entry of the row, which `scales` has. A block takes a row. Tables are in double
@@ -79,28 +79,4 @@ extern "C" __global__ void add_divisors(
         results[sequence] = sum;
         results[(long long)count + sequence] = low;
     }
-}
-
-// sums[piece, j] = sum over places start[piece] <= i < start[piece + 1] of values[order[i], j]. `across`
-// threads take neighbouring columns, and as many sets of them as there is room for take turns at the
-// places; their sums are added in the order of the sets. Launched with 128 threads.
-extern "C" __global__ void add_rows(
-    const real* __restrict__ values, const long long* __restrict__ order,
-    const long long* __restrict__ start, int width, int across, double* __restrict__ sums) {
-    const int column = threadIdx.x % across, set = threadIdx.x / across, sets = blockDim.x / across;
-    const int j = blockIdx.y * across + column;
-    const long long to = start[blockIdx.x + 1];
-    double sum = 0;
-    if (j < width) {
-#pragma unroll 4
-        for (long long i = start[blockIdx.x] + set; i < to; i += sets) {
-            sum += double(values[order[i] * width + j]);
-        }
-    }
-    __shared__ double parts[128];
-    parts[threadIdx.x] = sum;
-    __syncthreads();
-    if (set || j >= width) { return; }
-    for (int other = 1; other < sets; ++other) { sum += parts[other * across + column]; }
-    sums[(long long)blockIdx.x * width + j] = sum;
 }

@@ -29,6 +29,16 @@ __device__ __forceinline__ real power_of_two(int e) {
     }
 }
 
+// To the nearest number of ten fraction bits, so that no tensor core rounds it down.
+__device__ __forceinline__ real narrowed(real x, int narrow) {
+    if constexpr (sizeof(real) == 4) {
+        if (narrow) {
+            return real(__uint_as_float((__float_as_uint(float(x)) + 0x1000u) & 0xffffe000u));
+        }
+    }
+    return x;
+}
+
 // What `better` makes of the values of all threads of a block, known to all; `shared` has room for 32.
 template <typename T, typename Better>
 __device__ __forceinline__ T over_block(T own, T* shared, Better better) {

@@ -1,91 +1,131 @@
 // The slices of chains of more than 128 nodes, between matrix products.
 //
-// Compiled with -DMOST=n where a thread takes at most n nodes of a slice.
+// Compiled with -DTHREADS=n for the threads that share a sequence, -DVECTOR=v for the nodes that one
+// load takes, and -DMOST=m where a thread takes at most m times v nodes. Threads of one warp leave
+// the rest of their block to other sequences.
 
-// To the nearest number of ten fraction bits, so that no tensor core rounds it down.
-__device__ __forceinline__ real narrowed(real x, int narrow) {
-    if constexpr (sizeof(real) == 4) {
-        if (narrow) {
-            return real(__uint_as_float((__float_as_uint(float(x)) + 0x1000u) & 0xffffe000u));
-        }
-    }
-    return x;
+constexpr int LANES = THREADS == 32 ? 4 : 1;
+
+struct alignas(VECTOR * sizeof(real)) Pack {
+    real v[VECTOR];
+};
+
+// What `better` makes of the values of all threads of a sequence.
+template <typename T, typename Better>
+__device__ __forceinline__ T over_sequence(T own, T* shared, Better better) {
+    if constexpr (LANES == 1) { return over_block(own, shared, better); }
+    for (int step = 16; step; step /= 2) { own = better(own, __shfl_xor_sync(EVERY_LANE, own, step)); }
+    return own;
 }
 
+// Where the threads of a sequence are, and its slice.
+struct Place {
+    int lane, thread;
+    long long row;
+    const Pack* coefficients;
+    __device__ __forceinline__ Place(
+        const long long* first, int along, const int* slot, const real* table, int packs, int count) {
+        lane = blockIdx.x * LANES + threadIdx.x / THREADS;
+        thread = threadIdx.x % THREADS;
+        row = (lane < count ? first[lane] : first[0]) + along;
+        coefficients = reinterpret_cast<const Pack*>(table) + (long long)slot[row] * packs;
+    }
+};
+
 // One slice of a large chain: vectors[row] = mixed * table[slot[row]] + under, divided by the power
-// of two below the largest entry, which is added to `powers`. A block takes a sequence, whose row is
-// `along` behind its first. `out` has the rows of all sequences side by side; it or `kept` may be none.
-extern "C" __global__ void rise(
+// of two below the largest entry, which is added to `powers`. The row of a sequence is `along` behind
+// its first. `out` has the rows of all sequences side by side; it or `kept` may be none.
+extern "C" __global__ void __launch_bounds__(THREADS * LANES) rise(
     const real* __restrict__ mixed, const real* __restrict__ table, const int* __restrict__ slot,
-    const long long* __restrict__ first, int along, int width, int k, real under, int narrow,
-    real* __restrict__ out, real* __restrict__ kept, int* __restrict__ exponents,
+    const long long* __restrict__ first, int along, int count, int width, int k, real under,
+    int narrow, real* __restrict__ out, real* __restrict__ kept, int* __restrict__ exponents,
     long long* __restrict__ powers, real* __restrict__ least) {
-    const int lane = blockIdx.x;
-    const long long row = first[lane] + along;
-    const real* coefficients = table + (long long)slot[row] * width;
-    const real* from = mixed == nullptr ? nullptr : mixed + (long long)lane * width;
-    real own[MOST];
+    const int packs = width / VECTOR;
+    const Place place(first, along, slot, table, packs, count);
+    if (LANES > 1 && place.lane >= count) { return; }
+    const Pack* from = reinterpret_cast<const Pack*>(mixed) + (long long)place.lane * packs;
+    Pack own[MOST];
     real high = 0, low = 1;
 #pragma unroll
     for (int a = 0; a < MOST; ++a) {
-        const int j = a * blockDim.x + threadIdx.x;
-        if (j < width) {
-            own[a] = (from == nullptr ? real(1) : from[j]) * coefficients[j] + under;
-            high = own[a] > high ? own[a] : high;
-            if (j < k) { low = own[a] < low ? own[a] : low; }
+        const int p = a * THREADS + place.thread;
+        if (p < packs) {
+            const Pack coefficients = place.coefficients[p];
+            if (mixed != nullptr) { own[a] = from[p]; }
+#pragma unroll
+            for (int v = 0; v < VECTOR; ++v) {
+                const real before = mixed == nullptr ? real(1) : own[a].v[v];
+                const real value = before * coefficients.v[v] + under;
+                own[a].v[v] = value;
+                high = value > high ? value : high;
+                if (p * VECTOR + v < k) { low = value < low ? value : low; }
+            }
         }
     }
     __shared__ real highs[32], lows[32];
-    for (int step = 16; step; step /= 2) { low = min(low, __shfl_xor_sync(EVERY_LANE, low, step)); }
-    if (threadIdx.x % 32 == 0) { lows[threadIdx.x / 32] = low; }
-    high = highest_of_block(high, highs);  // its barrier serves `lows` too
+    high = over_sequence(high, highs, [](real a, real b) { return b > a ? b : a; });
+    low = over_sequence(low, lows, [](real a, real b) { return b < a ? b : a; });
     const int e = high > 0 ? exponent_of(high) : 0;
     const real unit = power_of_two(-e);
+    Pack* side = reinterpret_cast<Pack*>(out) + (long long)place.lane * packs;
+    Pack* stay = reinterpret_cast<Pack*>(kept) + place.row * packs;
 #pragma unroll
     for (int a = 0; a < MOST; ++a) {
-        const int j = a * blockDim.x + threadIdx.x;
-        if (j < width) {
-            const real value = narrowed(own[a] * unit, narrow);
-            if (out != nullptr) { out[(long long)lane * width + j] = value; }
-            if (kept != nullptr) { kept[row * width + j] = value; }
+        const int p = a * THREADS + place.thread;
+        if (p < packs) {
+#pragma unroll
+            for (int v = 0; v < VECTOR; ++v) { own[a].v[v] = narrowed(own[a].v[v] * unit, narrow); }
+            if (out != nullptr) { side[p] = own[a]; }
+            if (kept != nullptr) { stay[p] = own[a]; }
         }
     }
-    if (threadIdx.x == 0) {
-        powers[lane] += e;
-        for (int w = 1; w < blockDim.x / 32; ++w) { low = min(low, lows[w]); }
-        if (low < least[lane]) { least[lane] = low; }
-        if (exponents != nullptr) { exponents[row] = e; }
+    if (place.thread == 0) {
+        powers[place.lane] += e;
+        if (low < least[place.lane]) { least[place.lane] = low; }
+        if (exponents != nullptr) { exponents[place.row] = e; }
     }
 }
 
 // One slice of a large chain on the way down, as in `backward` of scan.cu. `handed` has the uses of all
 // sequences side by side; it may be none.
-extern "C" __global__ void fall(
+extern "C" __global__ void __launch_bounds__(THREADS * LANES) fall(
     const real* __restrict__ derivatives, const real* __restrict__ table,
-    const int* __restrict__ slot, const long long* __restrict__ first, int along, int width,
-    int is_bottom, int narrow, const real* __restrict__ vectors, const int* __restrict__ exponents,
-    const real* __restrict__ share, int* __restrict__ highest, real* __restrict__ posteriors,
-    real* __restrict__ uses, real* __restrict__ handed) {
-    const int lane = blockIdx.x;
-    const long long row = first[lane] + along;
-    const real* coefficients = table + (long long)slot[row] * width;
-    const real* from = derivatives + (long long)lane * width;
-    const bool counts = share[lane] > 0;
-    const real unit = power_of_two(-exponents[row]);
+    const int* __restrict__ slot, const long long* __restrict__ first, int along, int count,
+    int width, int is_bottom, int narrow, const real* __restrict__ vectors,
+    const int* __restrict__ exponents, const real* __restrict__ share, int* __restrict__ highest,
+    real* __restrict__ posteriors, real* __restrict__ uses, real* __restrict__ handed) {
+    const int packs = width / VECTOR;
+    const Place place(first, along, slot, table, packs, count);
+    if (LANES > 1 && place.lane >= count) { return; }
+    const Pack* from = reinterpret_cast<const Pack*>(derivatives) + (long long)place.lane * packs;
+    const Pack* values = reinterpret_cast<const Pack*>(vectors) + place.row * packs;
+    const bool counts = share[place.lane] > 0;
+    const real unit = counts && !is_bottom ? power_of_two(-exponents[place.row]) : real(0);
     unsigned most = 0;
+    Pack* posterior = reinterpret_cast<Pack*>(posteriors) + place.row * packs;
+    Pack* use = reinterpret_cast<Pack*>(uses) + place.row * packs;
+    Pack* side = reinterpret_cast<Pack*>(handed) + (long long)place.lane * packs;
 #pragma unroll
     for (int a = 0; a < MOST; ++a) {
-        const int j = a * blockDim.x + threadIdx.x;
-        if (j < width) {
-            const real derivative = from[j];
-            most = max(most, bits_of(derivative));
-            posteriors[row * width + j] = counts ? vectors[row * width + j] * derivative : real(0);
-            const real use = counts && !is_bottom ? coefficients[j] * unit * derivative : real(0);
-            uses[row * width + j] = narrowed(use, narrow);
-            if (handed != nullptr) { handed[(long long)lane * width + j] = narrowed(use, narrow); }
+        const int p = a * THREADS + place.thread;
+        if (p < packs) {
+            Pack own = from[p], value = values[p];
+            const Pack coefficients = place.coefficients[p];
+#pragma unroll
+            for (int v = 0; v < VECTOR; ++v) {
+                const real derivative = own.v[v];
+                most = max(most, bits_of(derivative));
+                value.v[v] = counts ? value.v[v] * derivative : real(0);
+                const real found = coefficients.v[v] * unit * derivative;
+                own.v[v] = unit > 0 ? narrowed(found, narrow) : real(0);
+            }
+            posterior[p] = value;
+            use[p] = own;
+            if (handed != nullptr) { side[p] = own; }
         }
     }
     __shared__ unsigned highs[32];
-    const int e = exponent_in(highest_of_block(most, highs));
-    if (threadIdx.x == 0 && e > highest[lane]) { highest[lane] = e; }
+    most = over_sequence(most, highs, [](unsigned a, unsigned b) { return b > a ? b : a; });
+    const int e = exponent_in(most);
+    if (place.thread == 0 && e > highest[place.lane]) { highest[place.lane] = e; }
 }

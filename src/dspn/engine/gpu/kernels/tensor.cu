@@ -9,6 +9,7 @@ constexpr int WARPS = K / 16;
 constexpr int THREADS = 32 * WARPS;
 constexpr int TILES = K / 16;
 constexpr int STRIDE = K + 8;
+constexpr int PART = WARPS < 4 ? WARPS : 4;  // exponents that one load takes
 typedef unsigned short half_t;
 
 __device__ __forceinline__ unsigned pair(float x, float y) {
@@ -48,7 +49,7 @@ __device__ __forceinline__ void load_four_turned(unsigned* to, const half_t* fro
 struct Shared {
     alignas(16) half_t high[2][ROWS][STRIDE];
     alignas(16) half_t low[2][ROWS][STRIDE];
-    int largest[2][ROWS][WARPS];
+    alignas(16) int largest[2][ROWS][WARPS];
 };
 
 // What a thread knows of its two sequences. Entry (r, n) of `value` is sequence 8 r + lane / 4 and node
@@ -125,9 +126,16 @@ __device__ __forceinline__ void measure(Shared& shared, int turn, const Lane& ow
 }
 
 __device__ __forceinline__ int measured(const Shared& shared, int turn, int row) {
+    struct alignas(4 * PART) Part {
+        int e[PART];
+    };
     int e = -126;
 #pragma unroll
-    for (int w = 0; w < WARPS; ++w) { e = max(e, shared.largest[turn][row][w]); }
+    for (int w = 0; w < WARPS; w += PART) {
+        const Part own = *reinterpret_cast<const Part*>(&shared.largest[turn][row][w]);
+#pragma unroll
+        for (int i = 0; i < PART; ++i) { e = max(e, own.e[i]); }
+    }
     return e;
 }
 
@@ -142,12 +150,13 @@ __device__ __forceinline__ void mix(const Shared& shared, int turn, const Lane& 
         unsigned a[4], b[4];
         load_four(a, &shared.high[turn][row][16 * tile + column]);
         load_four(b, &shared.low[turn][row][16 * tile + column]);
+        // What is added to the same numbers does not follow at once.
 #pragma unroll
-        for (int t = 0; t < 2; ++t) {
-            multiply(sums[t], a, high[tile][t][0], high[tile][t][1]);
-            multiply(rest[t], a, low[tile][t][0], low[tile][t][1]);
-            multiply(rest[t], b, high[tile][t][0], high[tile][t][1]);
-        }
+        for (int t = 0; t < 2; ++t) { multiply(rest[t], a, low[tile][t][0], low[tile][t][1]); }
+#pragma unroll
+        for (int t = 0; t < 2; ++t) { multiply(sums[t], a, high[tile][t][0], high[tile][t][1]); }
+#pragma unroll
+        for (int t = 0; t < 2; ++t) { multiply(rest[t], b, high[tile][t][0], high[tile][t][1]); }
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
