@@ -131,6 +131,10 @@ class Move(ABC):
     def start(self, trial: "Trial") -> DynamicNetwork:
         """The network to train."""
 
+    def is_learned(self, task: "AutoTask", data: "BlockData") -> bool:
+        """Whether the start is what there is to learn, and steps of EM would undo it."""
+        return False
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Move) and other.name == self.name
 
@@ -504,6 +508,8 @@ class AutoTask:
     ) -> float:
         """What a try is likely to take with so many steps, in the units of the effort."""
         data = self.data(block)
+        if recipe.move.is_learned(self, data):
+            steps = 0
         if parent is not None:
             nodes = len(parent.network.template.nodes) if recipe.move.growth > 1 else 0
             return recipe.move.growth * (work_of(parent.network, data, steps) + built_work(nodes))

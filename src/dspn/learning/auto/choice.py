@@ -186,8 +186,11 @@ class Chooser:
             self._known[key] = block_model(candidates, most=most, least=least)
         return self._known[key]
 
-    def choice(self, pool: Pool, layouts: Sequence[Layout]) -> Choice:
-        """The mixture of the layouts that are worth it, with weights learned on validation."""
+    def choice(self, pool: Pool, layouts: Sequence[Layout], errors: float = 0.0) -> Choice:
+        """The mixture of the layouts that are worth it, with weights learned on validation.
+
+        It is the one before it unless a new one is better by more than so many standard errors.
+        """
         models = {block: self.model(pool, block) for layout in layouts for block in layout}
         columns = [sum(models[block].validation for block in layout) for layout in layouts]
         table = np.stack(columns, axis=1)
@@ -200,7 +203,7 @@ class Chooser:
         used = {block: models[block] for layout in chosen for block in layout}
         new = Choice(chosen, weights, used, mix(table[:, kept], weights))
         # Members that are left out for others, and the prior of the weights, may cost something.
-        if self._best is None or new.score >= self._best.score:
+        if self._best is None or is_clear(new.validation, self._best.validation, errors):
             self._best = new
         if self._plain is None:
             self._plain = new

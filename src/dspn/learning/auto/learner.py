@@ -22,7 +22,9 @@ from dspn.learning.auto.base import (
     Auto,
     AutoTask,
     Block,
+    BlockData,
     Candidate,
+    Trial,
     divide,
     work_of,
 )
@@ -271,15 +273,20 @@ def _refit(
     # Where a single step would take too long, the network stays as it is.
     if options.max_steps == 0 or candidate.score == -np.inf or pace * total > clock.left:
         return candidate.network
-    everything = task.data(candidate.block).everything
+    data, recipe, rng = task.data(candidate.block), candidate.recipe, task.rng(candidate.number)
+    everything = data.everything
+    priors = task.priors_of(recipe, candidate.size, candidate.block)
+    if recipe.move.is_learned(task, data):
+        again = BlockData(everything, everything)
+        return recipe.move.start(Trial(recipe, None, again, priors, rng, task))
     try:
         with limited(clock, everything):
             fit = fit_em(
                 candidate.network,
                 everything,
                 options=options,
-                priors=task.priors_of(candidate.recipe, candidate.size, candidate.block),
-                rng=task.rng(candidate.number),
+                priors=priors,
+                rng=rng,
                 deadline=clock.is_due,
             )
     except TimeUpError:

@@ -4,8 +4,10 @@ from dataclasses import replace
 from math import prod
 from typing import Any, Final, final
 
+import numpy as np
+
 from dspn.data.schema import Kind
-from dspn.learning.auto.base import AutoTask, Block, BlockRecord, Move, Recipe, Trial
+from dspn.learning.auto.base import AutoTask, Block, BlockData, BlockRecord, Move, Recipe, Trial
 from dspn.learning.dependence import Layout
 from dspn.learning.moves import merged_interfaces, regrown, similar_interfaces
 from dspn.learning.starts.clusters import clustered_network
@@ -133,9 +135,15 @@ class Contexts(Move):
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """The chain of the runs that are most frequent in the training set."""
-        size, order = trial.recipe.amount, trial.recipe.width + 1
-        network = context_network(trial.data.train, size, order, priors=trial.priors)
+        data, order = trial.data.train, trial.recipe.width + 1
+        size = max(trial.recipe.amount, trial.data.num_runs(1))
+        pooled = self.is_learned(trial.task, trial.data)
+        network = context_network(data, size, order, priors=trial.priors, pooled=pooled)
         return network if trial.task.tied else network.untied()
+
+    def is_learned(self, task: AutoTask, data: BlockData) -> bool:
+        """Where every run is known, and how nodes share is not for given priors to say."""
+        return task.priors is None and not np.isnan(data.train.values).any()
 
 
 @final

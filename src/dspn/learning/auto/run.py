@@ -60,8 +60,10 @@ _LADDER_SHARE: Final = 0.6
 # It may take less where a few slices say that other layouts are better, by their lead over it in
 # shares of what it gains over independent entries.
 _LEAN: Final = 5.0
-# Markov chains of several variables together may take so much of what is left.
+# Markov chains of several variables together may take so much of what is left; they end after so
+# many orders that are no better, as one without what it waits for is not.
 _RUNS_SHARE: Final = 0.2
+_RUNS_PATIENCE: Final = 2
 # Models of a few slices are numbered apart from the others.
 FIRST_ROUGH: Final = 50_000
 # Blocks that are compared take no more steps than this.
@@ -77,8 +79,10 @@ _BOTH: Final = 2.5
 # What a usual try is expected to bring, as a share of the score, and to take, of the effort.
 _USUAL_GAIN: Final = 0.002
 _USUAL_WORK: Final = 0.02
-# A gain below this share of the score is none.
+# A gain below this share of the score is none, nor is one of deepening below so many standard
+# errors: of many small ones the luckiest would be taken.
 _NO_GAIN: Final = 1e-5
+_SURE: Final = 1.0
 # Without an effort that was asked for, what follows the ladder may take so much of its work, and
 # of the work of every try that has paid.
 _CREDIT: Final = 0.4
@@ -329,18 +333,18 @@ class AutoRun:
         return CONTEXTS.recipes(BlockRecord(self._task, block, state.pool.by_block[block]))
 
     def _remember(self, block: Block, recipes: Sequence[Recipe]) -> Iterator[AutoState]:
-        """Markov chains of higher and higher order, while that pays."""
+        """Markov chains of higher and higher order, until some in a row are no better."""
         share = 1.0 if len(block) == 1 else _RUNS_SHARE
-        before, most = -inf, self._work + share * (self._task.allowed - self._work)
+        most = self._work + share * (self._task.allowed - self._work)
+        best, vain = -inf, 0
         for recipe in recipes:
-            if self._has_ended or not self._affords(block, recipe, most):
+            is_done = self._has_ended or vain == _RUNS_PATIENCE
+            if is_done or not self._affords(block, recipe, most):
                 return
             work = self._rung_work(block, recipe, most)
             yield from self._made([Step(CONTEXTS, ((block, recipe, None),))], work)
             score = self._trail[-1].candidate.score
-            if score <= before:
-                return
-            before = score
+            vain, best = (0, score) if score > best else (vain + 1, best)
 
     def _rung_work(
         self, block: Block, recipe: Recipe, most: float, parent: Candidate | None = None
@@ -605,7 +609,8 @@ class AutoRun:
         """The state that knows what a step has led to."""
         if step.layout is not None:
             state = replace(state, layouts=(*state.layouts, step.layout))
-        choice = self._chooser.choice(state.pool.with_candidates(*trained), state.layouts)
+        errors = _SURE if state.stage == "deepening" else 0.0
+        choice = self._chooser.choice(state.pool.with_candidates(*trained), state.layouts, errors)
         gain = choice.score - state.choice.score
         pays = gain > _NO_GAIN * max(1.0, abs(choice.score))
         after = state.after(step.move, trained, choice, gain if pays else 0.0)

@@ -74,8 +74,9 @@ def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
         first = train_network(network, early)
         work += work_of(network, data, steps + 2)
         network = _thin(trial, first.network, _LEAST_EARLY_FLOW)
-    if network.num_interfaces == 1 and parent is None:
-        options = replace(options, max_steps=0)  # it begins at the maximum
+    is_first = network.num_interfaces == 1 and parent is None  # it begins at the maximum
+    if is_first or recipe.move.is_learned(task, data):
+        options = replace(options, max_steps=0)
     fit = train_network(network, _within(options, attempt.most - work, network, data))
     steps = len(fit.history) - 1
     work += work_of(network, data, steps)

@@ -1,6 +1,9 @@
 """Markov chains of variable order: interface nodes that remember the slices before them."""
 
+from typing import Final
+
 import numpy as np
+from scipy.special import gammaln, logsumexp, xlogy
 
 from dspn._arguments import Floats, Ints, require_type, whole_number
 from dspn.data.schema import Kind
@@ -15,7 +18,12 @@ from dspn.structure.network import DynamicNetwork
 Run = tuple[int, ...]
 
 # Weights that are learned begin above zero.
-_LEAST_COUNT = 1e-6
+_LEAST_COUNT: Final = 1e-6
+# Numbers of kinds of rows that are compared, steps that find them, and the observations that the
+# mean of a kind may be worth.
+_KINDS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_KIND_STEPS: Final = 30
+_STRENGTHS: Final = tuple(2.0**n for n in range(-4, 13))
 
 
 def count_runs(data: Sequences, order: int) -> int:
@@ -24,7 +32,12 @@ def count_runs(data: Sequences, order: int) -> int:
 
 
 def context_network(
-    data: Sequences, num_interfaces: int, order: int, *, priors: Priors = DEFAULT_PRIORS
+    data: Sequences,
+    num_interfaces: int,
+    order: int,
+    *,
+    priors: Priors = DEFAULT_PRIORS,
+    pooled: bool = False,
 ) -> DynamicNetwork:
     """A chain whose nodes are the most frequent runs of up to `order` slices in the data.
 
@@ -37,6 +50,7 @@ def context_network(
         num_interfaces: The number of nodes, at least that of different slices.
         order: The slices of the longest run.
         priors: Pseudo-observations of weights and leaves.
+        pooled: Whether nodes share what the nodes of their kind have in common, see `pooled_rows`.
     """
     require_type(data, Sequences, "data", DataError)
     require_type(priors, Priors, "priors", StructureError)
@@ -53,20 +67,91 @@ def context_network(
     later = later[(labels[later - 1] >= 0) & (symbols[later] >= 0)]
     pairs = labels[later - 1] * count + symbols[later]
     follows = np.bincount(pairs, minlength=len(place) * count).reshape(len(place), count)
-    shares = follows + max(priors.sum_pseudo_count, _LEAST_COUNT)
+    pseudo_count = max(priors.sum_pseudo_count, _LEAST_COUNT)
+    shares = pooled_rows(follows, pseudo_count) if pooled else follows + pseudo_count
     builder = NetworkBuilder(data.schema)
-    inputs, leaves = builder.inputs(len(place)), _leaves(data, labels, len(place), priors)
+    inputs, leaves = builder.inputs(len(place)), _leaves(data, symbols, count, priors)
     outputs = []
     for run, node in place.items():
         after = [inputs[_longest((*run, own)[-order:], place)] for own in range(count)]
         mixed = builder.sum(after, shares[node] / shares[node].sum())
-        own_leaves = [builder.leaf(column, rows[node]) for column, rows in enumerate(leaves)]
+        own_leaves = [builder.leaf(column, rows[run[-1]]) for column, rows in enumerate(leaves)]
         outputs.append(builder.product([*own_leaves, mixed]))
     top = NetworkBuilder(data.schema)
     first = symbols[data.offsets[:-1]]
     begins = np.bincount(first[first >= 0], minlength=count) + 1.0
     apex = top.sum(top.inputs(len(place))[:count], begins / begins.sum())
     return assemble(builder.template(outputs), top.top(apex))
+
+
+def pooled_rows(counts: Floats | Ints, pseudo_count: float) -> Floats:
+    """Distributions of rows of counts, each drawn to what the rows of its kind have in common.
+
+    Rows are a mixture of Dirichlet-multinomials: of every kind the mean is learned and how many
+    observations it is worth to a row, so that rows of one kind that differ keep what they are. The
+    number of kinds is that of the greatest evidence less half a log of all counts for a parameter.
+
+    Args:
+        counts: How often each symbol was seen in each row, (rows, symbols).
+        pseudo_count: Observations of each symbol that a mean has besides.
+    """
+    table = np.asarray(counts, dtype=np.float64)
+    penalty = 0.5 * (table.shape[1] + 1) * np.log(max(2.0, table.sum()))
+    found = [
+        (evidence - number * penalty, rows)
+        for number in _KINDS
+        if number <= len(table)
+        for evidence, rows in [_with_kinds(table, _kind_means(table, number, pseudo_count))]
+    ]
+    rows: Floats = max(found, key=lambda own: own[0])[1]
+    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
+
+
+def _kind_means(table: Floats, number: int, pseudo_count: float) -> Floats:
+    """The means of so many kinds: a mixture of multinomials that begins with rows far apart."""
+    total = table.sum(axis=0) + pseudo_count
+    usual = table + total / total.sum()
+    usual /= usual.sum(axis=1, keepdims=True)
+    # The first kind is that of all rows.
+    means = [total / total.sum()]
+    for _ in range(number - 1):
+        lost = np.min([xlogy(table, usual / own).sum(axis=1) for own in means], axis=0)
+        means.append(usual[int(lost.argmax())])
+    found, log_shares = np.stack(means), np.full(number, -np.log(number))
+    for _ in range(_KIND_STEPS):
+        joint = log_shares + table @ np.log(found).T
+        shares = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+        found = shares.T @ table + pseudo_count
+        found /= found.sum(axis=1, keepdims=True)
+        log_shares = np.log((shares.sum(axis=0) + 1.0 / number) / (len(table) + 1.0))
+    return found
+
+
+def _with_kinds(table: Floats, means: Floats) -> tuple[float, Floats]:
+    """The log evidence of rows of kinds with these means, and the rows that are expected."""
+    row, symbol = np.nonzero(table)
+    seen, totals = table[row, symbol], table.sum(axis=1)
+    kind = (table @ np.log(means).T).argmax(axis=1)
+    # Of each kind the strength that its rows make most likely.
+    own, tried = means[kind[row], symbol], np.array(_STRENGTHS)[:, None]
+    gains = gammaln(tried * own + seen) - gammaln(tried * own)
+    losses = gammaln(tried) - gammaln(tried + totals)
+    evidences = [
+        np.bincount(kind[row], gain, len(means)) + np.bincount(kind, loss, len(means))
+        for gain, loss in zip(gains, losses, strict=True)
+    ]
+    strength = tried[np.argmax(evidences, axis=0), 0]
+    pseudo = strength[:, None] * means
+    each = gammaln(pseudo[:, symbol] + seen) - gammaln(pseudo[:, symbol])
+    log_rows = np.zeros((len(table), len(means)))
+    for number, gain in enumerate(each):
+        log_rows[:, number] += np.bincount(row, gain, len(table))
+    log_rows += gammaln(strength) - gammaln(strength + totals[:, None])
+    weights = (np.bincount(kind, minlength=len(means)) + 1.0) / (len(table) + len(means))
+    joint = np.log(weights) + log_rows
+    evidence = logsumexp(joint, axis=1)
+    shares = np.exp(joint - evidence[:, None]) / (strength + totals[:, None])
+    return float(evidence.sum()), shares.sum(axis=1, keepdims=True) * table + shares @ pseudo
 
 
 def _run_numbers(data: Sequences, order: int) -> list[Ints]:
@@ -117,7 +202,7 @@ def _frequent_runs(numbers: list[Ints], size: int) -> tuple[dict[Run, int], Ints
 
 
 def _leaves(data: Sequences, labels: Ints, size: int, priors: Priors) -> list[Floats]:
-    """For each variable the leaf of each node."""
+    """For each variable the leaf of each different slice."""
     found = []
     for column, variable in enumerate(data.schema):
         family = family_for(variable)

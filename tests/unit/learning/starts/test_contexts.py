@@ -9,8 +9,10 @@ from numpy.testing import assert_allclose
 from dspn import DSPN, Auto, Schema, Sequences, Variable
 from dspn.engine import compile_program
 from dspn.errors import DataError
+from dspn.learning.auto import learn_auto
+from dspn.learning.auto.moves import CONTEXTS
 from dspn.learning.priors import Priors
-from dspn.learning.starts.contexts import context_network, count_runs
+from dspn.learning.starts.contexts import context_network, count_runs, pooled_rows
 from dspn.leaves.categorical import CategoricalPrior
 from dspn.structure import violations
 
@@ -83,6 +85,53 @@ def test_what_cannot_be_such_a_chain_is_refused() -> None:
     numbers = Sequences.from_arrays([np.ones((3, 1))], schema=Schema((Variable.continuous("x"),)))
     with pytest.raises(DataError, match="categorical variables only"):
         context_network(numbers, 4, 1)
+
+
+def test_rows_of_a_kind_share_what_they_have_in_common() -> None:
+    rng = np.random.default_rng(0)
+    kinds = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
+    true = kinds[rng.integers(3, size=90)]
+    counts = np.stack([rng.multinomial(10, own) for own in true])
+    rows = pooled_rows(counts, 0.1)
+    assert_allclose(rows.sum(axis=1), 1.0)
+    apart = (counts + 0.1) / (counts + 0.1).sum(axis=1, keepdims=True)
+    losses = [float(-(true * np.log(own / true)).sum(axis=1).mean()) for own in (rows, apart)]
+    assert losses[0] < 0.3 * losses[1]
+
+
+def test_rows_of_no_kind_stay_what_they_are() -> None:
+    rng = np.random.default_rng(1)
+    true = rng.dirichlet(np.ones(4), 40)
+    counts = np.stack([rng.multinomial(2_000, own) for own in true])
+    assert_allclose(pooled_rows(counts, 0.1), (counts + 0.1) / 2_000.4, atol=0.01)
+
+
+def test_a_single_row_and_rows_without_counts_have_distributions() -> None:
+    for counts in (np.zeros((1, 3)), np.array([[0, 5, 0]]), np.array([[0, 0], [7, 1], [0, 0]])):
+        rows = pooled_rows(counts, 0.1)
+        assert_allclose(rows.sum(axis=1), 1.0)
+        assert (rows > 0).all()
+
+
+def test_pooled_chains_are_learned_from_all_data_in_the_end() -> None:
+    train, test = drawn(60, 30, delay=3), drawn(40, 30, 1, delay=3)
+    options = Auto(effort=2.0, moves=[CONTEXTS])
+    one = learn_auto(train, drawn(40, 30, 2, delay=3), seed=0, options=options)
+    found = [own for own in one.choice.members.values() if own.recipe.move == CONTEXTS]
+    assert found and not any(own.steps for own in found)
+    # Each is begun anew with the validation set as well: none of the components is one of those.
+    known = {own.network.parameters.template.weights.tobytes() for own in found}
+    last = {own.parameters.template.weights.tobytes() for own in one.mixture.components}
+    assert not known & last
+    plain = compile_program(context_network(train, 39, 3)).log_likelihood(test).mean()
+    assert compile_program(one.mixture).log_likelihood(test).mean() > plain
+    # Runs that a missing entry hides are learned by EM, and given priors are kept.
+    values = train.values.copy()
+    values[5] = np.nan
+    holes = Sequences.from_codes(values, train.offsets, SCHEMA)
+    for data, priors in ((holes, None), (train, Priors())):
+        other = learn_auto(data, data, seed=0, options=options, priors=priors)
+        assert any(own.candidate.steps for own in other.tried if own.move == CONTEXTS)
 
 
 def test_the_automatic_learner_remembers_what_pays() -> None:
