@@ -298,7 +298,8 @@ class AutoRun:
             if recipe is None:
                 break
             tried.add(recipe.amount)
-            if recipe.amount >= _FIRST_RACE:
+            # Above a rung that was worse the window is not in question.
+            if recipe.amount >= _FIRST_RACE and (best == highest or recipe.amount < highest):
                 yield from self._race(block, recipe, most)
             else:
                 yield from self._rung(block, [recipe], self._rung_work(block, recipe, most))
