@@ -197,7 +197,8 @@ class Candidate:
 
     `validation` has its log-likelihood of the block's variables in every validation sequence,
     `steps` the steps of EM and `work` what it took. One that is not whole was cut short by the
-    clock, or trained on a sample, and knows the likelihood of some of the sequences only.
+    clock, or trained on a sample, and knows the likelihood of some of the sequences only. One that
+    is cut was still getting better when it had the steps that work or options allow.
     """
 
     number: int
@@ -208,6 +209,7 @@ class Candidate:
     steps: int
     work: float
     is_whole: bool = True
+    is_cut: bool = False
 
     @property
     def score(self) -> float:

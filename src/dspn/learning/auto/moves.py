@@ -291,10 +291,9 @@ class Training(Move):
     expected = 1.0
 
     def recipes(self, record: BlockRecord) -> list[Recipe]:
-        """The best candidate, if it took as many steps as are allowed."""
+        """The best candidate, if it was cut."""
         best = max(record.candidates, key=lambda own: own.score)
-        is_cut = best.steps >= record.task.options.em.max_steps
-        return [best.follow(self, best.size)] if is_cut else []
+        return [best.follow(self, best.size)] if best.is_cut else []
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """The network as it is."""

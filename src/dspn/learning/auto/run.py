@@ -49,14 +49,15 @@ _FIRST_RACE: Final = 8
 _LAST_RACE: Final = 128
 # A rung is left out where the next one is expected to take less than this share of what is left.
 _LEAP_SHARE: Final = 0.25
-# A rung takes no more than this share of what is left, and is cut short where it took nearly that.
+# A rung takes no more than this share of what is left.
 _RUNG_SHARE: Final = 0.3
-_NEARLY: Final = 0.9
 # At every rung that is better other settings are tried, for so much of the effort that is left.
 _TURN_SHARE: Final = 0.25
 _SETTINGS: Final = ("concentration", "per_edge", "leaf")
-# The ladder of all variables together may take so much of the effort; with one variable all.
+# The ladder of all variables together may take so much of the effort; with one variable, or an
+# effort no larger than this, all.
 _LADDER_SHARE: Final = 0.6
+_LITTLE: Final = 2.0
 # It may take less where a few slices say that other layouts are better, by their lead over it in
 # shares of what it gains over independent entries.
 _LEAN: Final = 5.0
@@ -68,6 +69,8 @@ _RUNS_PATIENCE: Final = 2
 FIRST_ROUGH: Final = 50_000
 # Blocks that are compared take no more steps than this.
 _FEW_STEPS: Final = 10
+# The best rung is trained on in the end if there is work for so many steps.
+_FEWEST_STEPS: Final = 2
 # Variables by themselves are near where they are behind all of them together by no more than this
 # share; otherwise blocks of some may take so much of the effort.
 _NEAR: Final = 0.1
@@ -133,7 +136,6 @@ class AutoRun:
         self._turned = USUAL
         self._roughs = 0
         self._has_ended = False
-        self._cut_short = set[int]()
         self._unfinished: Candidate | None = None
         self.pace = 0.0  # seconds that a step of EM takes for a slice, where they were counted
 
@@ -146,7 +148,8 @@ class AutoRun:
         if self._state is None or task.varying == task.constant:
             return
         runs, look = self._runs(task.varying), self._look()
-        share = 1.0 if len(task.varying) == 1 and not runs else _LADDER_SHARE
+        is_all = task.effort <= _LITTLE or len(task.varying) == 1
+        share = 1.0 if is_all and not runs else _LADDER_SHARE
         share /= 1.0 + _LEAN * max(0.0, look.lead)
         yield from self._climb(task.varying, share * task.allowed)
         ladder = self._work
@@ -241,7 +244,6 @@ class AutoRun:
         trained = self._train(tries) if tries else None
         if trained is None:
             return
-        self._cut_short |= {own.number for own in trained if own.work > _NEARLY * share}
         rest = iter(trained)
         for step in steps:
             state = self._after(state, step, [next(rest) for _ in step.parts])
@@ -309,7 +311,7 @@ class AutoRun:
             if self._has_ended:
                 return
         last = self._best(block)
-        if last.number in self._cut_short and self._affords(block, last.recipe, most):
+        if last.is_cut and self._affords(block, last.recipe, most, last, _FEWEST_STEPS):
             yield from self._continued(last, [replace(last.recipe, parent=last.number)], most)
 
     def _give_time(self, block: Block, size: int, most: float) -> Iterator[AutoState]:
@@ -319,7 +321,7 @@ class AutoRun:
             return
         known = state.pool.by_block[block]
         last = max((own for own in known if own.recipe.amount == size), key=lambda own: own.score)
-        if last is best or last.number not in self._cut_short:
+        if last is best or not last.is_cut:
             return
         begun = (own for own in known if own.size == best.size and own.recipe.parent is None)
         if any(own.score < last.score for own in begun if own.steps >= last.steps):
@@ -404,9 +406,12 @@ class AutoRun:
         assert self._state is not None
         return max(self._state.pool.by_block[block], key=lambda own: own.score)
 
-    def _affords(self, block: Block, recipe: Recipe, most: float) -> bool:
-        """Whether so much work in all allows a rung as many steps as make it worth while."""
-        return self._work + self._task.expected_work(block, recipe, None, LEAST_STEPS) <= most
+    def _affords(
+        self, block: Block, recipe: Recipe, most: float, parent: Candidate | None = None,
+        steps: int = LEAST_STEPS,
+    ) -> bool:  # fmt: skip
+        """Whether so much work in all allows so many steps, by default those of a try."""
+        return self._work + self._task.expected_work(block, recipe, parent, steps) <= most
 
     def _turn(self, block: Block, most: float) -> Iterator[AutoState]:
         """Other pseudo-observations for some more steps of the best model of the last rung."""

@@ -31,7 +31,7 @@ from dspn.learning.auto.base import (
 from dspn.learning.em import EmFit, EmOptions, Task
 from dspn.learning.moves import pruned
 from dspn.learning.run import Clock, RunDirectory, describe_options, describe_run, limited
-from dspn.learning.scores import LIKELIHOOD
+from dspn.learning.scores import LIKELIHOOD, StopReason
 from dspn.structure.network import DynamicNetwork
 
 # Slices that an edge must be expected at to stay after the first steps, when edges still find their
@@ -90,7 +90,9 @@ def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
         values = double.compile(network).log_likelihood(trial.data.validation)
     except TimeUpError:
         return _cut_short(attempt, fit, task, work)
-    return Candidate(attempt.number, attempt.block, network, recipe, values, steps, work)
+    is_cut = steps > 0 and fit.stopped == StopReason.MAX_STEPS
+    made = (attempt.number, attempt.block, network, recipe, values, steps, work)
+    return Candidate(*made, is_cut=is_cut)
 
 
 def _within(options: EmOptions, most: float, network: DynamicNetwork, data: BlockData) -> EmOptions:
@@ -154,19 +156,21 @@ class Journal:
         data = task.data(attempt.block)
 
         def read(network: DynamicNetwork, details: dict[str, JSON]) -> Candidate:
-            record = fields(details, "its record", ("try", "steps", "work"))
+            record = fields(details, "its record", ("try", "steps", "work", "is_cut"))
             steps, work = whole(record["steps"], "`steps`"), record["work"]
+            is_cut = record["is_cut"]
             if record["try"] != _describe_try(attempt):
                 raise ModelFileError("it is of another try")
             if steps < 0 or not isinstance(work, float) or not 0 <= work < math.inf:
                 raise ModelFileError("its steps and work must not be negative")
+            if not isinstance(is_cut, bool):
+                raise ModelFileError("`is_cut` must be true or false")
             own = (network.schema, network.root, network.parameters.tied)
             if own != (data.train.schema, task.root, task.tied):
                 raise ModelFileError("its network has other variables, root or ties")
             values = compile_program(network).log_likelihood(data.validation)
-            return Candidate(
-                attempt.number, attempt.block, network, attempt.recipe, values, steps, work
-            )
+            made = (attempt.number, attempt.block, network, attempt.recipe, values, steps, work)
+            return Candidate(*made, is_cut=is_cut)
 
         return self.directory.load(attempt.number, read)
 
@@ -176,6 +180,7 @@ class Journal:
             "try": _describe_try(candidate),
             "steps": candidate.steps,
             "work": candidate.work,
+            "is_cut": candidate.is_cut,
         }
         self.directory.save(candidate.number, candidate.network, details)
 

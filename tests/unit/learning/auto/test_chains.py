@@ -123,7 +123,7 @@ def test_what_follows_is_larger_or_other_and_within_bounds() -> None:
 def test_training_goes_on_where_it_was_cut_short() -> None:
     own = task()
     first = begun(own, APART)
-    assert first.steps == 2
+    assert first.steps == 2 and first.is_cut
     more = Training().recipes(BlockRecord(own, EVERY, (first,)))
     assert [recipe.parent for recipe in more] == [0] and more[0].layout == APART
     found = attempted(Try(1, EVERY, more[0], first), own)
@@ -131,7 +131,7 @@ def test_training_goes_on_where_it_was_cut_short() -> None:
     data = own.train
     before, after = (Model(it.network).log_likelihood(data).mean() for it in (first, found))
     assert after > before
-    done = replace(first, steps=1)
+    done = replace(first, is_cut=False)
     assert Training().recipes(BlockRecord(own, EVERY, (done,))) == []
 
 
