@@ -33,6 +33,7 @@ from dspn.engine.gpu.program import GpuProgram
 from dspn.engine.gpu.stream import LaneStream
 from dspn.engine.gpu.transition import ChainLayout
 from dspn.errors import EvidenceError, NumericalError, StructureError
+from dspn.learning.moves import pruned
 from dspn.leaves.told import with_context
 from dspn.structure import Mixture, initial_network
 from networks import bits, has_gpu
@@ -553,6 +554,30 @@ def test_wide_templates_of_few_edges_need_no_square_matrix(
     _close(engine, inference.interface_posteriors(program, data), expected, **least)
     best = inference.complete(reference, data).log_prob
     _close(engine, inference.complete(program, data).log_prob, best)
+
+
+@pytest.mark.parametrize(("seed", "least"), [(0, 0.05), (3, 0.15), (4, 0.2)])
+def test_layers_without_some_edges_agree_with_the_reference(
+    engine: str, seed: int, least: float
+) -> None:
+    """Some of their blocks have a single row or column."""
+    rng = np.random.default_rng(seed)
+    network = initial_network(bits(3), 64, rng=rng, transitions="monarch")
+    data = Sequences.from_codes(
+        rng.integers(0, 2, (60, 3)).astype(np.float64), np.arange(0, 61, 5), network.schema
+    )
+    flows = compile_program(network, engine="reference").expected_flows(data).flows
+    network = pruned(network, flows, least)
+    layout = ChainLayout.of(network)
+    assert layout is not None and len(layout.layers) == 2
+    shapes = {own.children.shape[1] for layer in layout.layers for own in layer.blocks}
+    assert min(shapes) < 8
+    program, reference = _compile(network, engine), compile_program(network, engine="reference")
+    weights = rng.uniform(0.5, 2.0, len(data))
+    loose = {"rtol": 1e-4, "atol": 1e-5} if "single" in engine else {}
+    pairs = zip(*(_all_flows(own, data, weights) for own in (program, reference)), strict=True)
+    for own, other in pairs:
+        _close(engine, own, other, **loose)
 
 
 def test_batches_are_cut_to_the_room_there_is() -> None:

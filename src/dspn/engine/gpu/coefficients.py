@@ -10,7 +10,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from dspn._arguments import Floats, Ints
-from dspn.engine.gpu.device import Array, Batch, Device
+from dspn.engine.gpu.device import Array, Batch, Device, real_option
 from dspn.engine.gpu.general import General, distinct_values
 from dspn.engine.gpu.transition import ChainLayout
 from dspn.structure.parameters import NetworkParameters
@@ -26,11 +26,6 @@ _LOG_TWO: Final = float(np.log(2.0))
 # Rows of several chunks are divided by powers of two down to this; beyond it they stay small. What
 # a table in double precision lost, 2^-1022 at most, stays below what the type of passes loses.
 _MOST_LIFTED: Final = {np.dtype(np.float32): 880, np.dtype(np.float64): 30}
-
-
-def real_option(dtype: Any) -> str:
-    """The type of numbers that a kernel is compiled for."""
-    return f"-DREAL={'float' if np.dtype(dtype) == np.float32 else 'double'}"
 
 
 def vector_of(dtype: Any, width: int) -> int:

@@ -19,15 +19,16 @@ from dspn.leaves.told import sources_of, told_values
 
 # CuPy's arrays carry no types.
 Array = Any
-# For every column of a result the columns to add up (terms, columns), -1 for none; None to copy.
-Places = NDArray[np.int32] | None
+# Columns that are added up for column i of a result, order[start[i] : start[i + 1]], as (start,
+# order); None where columns stay as they are.
+Places = tuple[NDArray[np.int32], NDArray[np.int32]] | None
 
 _OLDEST: Final = (8, 0)
 _CELLS_HERE: Final = 2**18
 _CELLS_THERE: Final = 2**25
 _SHARE_OF_MEMORY: Final = 0.4
 _MEMORY_HERE: Final = 2**27
-_MOST_KEPT: Final = 4096
+_MOST_KEPT: Final = 2**28
 _MOST_PINNED: Final = 2**28
 # CUBLAS_TF32_TENSOR_OP_MATH, which CuPy has no name for.
 _TF32_TENSOR_OP_MATH: Final = 3
@@ -45,6 +46,7 @@ class Device:
             raise StructureError(f"`arrays` must be 'cupy' or 'numpy', not {name!r}.")
         self.name = name
         self._kept: dict[int, tuple[Any, Array]] = {}
+        self._kept_bytes = 0
         self._modules: dict[tuple[str, tuple[str, ...]], Any] = {}
         self.kernels: dict[tuple[str, str, tuple[str, ...]], Callable[..., None]] = {}
         self._batches: weakref.WeakKeyDictionary[Sequences, Batch] = weakref.WeakKeyDictionary()
@@ -133,8 +135,10 @@ class Device:
             return array
         found = self._kept.get(id(array))
         if found is None:
-            if len(self._kept) > _MOST_KEPT:
+            if self._kept_bytes > _MOST_KEPT:
                 self._kept.clear()
+                self._kept_bytes = 0
+            self._kept_bytes += array.nbytes
             found = self._kept[id(array)] = (array, self.xp.asarray(array))
         return found[1]
 
@@ -142,19 +146,22 @@ class Device:
         """Sums of some columns of rows, by places that belong to a structure; see `narrowed`."""
         if places is None or not self.is_gpu:
             if places is not None:
-                rows = sum(np.where(own < 0, 0, rows[:, own]) for own in places)
+                start, order = places
+                found = np.zeros((len(rows), len(start) - 1), dtype=rows.dtype)
+                some = np.flatnonzero(np.diff(start))
+                found[:, some] = np.add.reduceat(rows[:, order], start[some], axis=1)
+                rows = found
             return narrowed(self.xp, rows) if narrow else rows
-        (count, below), above = rows.shape, places.shape[1]
+        start, order = map(self.keep, places)
+        (count, below), above = rows.shape, len(start) - 1
         out = self.xp.empty((count, above), dtype=rows.dtype)
-        options = (f"-DREAL={'float' if rows.dtype == np.float32 else 'double'}", "-DVECTOR=1")
-        sizes = (np.int32(len(places)), np.int64(count), np.int32(below), np.int32(above))
-        self.kernel("rows", "gather", options)(
-            (-(-count // 2),), (1024,), (rows, self.keep(places), *sizes, np.int32(narrow), out)
-        )
+        sizes = (np.int64(count), np.int32(below), np.int32(above), np.int32(narrow))
+        kernel = self.kernel("rows", "gather", (real_option(rows.dtype), "-DVECTOR=1"))
+        kernel((-(-count // 2),), (1024,), (rows, start, order, *sizes, out))
         return out
 
     def multiply(self, left: Array, right: Array, out: Array) -> None:
-        """Products of two stacks of matrices, each by rows or by columns, in place.
+        """Products of two stacks of matrices, read where they lie: by rows or by columns.
 
         CuPy's own product copies stacks that do not lie as it wants them. BLAS takes matrices by
         columns, so that it is given the transposed factors in the other order.
@@ -167,14 +174,14 @@ class Device:
         one, zero = np.ones(1, out.dtype), np.zeros(1, out.dtype)
         (count, rows, columns), summed = out.shape, left.shape[2]
 
-        def told(stack: Array) -> tuple[int, int, int, int]:
+        def described(stack: Array) -> tuple[int, int, int, int]:
             """Whether the stack is by columns, its address, and its steps."""
-            by_columns = stack.strides[2] != item
+            by_columns = stack.shape[2] > 1 and stack.strides[2] != item
             step = stack.strides[2 if by_columns else 1] // item
             step = max(step, stack.shape[1 if by_columns else 2])
             return int(by_columns), stack.data.ptr, step, stack.strides[0] // item
 
-        (turned, *first), (other, *second), (_, *third) = told(right), told(left), told(out)
+        (turned, *first), (other, *second), (_, *third) = map(described, (right, left, out))
         blas = cuda.cublas.sgemmStridedBatched if single else cuda.cublas.dgemmStridedBatched
         blas(
             *(cuda.device.get_cublas_handle(), turned, other, columns, rows, summed),
@@ -219,6 +226,11 @@ class Device:
                 self._modules[source, options] = module
             found = self.kernels[source, name, options] = module.get_function(name)
         return found
+
+
+def real_option(dtype: Any) -> str:
+    """The type of numbers that a kernel is compiled for."""
+    return f"-DREAL={'float' if np.dtype(dtype) == np.float32 else 'double'}"
 
 
 def narrowed(xp: Any, values: Array) -> Array:

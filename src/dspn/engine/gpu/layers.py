@@ -42,9 +42,8 @@ class Blocks:
 class Layer:
     """Sums whose children are all in the layer below, from `below` values to `above`.
 
-    Products take and leave columns matrix after matrix. Each of the other fields has, for every
-    column of a result, the columns to add up in rows (terms, columns), -1 for none; it is None
-    where columns keep their order.
+    Products take and leave columns matrix after matrix. `read`, `handed`, `taken` and `put` say how
+    columns change their order before and after.
     """
 
     below: int
@@ -71,12 +70,9 @@ class Layer:
         children = self._children
         if self.read is None and len(children) == self.below:
             return None
-        order = np.argsort(children, kind="stable")
         counts = np.bincount(children, minlength=self.below)
-        term = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-        found = np.full((counts.max(), self.below), -1, dtype=np.int32)
-        found[term, children[order]] = order
-        return found
+        start = np.concatenate([[0], np.cumsum(counts)])
+        return start.astype(np.int32), np.argsort(children, kind="stable").astype(np.int32)
 
     @cached_property
     def taken(self) -> Places:
@@ -86,7 +82,7 @@ class Layer:
     @cached_property
     def put(self) -> Places:
         """Values of the sums from columns of the matrices."""
-        return None if self.taken is None else _reordered(np.argsort(self.taken[0]))
+        return None if self.taken is None else _reordered(np.argsort(self.taken[1]))
 
     def products(self, above: Array, below: Array) -> Iterator[tuple[Blocks, Array, Array]]:
         """The blocks with their columns of rows as stacks (count, rows, columns)."""
@@ -105,7 +101,7 @@ def _stack(rows: Array, count: int) -> Array:
 def _reordered(places: Ints) -> Places:
     if np.array_equal(places, np.arange(len(places))):
         return None
-    return places.astype(np.int32)[None]
+    return np.arange(len(places) + 1, dtype=np.int32), places.astype(np.int32)
 
 
 def layers_of(template: Template, sums: list[int]) -> tuple[tuple[Layer, ...], Ints] | None:
@@ -168,10 +164,13 @@ def rise(
 def fall(
     device: Device, layers: tuple[Layer, ...], weights: Array, rows: Array, narrow: bool
 ) -> tuple[Array, list[Array]]:
-    """Derivatives below the layers for rows of those above, and what the matrices of each take."""
+    """Derivatives below the layers for rows of those above, and what the matrices of each take.
+
+    As with `rise`, `rows` are rounded already.
+    """
     taken = []
     for layer in reversed(layers):
-        taken.append(device.gathered(rows, layer.taken, narrow))
+        taken.append(device.gathered(rows, layer.taken, narrow and layer is not layers[-1]))
         out = device.xp.empty((len(rows), layer.columns), dtype=rows.dtype)
         for own, above, below in layer.products(taken[-1], out):
             device.multiply(above, own.of(weights), below)

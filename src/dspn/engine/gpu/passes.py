@@ -27,14 +27,8 @@ import numpy as np
 from dspn._arguments import Bools, Floats, Ints
 from dspn.engine import base
 from dspn.engine.gpu import layers
-from dspn.engine.gpu.coefficients import (
-    Chunks,
-    Tables,
-    exponents_of,
-    real_option,
-    vector_of,
-)
-from dspn.engine.gpu.device import Array, Batch, Device, TensorProducts, narrowed
+from dspn.engine.gpu.coefficients import Chunks, Tables, exponents_of, vector_of
+from dspn.engine.gpu.device import Array, Batch, Device, TensorProducts, narrowed, real_option
 from dspn.engine.gpu.general import General, Network
 from dspn.engine.gpu.layout import part_of
 from dspn.engine.gpu.transition import ChainLayout
@@ -337,21 +331,21 @@ class ChainRun:
             if height and direct:
                 self._multiply_rows(uses, height, derivatives, turned=False)
             elif height:
-                derivatives = self._multiply(handed, derivatives, lanes, turned=False)
+                found = self._multiply(handed, derivatives, lanes, turned=False)
+                if len(found) < count:  # the other lanes begin below
+                    derivatives[:lanes] = found
+                else:
+                    derivatives = found
 
     def _multiply(self, left: Array, out: Array, rows: int, *, turned: bool) -> Array:
-        """Its first rows as left @ matrix, or the transpose, in `out` or, of layers, instead of it.
+        """The first rows of left @ matrix, or of its transpose; on tensor cores if `narrow`.
 
-        On tensor cores if `narrow`.
+        Returns the array that has them: `out`, or a new one where the transition has layers.
         """
         if self.layout.layers:
             multiply = layers.rise if turned else layers.fall
             own = (self.device, self.layout.layers, self.matrix, left[:rows], self.narrow)
-            found, _ = multiply(*own)
-            if rows == len(out):
-                return found
-            out[:rows] = found
-            return out
+            return multiply(*own)[0]
         matrix = self.matrix[0]
         if self.products is not None:
             self.products((turned, False), (self.width, rows, self.width), matrix, left, out)

@@ -57,7 +57,8 @@ class ChainLayout:
         """Places of the weights and, as one index, of their entries in the matrices."""
         flat = self.edge.ravel()
         entries = np.flatnonzero(flat >= 0)
-        return flat[entries], entries
+        kind = np.int32 if flat.size < 2**31 else np.int64  # they stay on the device
+        return flat[entries].astype(kind), entries.astype(kind)
 
     @cached_property
     def _is_plain(self) -> bool:

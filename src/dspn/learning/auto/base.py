@@ -78,7 +78,7 @@ FEW_SLICES: Final = 3_000
 # Work in edges: of sums over all inputs, which are products of matrices, in one chain and in some
 # beside each other; of what a leaf adds at a slice, and for each different value of its variable,
 # more where it is told something; of a slice and of a step whatever the template; of a node that is
-# built and compiled. Measured with the CPU engine in single precision, where an edge takes a third
+# built and compiled; of a count that is pooled. Measured with the CPU engine in single precision, where an edge takes a third
 # of a nanosecond.
 _DENSE_EDGE: Final = 0.33
 _CHAIN_EDGE: Final = 0.5
@@ -89,6 +89,7 @@ _PER_VALUE: Final = 100.0
 _PER_SLICE: Final = 350.0
 _PER_STEP: Final = 3e6
 _PER_NODE: Final = 3e5
+_PER_POOLED: Final = 3e4
 _SCORED: Final = 0.3
 # Clusters: what a multiplication of k-means takes, its iterations, windows and axes at the most.
 _PRODUCT: Final = 0.3
@@ -299,6 +300,11 @@ class BlockData:
     def everything(self) -> Sequences:
         """Training and validation sequences together."""
         return _together(self.train, self.validation)
+
+    @cached_property
+    def has_missing(self) -> bool:
+        """Whether an entry of the training or validation set is missing."""
+        return any(np.isnan(own.values).any() for own in (self.train, self.validation))
 
     @cached_property
     def num_values(self) -> int:
@@ -537,9 +543,11 @@ class AutoTask:
     def start_work(self, block: Block, recipe: Recipe) -> float:
         """What clusters of windows take, in the units of the effort."""
         built = built_work(recipe.amount * (len(block) + 2))
-        if recipe.amount == 1 or not recipe.move.has_clusters:
-            return built
         data, slices = self.data(block), self.train.total_slices
+        if recipe.amount == 1 or not recipe.move.has_clusters:
+            is_pooled = recipe.move.is_learned(self, data)
+            cells = recipe.amount * data.num_runs(1) if is_pooled else 0
+            return built + _PER_POOLED * cells / _WORK_UNIT
         features = data.num_features * recipe.slices
         products = _ITERATIONS * min(slices, _MOST_WINDOWS) + slices
         axes = min(features, _MOST_AXES * max(1, len(recipe.layout)))

@@ -189,7 +189,8 @@ class Chooser:
     def choice(self, pool: Pool, layouts: Sequence[Layout], errors: float = 0.0) -> Choice:
         """The mixture of the layouts that are worth it, with weights learned on validation.
 
-        It is the one before it unless a new one is better by more than so many standard errors.
+        The choice before it is kept unless the new one is better by more than so many standard
+        errors.
         """
         models = {block: self.model(pool, block) for layout in layouts for block in layout}
         columns = [sum(models[block].validation for block in layout) for layout in layouts]

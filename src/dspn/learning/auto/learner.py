@@ -276,11 +276,11 @@ def _refit(
     data, recipe, rng = task.data(candidate.block), candidate.recipe, task.rng(candidate.number)
     everything = data.everything
     priors = task.priors_of(recipe, candidate.size, candidate.block)
-    if recipe.move.is_learned(task, data):
-        again = BlockData(everything, everything)
-        return recipe.move.start(Trial(recipe, None, again, priors, rng, task))
     try:
         with limited(clock, everything):
+            if recipe.move.is_learned(task, data):
+                again = BlockData(everything, everything)
+                return recipe.move.start(Trial(recipe, None, again, priors, rng, task))
             fit = fit_em(
                 candidate.network,
                 everything,

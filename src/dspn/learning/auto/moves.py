@@ -4,8 +4,6 @@ from dataclasses import replace
 from math import prod
 from typing import Any, Final, final
 
-import numpy as np
-
 from dspn.data.schema import Kind
 from dspn.learning.auto.base import AutoTask, Block, BlockData, BlockRecord, Move, Recipe, Trial
 from dspn.learning.dependence import Layout
@@ -142,8 +140,8 @@ class Contexts(Move):
         return network if trial.task.tied else network.untied()
 
     def is_learned(self, task: AutoTask, data: BlockData) -> bool:
-        """Where every run is known, and how nodes share is not for given priors to say."""
-        return task.priors is None and not np.isnan(data.train.values).any()
+        """Yes where no entry is missing and no priors are given."""
+        return task.priors is None and not data.has_missing
 
 
 @final

@@ -8,6 +8,7 @@ from scipy.special import gammaln, logsumexp, xlogy
 from dspn._arguments import Floats, Ints, require_type, whole_number
 from dspn.data.schema import Kind
 from dspn.data.sequences import Sequences
+from dspn.engine import check_time
 from dspn.errors import DataError, StructureError
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.starts.clusters import label_leaves
@@ -19,9 +20,10 @@ Run = tuple[int, ...]
 
 # Weights that are learned begin above zero.
 _LEAST_COUNT: Final = 1e-6
-# Numbers of kinds of rows that are compared, steps that find them, and the observations that the
-# mean of a kind may be worth.
+# Numbers of kinds of rows that are compared until so many in a row are no better, steps that find
+# them, and the observations that the mean of a kind may be worth.
 _KINDS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_KINDS_PATIENCE: Final = 3
 _KIND_STEPS: Final = 30
 _STRENGTHS: Final = tuple(2.0**n for n in range(-4, 13))
 
@@ -97,34 +99,44 @@ def pooled_rows(counts: Floats | Ints, pseudo_count: float) -> Floats:
     """
     table = np.asarray(counts, dtype=np.float64)
     penalty = 0.5 * (table.shape[1] + 1) * np.log(max(2.0, table.sum()))
-    found = [
-        (evidence - number * penalty, rows)
-        for number in _KINDS
-        if number <= len(table)
-        for evidence, rows in [_with_kinds(table, _kind_means(table, number, pseudo_count))]
-    ]
-    rows: Floats = max(found, key=lambda own: own[0])[1]
+    numbers = [number for number in _KINDS if number <= len(table)]
+    starts = _far_rows(table, numbers[-1], pseudo_count)
+    best, rows, vain = -np.inf, table, 0
+    for number in numbers:
+        check_time()
+        evidence, found = _with_kinds(table, _kind_means(table, starts[:number], pseudo_count))
+        evidence -= number * penalty
+        vain = 0 if evidence > best else vain + 1
+        if evidence > best:
+            best, rows = evidence, found
+        if vain == _KINDS_PATIENCE:
+            break
     return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
 
-def _kind_means(table: Floats, number: int, pseudo_count: float) -> Floats:
-    """The means of so many kinds: a mixture of multinomials that begins with rows far apart."""
+def _far_rows(table: Floats, number: int, pseudo_count: float) -> Floats:
+    """Means that kinds begin with: that of all rows, then the row farthest from those before."""
     total = table.sum(axis=0) + pseudo_count
     usual = table + total / total.sum()
     usual /= usual.sum(axis=1, keepdims=True)
-    # The first kind is that of all rows.
-    means = [total / total.sum()]
+    means, lost = [total / total.sum()], np.full(len(table), np.inf)
     for _ in range(number - 1):
-        lost = np.min([xlogy(table, usual / own).sum(axis=1) for own in means], axis=0)
+        lost = np.minimum(lost, xlogy(table, usual / means[-1]).sum(axis=1))
         means.append(usual[int(lost.argmax())])
-    found, log_shares = np.stack(means), np.full(number, -np.log(number))
+    return np.stack(means)
+
+
+def _kind_means(table: Floats, means: Floats, pseudo_count: float) -> Floats:
+    """The means of kinds: a mixture of multinomials that begins with these."""
+    number = len(means)
+    log_shares = np.full(number, -np.log(number))
     for _ in range(_KIND_STEPS):
-        joint = log_shares + table @ np.log(found).T
+        joint = log_shares + table @ np.log(means).T
         shares = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
-        found = shares.T @ table + pseudo_count
-        found /= found.sum(axis=1, keepdims=True)
+        means = shares.T @ table + pseudo_count
+        means /= means.sum(axis=1, keepdims=True)
         log_shares = np.log((shares.sum(axis=0) + 1.0 / number) / (len(table) + 1.0))
-    return found
+    return means
 
 
 def _with_kinds(table: Floats, means: Floats) -> tuple[float, Floats]:

@@ -1,4 +1,4 @@
-// The slices of chains of more than 128 nodes, between matrix products.
+// The slices of chains whose transitions are matrix products, between these.
 //
 // Compiled with -DTHREADS=n for the threads that share a sequence, -DVECTOR=v for the nodes that one
 // load takes, and -DMOST=m where a thread takes at most m times v nodes. Threads of one warp leave
@@ -18,16 +18,13 @@ __device__ __forceinline__ T over_sequence(T own, T* shared, Better better) {
     return own;
 }
 
-// Where the threads of a sequence are, and its slice.
+// The slice of a sequence.
 struct Place {
-    int lane, thread;
     long long row;
     const Pack* coefficients;
     __device__ __forceinline__ Place(
-        const long long* first, int along, const int* slot, const real* table, int packs, int count) {
-        lane = blockIdx.x * LANES + threadIdx.x / THREADS;
-        thread = threadIdx.x % THREADS;
-        row = (lane < count ? first[lane] : first[0]) + along;
+        const long long* first, int along, int lane, const int* slot, const real* table, int packs) {
+        row = first[lane] + along;
         coefficients = reinterpret_cast<const Pack*>(table) + (long long)slot[row] * packs;
     }
 };
@@ -40,15 +37,16 @@ extern "C" __global__ void __launch_bounds__(THREADS * LANES) rise(
     const long long* __restrict__ first, int along, int count, int width, int k, real under,
     int narrow, real* __restrict__ out, real* __restrict__ kept, int* __restrict__ exponents,
     long long* __restrict__ powers, real* __restrict__ least) {
+    const int lane = blockIdx.x * LANES + threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
+    if (lane >= count) { return; }  // whole warps, and none where a block takes one sequence
     const int packs = width / VECTOR;
-    const Place place(first, along, slot, table, packs, count);
-    if (LANES > 1 && place.lane >= count) { return; }
-    const Pack* from = reinterpret_cast<const Pack*>(mixed) + (long long)place.lane * packs;
+    const Place place(first, along, lane, slot, table, packs);
+    const Pack* from = reinterpret_cast<const Pack*>(mixed) + (long long)lane * packs;
     Pack own[MOST];
     real high = 0, low = 1;
 #pragma unroll
     for (int a = 0; a < MOST; ++a) {
-        const int p = a * THREADS + place.thread;
+        const int p = a * THREADS + thread;
         if (p < packs) {
             const Pack coefficients = place.coefficients[p];
             if (mixed != nullptr) { own[a] = from[p]; }
@@ -67,11 +65,11 @@ extern "C" __global__ void __launch_bounds__(THREADS * LANES) rise(
     low = over_sequence(low, lows, [](real a, real b) { return b < a ? b : a; });
     const int e = high > 0 ? exponent_of(high) : 0;
     const real unit = power_of_two(-e);
-    Pack* side = reinterpret_cast<Pack*>(out) + (long long)place.lane * packs;
+    Pack* side = reinterpret_cast<Pack*>(out) + (long long)lane * packs;
     Pack* stay = reinterpret_cast<Pack*>(kept) + place.row * packs;
 #pragma unroll
     for (int a = 0; a < MOST; ++a) {
-        const int p = a * THREADS + place.thread;
+        const int p = a * THREADS + thread;
         if (p < packs) {
 #pragma unroll
             for (int v = 0; v < VECTOR; ++v) { own[a].v[v] = narrowed(own[a].v[v] * unit, narrow); }
@@ -79,9 +77,9 @@ extern "C" __global__ void __launch_bounds__(THREADS * LANES) rise(
             if (kept != nullptr) { stay[p] = own[a]; }
         }
     }
-    if (place.thread == 0) {
-        powers[place.lane] += e;
-        if (low < least[place.lane]) { least[place.lane] = low; }
+    if (thread == 0) {
+        powers[lane] += e;
+        if (low < least[lane]) { least[lane] = low; }
         if (exponents != nullptr) { exponents[place.row] = e; }
     }
 }
@@ -94,20 +92,21 @@ extern "C" __global__ void __launch_bounds__(THREADS * LANES) fall(
     int width, int is_bottom, int narrow, const real* __restrict__ vectors,
     const int* __restrict__ exponents, const real* __restrict__ share, int* __restrict__ highest,
     real* __restrict__ posteriors, real* __restrict__ uses, real* __restrict__ handed) {
+    const int lane = blockIdx.x * LANES + threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
+    if (lane >= count) { return; }  // whole warps, and none where a block takes one sequence
     const int packs = width / VECTOR;
-    const Place place(first, along, slot, table, packs, count);
-    if (LANES > 1 && place.lane >= count) { return; }
-    const Pack* from = reinterpret_cast<const Pack*>(derivatives) + (long long)place.lane * packs;
+    const Place place(first, along, lane, slot, table, packs);
+    const Pack* from = reinterpret_cast<const Pack*>(derivatives) + (long long)lane * packs;
     const Pack* values = reinterpret_cast<const Pack*>(vectors) + place.row * packs;
-    const bool counts = share[place.lane] > 0;
+    const bool counts = share[lane] > 0;
     const real unit = counts && !is_bottom ? power_of_two(-exponents[place.row]) : real(0);
     unsigned most = 0;
     Pack* posterior = reinterpret_cast<Pack*>(posteriors) + place.row * packs;
     Pack* use = reinterpret_cast<Pack*>(uses) + place.row * packs;
-    Pack* side = reinterpret_cast<Pack*>(handed) + (long long)place.lane * packs;
+    Pack* side = reinterpret_cast<Pack*>(handed) + (long long)lane * packs;
 #pragma unroll
     for (int a = 0; a < MOST; ++a) {
-        const int p = a * THREADS + place.thread;
+        const int p = a * THREADS + thread;
         if (p < packs) {
             Pack own = from[p], value = values[p];
             const Pack coefficients = place.coefficients[p];
@@ -127,5 +126,5 @@ extern "C" __global__ void __launch_bounds__(THREADS * LANES) fall(
     __shared__ unsigned highs[32];
     most = over_sequence(most, highs, [](unsigned a, unsigned b) { return b > a ? b : a; });
     const int e = exponent_in(most);
-    if (place.thread == 0 && e > highest[place.lane]) { highest[place.lane] = e; }
+    if (thread == 0 && e > highest[lane]) { highest[lane] = e; }
 }

@@ -47,26 +47,25 @@ extern "C" __global__ void __launch_bounds__(128) add_rows(
     }
 }
 
-// to[row, i] = sum over terms of from[row, places[term, i]]; places below 0 are none. A block takes ROWS
-// rows, so that what a load brings of a row is near when other columns read it. `from` has `below`
-// columns, `to` has `above`.
+// to[row, i] = sum over start[i] <= e < start[i + 1] of from[row, order[e]]. A block takes ROWS rows, so
+// that what a load brings of a row is near when other columns read it. `from` has `below` columns,
+// `to` has `above`.
 extern "C" __global__ void __launch_bounds__(1024) gather(
-    const real* __restrict__ from, const int* __restrict__ places, int terms, long long rows,
-    int below, int above, int narrow, real* __restrict__ to) {
-    const long long start = (long long)blockIdx.x * ROWS;
+    const real* __restrict__ from, const int* __restrict__ start, const int* __restrict__ order,
+    long long rows, int below, int above, int narrow, real* __restrict__ to) {
+    const long long first = (long long)blockIdx.x * ROWS;
     for (int i = threadIdx.x; i < above; i += blockDim.x) {
         real sums[ROWS] = {};
-        for (int term = 0; term < terms; ++term) {
-            const int place = places[(long long)term * above + i];
-            if (place < 0) { continue; }
+        for (int e = start[i]; e < start[i + 1]; ++e) {
+            const int place = order[e];
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) {
-                if (start + r < rows) { sums[r] += from[(start + r) * below + place]; }
+                if (first + r < rows) { sums[r] += from[(first + r) * below + place]; }
             }
         }
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
-            if (start + r < rows) { to[(start + r) * above + i] = narrowed(sums[r], narrow); }
+            if (first + r < rows) { to[(first + r) * above + i] = narrowed(sums[r], narrow); }
         }
     }
 }
