@@ -326,9 +326,15 @@ def _make_learner(training: Training) -> Auto | Em | Paper:
             return Paper()
         case "paper", int(), None:
             return Paper(GrowthOptions(min_interfaces=size, max_interfaces=size))
+        case "auto", int(), _:
+            raise BadParameter(
+                "--interfaces is for --learner em or paper: add one of these, or leave it out, as "
+                "the automatic learner chooses the number."
+            )
+        case "em" | "paper", _, _:
+            raise BadParameter("--effort is for --learner auto: leave it out.")
     raise StructureError(
-        f"`learner` must be 'auto', 'paper' or 'em', but is {training.learner!r}; `interfaces` is "
-        "for 'paper' and 'em', and `effort` for 'auto', to be left out with the others."
+        f"`learner` must be 'auto', 'paper' or 'em', but is {training.learner!r}; choose one."
     )
 
 

@@ -243,12 +243,18 @@ def _sequence_surprise(model: Model, chunk: Chunk, data: Sequences, *, fitted: b
 
 
 def _rank(tables: Iterator[Any]) -> Iterator[Any]:
-    """All sequences: impossible ones first, then by their oddest entry, then as in the table."""
+    """All sequences: impossible ones first, then by their oddest entry, then as in the table.
+
+    The smallest of many tails is small by chance: what counts is how probable one as small is
+    among those of so many slices.
+    """
     table = pa.concat_tables(tables)
-    names = ("per_slice", "oddest_surprise", "tail")
-    mean, nats, tail = (table[name].to_numpy() for name in names)
+    names = ("per_slice", "oddest_surprise", "tail", "slices")
+    mean, nats, tail, slices = (table[name].to_numpy() for name in names)
     impossible = np.isinf(mean) & (mean > 0)
-    order = np.lexsort((-mean, -nats, np.where(np.isnan(tail), 2.0, tail), ~impossible))
+    with np.errstate(divide="ignore"):
+        chance = -np.expm1(slices * np.log1p(-np.minimum(tail, 1.0)))
+    order = np.lexsort((-mean, -nats, np.where(np.isnan(tail), 2.0, chance), ~impossible))
     rank = pa.array(np.arange(1, table.num_rows + 1))
     yield table.take(pa.array(order)).add_column(0, free_name("rank", table.column_names), rank)
 

@@ -51,7 +51,8 @@ class Variable:
         """Check the rules of a variable and bring its fields to plain Python types."""
         if not isinstance(self.name, str) or not self.name:
             raise DataError(
-                f"`name` of a variable must be a non-empty string, found {self.name!r}."
+                f"`name` of a variable must be a non-empty string, found {self.name!r}; name the "
+                "column, or leave it out, as an index that was saved with a table (--exclude '')."
             )
         try:
             kind = Kind(self.kind)

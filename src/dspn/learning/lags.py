@@ -15,8 +15,9 @@ from dspn.learning.starts.clusters import clustered_network
 from dspn.learning.unlagged import learn_unlagged
 from dspn.leaves.told import with_context
 
-# States of the models that lags are compared by, their steps, and the slices they learn from.
-_STATES: Final = (1, 8)
+# States of the models that lags are compared by at the most, their steps, and the slices they learn
+# from.
+_MOST_STATES: Final = 8
 _STEPS: Final = EmOptions(max_steps=15)
 _MOST_SLICES: Final = 10_000
 # Sequences are cut into pieces, whose scores vary independently enough to be compared.
@@ -61,11 +62,12 @@ def choose_lags(
     rng: np.random.Generator,
     within: bool = False,
     leaf_inputs: bool = False,
+    num_states: int = _MOST_STATES,
     deadline: Callable[[], bool] | None = None,
 ) -> tuple[Schema, tuple[TriedLags, ...]]:
     """The schema whose leaves are told the lags that pay, and what was tried.
 
-    Hidden Markov models of one and of eight states are trained on at most 10,000 slices with more
+    Hidden Markov models of one and of several states are trained on at most 10,000 slices with more
     and more lags, of the same variable and of all, and the better ones compared on pieces of the
     validation set, until more lags do not pay. Then a season is tried, the lag at which what the
     lags leave unexplained is most alike, and telling leaves the values before them in the slice.
@@ -73,14 +75,17 @@ def choose_lags(
     Args:
         train: What is learned from.
         validation: What chooses. Without it, and where it is the training set or too small, every
-            fourth piece of that chooses and is not learned from.
+            fourth piece of that chooses and is not learned from, or more of few pieces.
         rng: Source of randomness.
         within: Whether leaves are told the values before them in the slice in any case.
         leaf_inputs: Whether they are told the inputs.
+        num_states: The states that the model is to have, where that is known: models of at most
+            so many, and of no more than eight, are compared.
         deadline: Once it says yes, no others are tried.
     """
     own, held = _parts(train, validation, rng)
     seed = int(rng.integers(2**32))
+    states = tuple(dict.fromkeys((1, min(num_states, _MOST_STATES))))
     best = TriedLags((), "own", within, 0.0, 0.0, True)
     tried: list[TriedLags] = []
 
@@ -90,7 +95,7 @@ def choose_lags(
 
     if len(held) < _FEWEST_PIECES or (deadline is not None and deadline()):
         return schema_of(best), ()
-    scores = _scores(own, held, schema_of(best), seed)
+    scores = _scores(own, held, schema_of(best), states, seed)
 
     def try_lags(lags: tuple[int, ...], lags_of: str, within: bool) -> bool:
         """Tries what leaves may be told; says whether that was better."""
@@ -99,7 +104,7 @@ def choose_lags(
         if width > _MOST_TOLD or (deadline is not None and deadline()):
             return False
         item = TriedLags(lags, lags_of, within, 0.0, 0.0, False)
-        found = _scores(own, held, schema_of(item), seed)
+        found = _scores(own, held, schema_of(item), states, seed)
         gains = (found - scores) / held.lengths.mean()
         gain, error = float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(gains.size))
         item = item._replace(gain=gain, error=error, kept=gain > _CLEARLY * error)
@@ -133,7 +138,8 @@ def _parts(
         held = _pieces(drawn_part(validation, _MOST_SLICES, rng))
         if len(held) >= _FEWEST_PIECES:
             return own, held
-    last = np.arange(len(own)) % 4 == 3
+    each = int(np.clip(len(own) // _FEWEST_PIECES, 2, 4))
+    last = np.arange(len(own)) % each == each - 1
     return own[~last], own[last]
 
 
@@ -148,11 +154,13 @@ def _pieces(data: Sequences) -> Sequences:
     return Sequences.trusted(data.values, offsets, data.schema, inputs=data.inputs)
 
 
-def _scores(train: Sequences, held: Sequences, schema: Schema, seed: int) -> Floats:
+def _scores(
+    train: Sequences, held: Sequences, schema: Schema, states: tuple[int, ...], seed: int
+) -> Floats:
     """Log-likelihood of each held-out piece by the better of small models with such leaves."""
     own, pieces = sequences_of(train, schema, "train"), sequences_of(held, schema, "validation")
     found = []
-    for count in _STATES:
+    for count in states:
         start = clustered_network(own, count, rng=np.random.default_rng(seed))
         fitted = fit_em(start, own, options=_STEPS).network
         network = learn_unlagged(fitted, own, DEFAULT_PRIORS, np.random.default_rng(seed))

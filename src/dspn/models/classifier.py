@@ -34,7 +34,7 @@ from dspn.leaves import Families, family_for
 from dspn.leaves.told import sources_of
 from dspn.models.dspn import DSPN, Em, Paper
 from dspn.models.estimator import SequenceEstimator
-from dspn.models.forms import Reading
+from dspn.models.forms import TABLE, Reading
 from dspn.models.hmm import HMM, HMMSPN
 from dspn.models.model import FITTED, Model
 from dspn.models.online import sequences_seen
@@ -93,10 +93,12 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
         `validation` is a pair (X, y) of sequences that choose among models. Without it each class
         holds out a share of its sequences, as `estimator.validation_fraction` says. For a long
         table `sequence`, `order` and the other arguments of `Sequences.from_table` say how it is
-        read, and `y` has the classes in the order of the first rows of the sequences.
+        read, and `y` has the classes in the order of the first rows of the sequences, or is a
+        Series whose index has the ids of the sequences in any order.
         """
         base, ascent = self._checked()
         data, weights = self._read_for_fit(X, base.schema, sample_weight, reading)
+        y = _by_id(y, data)
         classes, codes = _coded_labels(_checked_labels(y, len(data)), weights)
         base = _with_common_priors(base, data if weights is None else data[weights > 0])
         held = None if validation is None else _labelled(validation, data.schema, classes)
@@ -330,6 +332,9 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
         check_is_fitted(self, "models_")
         classes, models = self.classes_.tolist(), [(m.mixture, m.provenance) for m in self.models_]
         online = [model.online for model in self.models_]
+        if self._remembered():
+            keys = {"sequence": None, "order": None, **self._remembered()}
+            provenance = {TABLE: keys, **(provenance or {})}
         logits = self.class_log_prior_
         save_classifier(path, classes, logits, models, provenance=provenance, online=online)
 
@@ -355,7 +360,23 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
         own.ending_ = None
         own.provenance_ = found.provenance
         own._remember_columns(own.schema_)
+        table = found.provenance.get(TABLE)
+        told = table.items() if isinstance(table, dict) else ()
+        own._reading = {name: value for name, value in told if isinstance(value, str)}
         return own
+
+
+def _by_id(y: Any, data: Sequences) -> Any:
+    """Labels in the order of the sequences, where an index says by their ids which are whose."""
+    names = getattr(y, "index", None)
+    if data.ids is None or names is None or callable(names) or not hasattr(y, "reindex"):
+        return y
+    own, known = list(map(str, names)), list(map(str, data.ids))
+    is_counted = type(names).__name__ == "RangeIndex"
+    if is_counted or own == known or len(set(own)) < len(own) or set(own) != set(known):
+        return y
+    place = {name: i for i, name in enumerate(own)}
+    return y.iloc[[place[name] for name in known]]
 
 
 def _checked_labels(y: Any, num_sequences: int) -> NDArray[Any]:

@@ -357,6 +357,8 @@ class SequenceEstimator(Queries, SequenceReader):
         lags: Any = self.lags
         if isinstance(lags, str) and lags == "auto":
             told |= {"rng": parts.rng(8), "deadline": parts.clock.is_due}
+            if (states := getattr(self, "n_states", None)) is not None:
+                told["num_states"] = states
             schema, self.lags_ = choose_lags(parts.train, parts.validation, **told)
         else:
             own = parts.train.schema

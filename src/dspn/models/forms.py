@@ -11,7 +11,8 @@ from typing import Any, Final, TypedDict, TypeVar, final
 
 import numpy as np
 
-from dspn.data.layout import looks_like_time
+from dspn.data.layout import TableKeys, looks_like_time
+from dspn.data.order import near_misses
 from dspn.data.schema import Schema, list_names
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
@@ -102,7 +103,11 @@ def read_form(
     """
     unknown = [name for name in reading if name not in Reading.__annotations__]
     if unknown:
-        raise TypeError(f"there is no argument {unknown[0]!r}")
+        names = list(Reading.__annotations__)
+        raise TypeError(
+            f"there is no argument {unknown[0]!r}{near_misses(unknown[0], names)}; how data are "
+            f"read is said by {', '.join(names)}."
+        )
     lengths, told = reading.get("lengths"), told_keys(reading)
     layout = told.pop("layout", None)
     if lengths is not None and told:
@@ -115,6 +120,13 @@ def read_form(
         if told:
             return _read_frame(X, schema, told, inputs), None
         if lengths is None:
+            name = known.get("sequence")
+            if schema is not None and name is not None:
+                raise DataError(
+                    f"X has no column {name!r}, which said what sequence a row belongs to in the "
+                    "table that the model has learned from; add it, or for one sequence give its "
+                    "rows as an array, [X.to_numpy()]."
+                )
             _check_frame(X, schema)
         return X, inputs
     if told:
@@ -292,13 +304,35 @@ def check_unused_labels(y: Any, data: Sequences) -> None:
     )
 
 
+def _in_rows_of(X: Any, found: Any, keys: TableKeys) -> Any:
+    """A pandas table with its rows in the order of those of X, and the index of X."""
+    names = [name for name in (keys.sequence, keys.order) if name in X.columns]
+    if len(found) != len(X) or not names or X[names].isna().any(axis=None):
+        return found
+    turn = [] if keys.order in names else ["__turn"]
+
+    def numbered(table: Any) -> Any:
+        rows = table[names].reset_index(drop=True)
+        return rows.assign(**{name: rows.groupby(names).cumcount() for name in turn})
+
+    own, other = numbered(X), numbered(found)
+    if any(own[name].dtype != other[name].dtype for name in names):
+        return found
+    place = other.assign(__place=range(len(other)))
+    places = own.merge(place, how="left", on=[*names, *turn])["__place"]
+    if len(places) != len(X) or places.isna().any() or places.duplicated().any():
+        return found
+    return found.iloc[places.to_numpy(dtype=int)].set_axis(X.index)
+
+
 def as_given(data: Sequences, X: Any, layout: str | None) -> Any:
     """Sequences in the form of X: as sequences, a table, a list, or an array of its shape."""
     if isinstance(X, Sequences):
         return data
     if is_frame(X) and data.table_keys is not None:
         library = type(X).__module__.partition(".")[0]
-        return data.to_table(library)
+        found = data.to_table(library)
+        return _in_rows_of(X, found, data.table_keys) if library == "pandas" else found
     if isinstance(X, list | tuple) and np.ndim(X[0]) == 2:
         arrays = data.to_arrays(decode=True)
         return [own.T for own in arrays] if layout == "channels_first" else arrays

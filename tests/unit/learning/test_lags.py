@@ -48,3 +48,15 @@ def test_lags_that_are_no_numbers_are_refused() -> None:
     for lags in ("many", [0], [1.5], -1, True):
         with pytest.raises(dspn.DataError, match="`lags` must be a whole number of at least 0, a"):
             dspn.HMM(1, lags=lags).fit(_series({}, 4))
+
+
+@pytest.mark.parametrize(("count", "length"), [(24, 60), (40, 60), (6, 340)])
+def test_lags_are_tried_however_many_pieces_there_are(count: int, length: int) -> None:
+    rng, data = np.random.default_rng(0), []
+    for _ in range(count):
+        x = np.zeros((length, 1))
+        for t in range(1, length):
+            x[t] = 0.9 * x[t - 1] + 0.3 * rng.normal()
+        data.append(x)
+    model = dspn.HMM(2, lags="auto", random_state=0).fit(data)
+    assert [own.lags for own in model.lags_ if own.kept] == [(1,)]

@@ -286,3 +286,17 @@ def test_what_was_held_out_chooses_among_discriminative_steps_and_is_not_learned
     first = fitted.history_[0]
     assert 0.9 * first.train + 0.1 * first.validation == pytest.approx(whole, rel=1e-9)
     assert abs(first.train - whole) > 1e-4
+
+
+def test_labels_and_keys_of_a_table_are_known_by_name(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    ids = np.repeat(["d", "b", "c", "a"], 12)
+    label = {"a": "low", "b": "low", "c": "high", "d": "high"}
+    share = [0.9 if label[own] == "high" else 0.1 for own in ids]
+    frame = pd.DataFrame({"run": ids, "x": np.where(rng.random(48) < share, "on", "off")})
+    labels = pd.Series(label)  # in the order of the names, not of the rows
+    found = DSPNClassifier(HMM(1), random_state=0).fit(frame, labels, sequence="run")
+    assert found.predict(frame).tolist() == ["high", "low", "high", "low"]
+    found.save(tmp_path / "model.dspn")
+    again = DSPNClassifier.load(tmp_path / "model.dspn")
+    assert again.predict(frame).tolist() == found.predict(frame).tolist()

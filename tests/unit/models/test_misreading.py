@@ -197,3 +197,26 @@ def test_a_column_of_text_that_is_times_is_named() -> None:
     assert found.loc[~filled, "x@0.1"].isna().all()
     scores = model.evaluate(two).to_frame("polars")
     assert scores["method"].to_list()[:2] == ["model", "mean"]
+
+
+def test_a_pandas_table_is_filled_in_its_own_rows_with_its_own_index() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"run": np.repeat(["b", "a"], 6), "at": [*range(6)] * 2})
+    frame["x"], frame["y"] = rng.integers(0, 2, 12).astype(str), rng.normal(size=12)
+    frame.loc[[2, 9], "y"] = np.nan
+    model = HMM(2, random_state=0).fit(frame, sequence="run", order="at")
+    mixed = frame.sample(frac=1, random_state=1)
+    filled = model.transform(mixed)
+    assert filled.index.tolist() == mixed.index.tolist()
+    seen = mixed.y.notna()
+    assert (filled.y[seen] == mixed.y[seen]).all() and filled.y.notna().all()
+    assert filled.run.tolist() == mixed.run.tolist()
+
+
+def test_what_would_be_one_long_sequence_or_is_no_argument_is_refused() -> None:
+    frame = pd.DataFrame({"run": np.repeat(["a", "b"], 6), "x": ["u", "v"] * 6})
+    model = HMM(2, random_state=0).fit(frame, sequence="run")
+    with pytest.raises(DataError, match="X has no column 'run', which said what sequence"):
+        model.score_samples(frame[["x"]])
+    with pytest.raises(TypeError, match=r"no argument 'sequnce'.*did you mean 'sequence'"):
+        HMM(2).fit(frame, sequnce="run")  # type: ignore[call-arg]

@@ -78,8 +78,8 @@ FEW_SLICES: Final = 3_000
 # Work in edges: of sums over all inputs, which are products of matrices, in one chain and in some
 # beside each other; of what a leaf adds at a slice, and for each different value of its variable,
 # more where it is told something; of a slice and of a step whatever the template; of a node that is
-# built and compiled; of a count that is pooled. Measured with the CPU engine in single precision, where an edge takes a third
-# of a nanosecond.
+# built and compiled; of a count that is pooled. Measured with the CPU engine in single precision,
+# where an edge takes a third of a nanosecond.
 _DENSE_EDGE: Final = 0.33
 _CHAIN_EDGE: Final = 0.5
 _PER_LEAF: Final = 1.2

@@ -91,7 +91,14 @@ class AutoLearned:
             lines.append(f"  weight {weight:.2f}, {len(layout)} block{'s' * (len(layout) > 1)}:")
             lines += [f"    {self._described(block)}" for block in layout]
         if all(own.size == 1 for own in self.choice.members.values()):
-            lines.append("no model was clearly better than independent slices and variables")
+            is_over = self.ending == Ending.FINISHED
+            lines.append(
+                "no model was clearly better than independent slices and variables"
+                if is_over
+                else "nothing better than independent slices and variables was known when it ended"
+            )
+        if self.ending != Ending.FINISHED:
+            lines.append(f"learning ended early: {self.ending}")
         return "\n".join(lines)
 
     def _ladder(self) -> list[str]:
