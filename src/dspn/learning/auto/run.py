@@ -54,8 +54,8 @@ _RUNG_SHARE: Final = 0.3
 # At every rung that is better other settings are tried, for so much of the effort that is left.
 _TURN_SHARE: Final = 0.25
 _SETTINGS: Final = ("concentration", "per_edge", "leaf")
-# The ladder of all variables together may take so much of the effort; with one variable, or an
-# effort no larger than this, all.
+# The ladder of all variables together may take so much of the effort; with one variable, or where
+# no more effort than this was asked for, all.
 _LADDER_SHARE: Final = 0.6
 _LITTLE: Final = 2.0
 # It may take less where a few slices say that other layouts are better, by their lead over it in
@@ -148,7 +148,7 @@ class AutoRun:
         if self._state is None or task.varying == task.constant:
             return
         runs, look = self._runs(task.varying), self._look()
-        is_all = task.effort <= _LITTLE or len(task.varying) == 1
+        is_all = len(task.varying) == 1 or (task.options.effort or inf) <= _LITTLE
         share = 1.0 if is_all and not runs else _LADDER_SHARE
         share /= 1.0 + _LEAN * max(0.0, look.lead)
         yield from self._climb(task.varying, share * task.allowed)
