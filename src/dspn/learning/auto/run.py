@@ -515,11 +515,14 @@ class AutoRun:
         like = JOINT_STARTS.first(task, recipe.layout)[0]
         recipe = replace(like, width=recipe.width, ahead=recipe.ahead, leaf=self._turned.leaf)
         while recipe.amount <= most_clusters(task):
-            if not self._affords(task.varying, recipe, most):
+            # Chains side by side learn slowly: a few steps of a large rung tell nothing.
+            work = self._rung_work(task.varying, recipe, most)
+            least = task.expected_work(task.varying, recipe, None, _LEAST_STEPS)
+            if work < least or self._work + least > most:
                 return
             known = self._score(task.varying)
             step = Step(JOINT_STARTS, ((task.varying, recipe, None),))
-            yield from self._made([step], self._rung_work(task.varying, recipe, most))
+            yield from self._made([step], work)
             if self._has_ended:
                 return
             score = self._trail[-1].candidate.score
