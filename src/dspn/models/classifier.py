@@ -180,7 +180,7 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
             data, weights = self._read_for_query(X, self.schema_, "X", rows), None
             if sample_weight is not None:
                 weights = sequence_weights(sample_weight, "sample_weight", DataError, len(data))
-        codes = _codes_of(_checked_labels(y, len(data)), known)
+        codes = _codes_of(_checked_labels(_by_id(y, data), len(data)), known)
         own = np.ones(len(data)) if weights is None else weights
         counts = np.bincount(codes, own, minlength=known.size)
         if is_first and not counts.all():
@@ -323,9 +323,11 @@ class DSPNClassifier(ClassifierMixin, SequenceReader):
         return np.asarray(self.classes_[best])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]) -> float:
-        """Share of the sequences whose class is predicted."""
-        predicted = self.predict(X, **reading)
-        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+        """Share of the sequences whose class is predicted; `y` as for `fit`."""
+        check_is_fitted(self, "models_")
+        data = self._read_for_query(X, self.schema_, "X", reading)
+        predicted = self.predict(data)
+        return float(accuracy_score(_by_id(y, data), predicted, sample_weight=sample_weight))
 
     def save(self, path: Path, *, provenance: Mapping[str, Any] | None = None) -> None:
         """Writes the models of all classes to one file, which `load` reads."""

@@ -121,7 +121,7 @@ def read_form(
             return _read_frame(X, schema, told, inputs), None
         if lengths is None:
             name = known.get("sequence")
-            if schema is not None and name is not None:
+            if schema is not None and name and not _has_keys(X, {"sequence": name}):
                 raise DataError(
                     f"X has no column {name!r}, which said what sequence a row belongs to in the "
                     "table that the model has learned from; add it, or for one sequence give its "

@@ -297,6 +297,7 @@ def test_labels_and_keys_of_a_table_are_known_by_name(tmp_path: Path) -> None:
     labels = pd.Series(label)  # in the order of the names, not of the rows
     found = DSPNClassifier(HMM(1), random_state=0).fit(frame, labels, sequence="run")
     assert found.predict(frame).tolist() == ["high", "low", "high", "low"]
+    assert found.score(frame, labels) == 1.0
     found.save(tmp_path / "model.dspn")
     again = DSPNClassifier.load(tmp_path / "model.dspn")
     assert again.predict(frame).tolist() == found.predict(frame).tolist()

@@ -218,5 +218,9 @@ def test_what_would_be_one_long_sequence_or_is_no_argument_is_refused() -> None:
     model = HMM(2, random_state=0).fit(frame, sequence="run")
     with pytest.raises(DataError, match="X has no column 'run', which said what sequence"):
         model.score_samples(frame[["x"]])
+    timed = frame.assign(at=[*range(6)] * 2)
+    model = HMM(2, random_state=0).fit(timed, sequence="run", order="at")
+    with pytest.raises(DataError, match="columns that the model does not have: run; say"):
+        model.score_samples(timed.drop(columns="at"))
     with pytest.raises(TypeError, match=r"no argument 'sequnce'.*did you mean 'sequence'"):
         HMM(2).fit(frame, sequnce="run")  # type: ignore[call-arg]
