@@ -27,9 +27,9 @@ from dspn.cli.options import (
 from dspn.data.chunks import Chunk, Described, collect, describe_column
 from dspn.data.dataset import Dataset, is_dataset
 from dspn.data.layout import looks_like_time
-from dspn.data.order import Keys, describe_steps, near_misses, variable_names
+from dspn.data.order import Keys, describe_steps, variable_names
 from dspn.data.proposals import propose
-from dspn.data.schema import Kind, Schema, Variable, list_names
+from dspn.data.schema import Kind, Schema, Variable, list_names, near_misses
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError, StructureError, printable
 from dspn.executors import Ray
@@ -347,6 +347,11 @@ def _parse_lags(text: str) -> int | str:
 
 
 def _make_estimator(training: Training, fraction: float | None, *, quiet: bool) -> DSPN:
+    if training.time_limit is not None and not training.time_limit > 0:
+        raise BadParameter(
+            f"--time-limit must be more than 0 seconds, but is {training.time_limit:g}; leave it "
+            "out for no limit."
+        )
     checkpoint = training.checkpoint
     if checkpoint is not None and training.learner == "paper":
         os.makedirs(checkpoint, exist_ok=True)

@@ -113,7 +113,7 @@ _DESCRIPTIONS: Final = {
     "many (block, monarch).",
     "--effort": "How much the automatic learner may do; by default it depends on the data.",
     "--families": "Leaf families: the usual ones of the kinds, or those that held-out data choose.",
-    "--time-limit 0..": "Seconds after which the best model so far is taken.",
+    "--time-limit SECONDS": "Seconds, more than 0, after which the best model so far is taken.",
     "--validation": "Fraction of the sequences that is held out, or another table.",
     "--checkpoint": "A directory; the same command continues from what it holds.",
     "--jobs -j": "Number of processes that train models, or work on shards; -1 for all cores.",
@@ -391,6 +391,7 @@ def parse_kinds(given: list[str] | None, *, has_leaves: bool = True) -> dict[str
 
     Where models are learned from the data at once, the name of a leaf family is a kind too.
     """
+    from dspn.data.schema import near_misses
     from dspn.errors import DataError
     from dspn.leaves import NAMES, family_named  # which help does not wait for
 
@@ -407,7 +408,7 @@ def parse_kinds(given: list[str] | None, *, has_leaves: bool = True) -> dict[str
                 raise BadParameter(f"--kind {text}: {error}") from error
         if not name or not is_kind:
             rule = f"NAME=KIND, KIND being one of {', '.join(words)}"
-            raise BadParameter(f"--kind must be {rule}, but is {text!r}.")
+            raise BadParameter(f"--kind must be {rule}, but is {text!r}{near_misses(kind, words)}.")
         kinds[name] = kind
     return kinds
 
@@ -434,8 +435,17 @@ def parse_inputs(given: list[str] | None, columns: Sequence[str]) -> list[Any]:
 
     A word is a column where there is one of this name.
     """
-    from dspn.data.inputs import Calendar, Cosine, Elapsed, Phase, Position, Sine, ToEnd
-    from dspn.data.order import near_misses
+    from dspn.data.inputs import (
+        CALENDAR,
+        Calendar,
+        Cosine,
+        Elapsed,
+        Phase,
+        Position,
+        Sine,
+        ToEnd,
+    )
+    from dspn.data.schema import near_misses
     from dspn.errors import DataError
 
     sized = {"position": Position, "to_end": ToEnd, "phase": Phase, "sine": Sine, "cosine": Cosine}
@@ -444,7 +454,7 @@ def parse_inputs(given: list[str] | None, columns: Sequence[str]) -> list[Any]:
         name, _, setting = text.partition(":")
         if text in columns:
             item: Any = text
-        elif text in ("hour", "weekday", "month"):
+        elif text in CALENDAR:
             item = Calendar(text).named(text)
         elif name == "calendar":
             item = _rule(text, Calendar, setting).named(text)

@@ -17,8 +17,8 @@ from dspn.data.cells import convertible, decode_cells, is_text, plain, with_colu
 from dspn.data.chunks import Chunk, Source
 from dspn.data.coding import decode_matrix
 from dspn.data.dataset import is_dataset
-from dspn.data.order import near_misses, next_values, order_goes_on, parsed_values, require_columns
-from dspn.data.schema import Kind, Schema, Variable, list_names
+from dspn.data.order import next_values, order_goes_on, parsed_values, require_columns
+from dspn.data.schema import Kind, Schema, Variable, list_names, near_misses
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
 from dspn.inference.marginals import Imputation, Marginals

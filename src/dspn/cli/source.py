@@ -213,6 +213,8 @@ def read_chunks(
     unseen = Unseen() if unknown == "missing" else None
     extra = tuple(extra)
     given = [own.name for own in schema.given_inputs]
+    remedy = "the model has it as a variable: add it, with empty cells where it is not known"
+    require_columns(source.title, source.columns, schema.names, remedy)
     require_columns(source.title, source.columns, given, "the model takes it as an input")
     names = [*schema.names, *given, *extra]
     counted, num_read = source, 0

@@ -124,7 +124,8 @@ def code_cells(cells: Any, variable: Variable, column: Column) -> Floats:
         if isinstance(first, str) and not is_text(cells.type):
             cells = cells.cast(pa.string())
         is_number = not isinstance(first, str | bool)
-        raw = read_cells(cells, column, variable, is_number, f"the model has it as {variable.kind}")
+        remedy = f"the model has it as {variable.kind}: correct it, or add the word to --missing"
+        raw = read_cells(cells, column, variable, is_number, remedy)
         return encode_checked(raw, variable, column)
 
 

@@ -26,6 +26,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, final
 
@@ -33,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arguments import Floats
-from dspn.data.layout import Column, Ragged, codes_are_values, value_rule
+from dspn.data.layout import Column, Ragged, codes_are_values, value_remedy, value_rule
 from dspn.data.proposals import Whole, propose
 from dspn.data.schema import (
     LARGEST_WHOLE,
@@ -44,6 +45,7 @@ from dspn.data.schema import (
     describe_variable,
     list_categories,
     list_names,
+    near_misses,
 )
 from dspn.errors import DataError
 
@@ -124,7 +126,8 @@ def read_items(items: list[Any], name: str) -> Raw:
         shown = " and ".join(repr(examples[family]) for family in reversed(examples))
         raise DataError(
             f"variable {name!r} must hold values of one type, but is a mixture of "
-            f"{', '.join(types)}, for example {shown}; convert it first."
+            f"{', '.join(types)}, for example {shown}; make them all "
+            "numbers or all text, with None for what is missing."
         )
     if "text" in families.values():
         labels = tuple(sorted(map(str, present)))
@@ -272,9 +275,11 @@ def tell_variable(name: str, values: Floats, reading: Reading, kind: Any) -> tup
     try:
         return Variable.of_kind(name, kind), "`kinds`"
     except (DataError, TypeError, AttributeError):
+        known = (*map(str, Kind), "binary", *import_module("dspn.leaves").NAMES)
         raise DataError(
             "`kinds` must say 'categorical', 'binary', 'continuous' or 'count', the name of a leaf "
-            f"family such as 'student_t', or give a `Variable`, but says {kind!r} for {name!r}."
+            f"family such as 'student_t', or give a `Variable`, but says {kind!r} for {name!r}"
+            f"{near_misses(str(kind), known)}."
         ) from None
 
 
@@ -342,7 +347,8 @@ def code_columns(
         for name in kinds:
             if name not in names:
                 raise DataError(
-                    f"`kinds` must be those of variables, {list_names(names)}, but names {name!r}."
+                    f"`kinds` names {name!r}{near_misses(name, names)}, but the variables are "
+                    f"{list_names(names)}."
                 )
         for name, reading in zip(names, readings, strict=True):
             if name not in kinds:
@@ -385,7 +391,8 @@ def encode(values: Floats, reading: Reading, variable: Variable, column: Column)
             labels = [_TRUTHS.get(label.strip().lower()) for label in labels]
         elif not has_text:
             row = int(np.argmax(present))
-            raise column.wrong(row, value_rule(variable), reading.labels[int(values[row])])
+            remedy = "give numbers, with None for what is missing"
+            raise column.wrong(row, value_rule(variable), reading.labels[int(values[row])], remedy)
         table = np.array([*(code_of.get(label, np.nan) for label in labels), np.nan])
         codes = table[np.where(present, values, -1).astype(np.int64)]
     elif has_text:
@@ -406,9 +413,7 @@ def encode(values: Floats, reading: Reading, variable: Variable, column: Column)
     elif unknown.any():
         row = int(np.argmax(unknown))
         value = reading.labels[int(values[row])] if reading.labels else float(values[row])
-        other = "say --unknown missing" if column.is_file else "give a schema that has this one"
-        first = "" if column.is_input else "mark it as missing, or "
-        raise column.wrong(row, value_rule(variable), value, first + other)
+        raise column.wrong(row, value_rule(variable), value, value_remedy(variable, column))
     return codes
 
 

@@ -231,7 +231,7 @@ class Cosine(_Wave):
     _at = np.cos
 
 
-_FIELDS: Final = {"hour": range(24), "weekday": range(7), "month": range(1, 13)}
+CALENDAR: Final = {"hour": range(24), "weekday": range(7), "month": range(1, 13)}
 
 
 @final
@@ -247,19 +247,19 @@ class Calendar(Rule):
     needs_times = True
 
     def __post_init__(self) -> None:
-        if self.field not in _FIELDS:
-            raise DataError(f"`field` must be one of {', '.join(_FIELDS)}, found {self.field!r}.")
+        if self.field not in CALENDAR:
+            raise DataError(f"`field` must be one of {', '.join(CALENDAR)}, found {self.field!r}.")
 
     @property
     def categories(self) -> range:
         """The hours, weekdays or months."""
-        return _FIELDS[self.field]
+        return CALENDAR[self.field]
 
     def codes(self, place: Place) -> Floats:
         """The field of each time."""
         from dspn.data.times import calendar_field
 
-        return calendar_field(place.times, self.field) - _FIELDS[self.field][0]
+        return calendar_field(place.times, self.field) - CALENDAR[self.field][0]
 
     def ahead(self, codes: Floats, offsets: Ints, steps: int) -> Floats:
         """Only from the times ahead; see `codes_ahead`."""
@@ -496,9 +496,11 @@ def stack_inputs(given: Any, lengths: Ints, what: str = "slices") -> NDArray[Any
         array = array.reshape(-1, array.shape[2])
     array = _two_dimensions(array)
     if len(array) != lengths.sum():
+        are_names = array.dtype == object and all(isinstance(item, str) for item in array.flat)
+        remedy = "; names of columns are for a table with `sequence` or `order`"
         raise DataError(
             f"`inputs` must have a row for each of the {int(lengths.sum())} {what}, but has "
-            f"{len(array)}."
+            f"{len(array)}{remedy if are_names else ''}."
         )
     return stack([array])
 

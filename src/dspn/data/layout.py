@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import reprlib
 from collections import Counter
@@ -324,6 +325,11 @@ def _require_list(arrays: Any, argument: str) -> None:
     is_table = hasattr(arrays, "columns")
     if is_table or isinstance(arrays, str | bytes | Mapping) or not isinstance(arrays, Iterable):
         remedy = "; use `Sequences.from_table` for a table" if is_table else ""
+        if isinstance(arrays, str | os.PathLike):
+            remedy = (
+                "; read the file first, as with pandas.read_csv, and say which columns name its "
+                "sequences and order their slices, by `sequence` and `order`"
+            )
         raise DataError(
             f"`{argument}` must be a list of (T, n) arrays, found {type(arrays).__name__}{remedy}."
         )
@@ -334,9 +340,10 @@ def _matrix(item: Any, name: str) -> NDArray[Any]:
     if array.ndim == 1:
         array = array[:, np.newaxis]
     if array.ndim != 2:
+        remedy = "; for one sequence of one variable write [values]" if array.ndim == 0 else ""
         raise DataError(
             f"{name} must have two dimensions, (slices, variables), or one for a single "
-            f"variable, but has shape {array.shape}."
+            f"variable, but has shape {array.shape}{remedy}."
         )
     return array
 
@@ -424,6 +431,25 @@ def value_rule(variable: Variable) -> str:
     return "finite numbers" if variable.kind is Kind.CONTINUOUS else _COUNTS
 
 
+def value_remedy(variable: Variable, column: Column) -> str:
+    """What to do about a value that is not one of the variable's."""
+    if variable.kind is Kind.CONTINUOUS:
+        if column.is_input:
+            return "correct it"
+        other = "leave the cell empty" if column.is_file else "leave the entry out (NaN)"
+    elif variable.kind is Kind.COUNT:
+        other = "learn with this variable as continuous"
+    elif column.is_file:
+        other = "say --unknown missing to leave such cells out"
+    else:
+        other = "learn with a schema that has this category"
+        if not isinstance(variable.categories[0], str):
+            other += " (or a count, if the numbers count)"
+        if not column.is_input:
+            other += ", or leave the entry out (None)"
+    return f"correct it, or {other}"
+
+
 def value_bounds(variables: Iterable[Variable]) -> Bounds:
     """The bounds that `check_values` holds codes against."""
     whole = np.array([variable.kind is not Kind.CONTINUOUS for variable in variables])
@@ -464,5 +490,5 @@ def check_values(
             if variables[j].categories:
                 rule = f"category codes from 0 to {variables[j].num_categories - 1} for {rule}"
             named = replace(column, name=variables[j].name)
-            remedy = "correct it" if column.is_input else "mark it as missing"
+            remedy = value_remedy(variables[j], column)
             raise named.wrong(row, rule, float(flat[place]), remedy)

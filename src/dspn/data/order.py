@@ -4,7 +4,6 @@ Rows are grouped by the first and sorted by the second. Order columns of whole n
 have steps, which also tell the order of slices that follow the last one.
 """
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,7 +22,7 @@ from pyarrow import types
 from dspn._arguments import Bools, Ints
 from dspn.data.cells import convertible, is_missing, is_text, parse_numbers, plain, to_integers
 from dspn.data.layout import Column, offsets_of
-from dspn.data.schema import list_names
+from dspn.data.schema import list_names, near_misses
 from dspn.errors import DataError
 
 NUMBERS: Final = pa.float64()
@@ -83,13 +82,6 @@ def require_different(title: str, columns: Iterable[str]) -> None:
                 f"{title} must have different column names, but {name!r} occurs {count} times; "
                 "rename one."
             )
-
-
-def near_misses(name: str, names: Sequence[str]) -> str:
-    """A question with the most similar names, where there are any."""
-    lower = [other for other in names if other.lower() == name.lower()]
-    guess = list(dict.fromkeys([*lower, *difflib.get_close_matches(name, names, 3, 0.6)]))
-    return f" (did you mean {' or '.join(map(repr, guess))}?)" if guess else ""
 
 
 def require_columns(

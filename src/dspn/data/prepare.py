@@ -69,7 +69,7 @@ from dspn.data.scan import (
     scan_table,
     tell,
 )
-from dspn.data.schema import Kind, Schema, Variable, list_names
+from dspn.data.schema import Kind, Schema, Variable, list_names, near_misses
 from dspn.errors import DataError, plainly, warn
 
 # Cells and slices of a shard by default: some tens of megabytes, and tasks of about a second.
@@ -341,9 +341,10 @@ def _check_kinds(
 ) -> tuple[tuple[str, str], ...]:
     for name, kind in kinds.items():
         if name not in names or kind not in _KINDS:
+            near = near_misses(*((str(kind), _KINDS) if name in names else (name, names)))
             raise DataError(
                 f"`kinds` must say one of {', '.join(_KINDS)} for some of the variables "
-                f"{list_names(names)}, but says {kind!r} for {name!r}."
+                f"{list_names(names)}, but says {kind!r} for {name!r}{near}."
             )
     if kinds and schema is not None:
         raise DataError("`kinds` must be left out where a `schema` is given, which has them.")

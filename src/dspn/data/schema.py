@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import enum
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -338,6 +339,13 @@ def list_categories(categories: Sequence[Any], most: int = 6) -> str:
     if len(categories) <= most:
         return ", ".join(map(repr, categories))
     return f"{', '.join(map(repr, categories[: most - 2]))}, ..., {categories[-1]!r}"
+
+
+def near_misses(name: str, names: Sequence[str]) -> str:
+    """A question with the most similar names, where there are any."""
+    lower = [other for other in names if other.lower() == name.lower()]
+    guess = list(dict.fromkeys([*lower, *difflib.get_close_matches(name, names, 3, 0.6)]))
+    return f" (did you mean {' or '.join(map(repr, guess))}?)" if guess else ""
 
 
 def list_names(names: Sequence[str], most: int = 50) -> str:

@@ -271,7 +271,8 @@ class Sequences:
         if len(known) != width:
             raise DataError(
                 f"`{argument}` must have a column for each variable, but has {width} columns where "
-                f"{len(known)} are named: {list_names(known)}."
+                f"{len(known)} are named: {list_names(known)}; give all, with NaN where a value is "
+                "not known."
             )
         ragged = Ragged(offsets_of(lengths), check_ids(ids, lengths.size))
         values, found, notes = _code_matrix(matrix, known, schema, ragged)

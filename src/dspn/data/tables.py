@@ -15,6 +15,7 @@ from dspn._arguments import Floats, Ints
 from dspn.data.cells import convertible, decode_cells, plain, read_cells
 from dspn.data.coding import Raw, Reading, read_items
 from dspn.data.grid import AS_IT_IS, Grid, Plan, plan_grid
+from dspn.data.inputs import CALENDAR
 from dspn.data.layout import Column, Ragged, TableKeys, check_names, offsets_of
 from dspn.data.order import (
     Keys,
@@ -74,7 +75,12 @@ def read_table(
     own = inputs if inputs is not None else () if schema is None else schema.inputs
     given = [item if isinstance(item, str) else item.name for item in own if _is_given(item)]
     remedy = "name another; in pandas, reset_index() makes columns of an index"
-    require_columns(title, columns, [*keys.names, *(names or ()), *given], remedy)
+    require_columns(title, columns, keys.names, remedy)
+    if schema is not None:
+        remedy = "the schema has it as a variable: add it, with None where it is not known"
+    require_columns(title, columns, names or (), remedy)
+    for name in given:
+        require_columns(title, columns, [name], _remedy_for_input(name, schema))
     if names is None:
         names = tuple(name for name in columns if name not in {*keys.names, *given})
     names = tuple(variable_names(title, columns, keys, names))
@@ -170,6 +176,14 @@ def read_frames(
     raw = [_read_column(series[name], name, ragged) for name in wanted]
     values = np.column_stack([own for own, _ in raw]) if raw else np.empty((0, 0))
     return (values, [reading for _, reading in raw]), wanted, lengths
+
+
+def _remedy_for_input(name: str, schema: Schema | None) -> str:
+    if schema is not None:
+        return "the schema has it as an input: add it"
+    if name in CALENDAR:
+        return f"for the {name} of the order column give the rule dspn.inputs.Calendar({name!r})"
+    return "name another, or give a rule of `dspn.inputs`"
 
 
 def _is_given(item: str | Variable) -> bool:

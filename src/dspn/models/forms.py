@@ -12,8 +12,7 @@ from typing import Any, Final, TypedDict, TypeVar, final
 import numpy as np
 
 from dspn.data.layout import TableKeys, looks_like_time
-from dspn.data.order import near_misses
-from dspn.data.schema import Schema, list_names
+from dspn.data.schema import Schema, list_names, near_misses
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError
 

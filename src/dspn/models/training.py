@@ -14,6 +14,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import validate_data
 
 from dspn._arguments import Bools, Floats, require_type, sequence_weights, whole_number
+from dspn.data.layout import Ragged
 from dspn.data.schema import Schema
 from dspn.data.sequences import Sequences, drawn_places, joined, sequences_of
 from dspn.engine.base import TimeUpError
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 GRACE: Final = 0.1
 """The share of a time limit that a last pass over the data may take after it."""
+_LARGEST_NUMBER: Final = 1e150
 _LARGEST_SEED: Final = 2**32
 _MOST_NAMED: Final = 5
 
@@ -295,6 +297,12 @@ class SequenceReader(BaseEstimator):
             wrong = "a list of sequences; give them with one array of all rows only"
         if wrong:
             raise DataError(f"`lengths` must be left out where X is {wrong}.")
+        if len(getattr(X, "shape", ())) == 1:
+            rows = "X.reshape(-1, 1)" if lengths is not None else "[X] for one sequence"
+            raise DataError(
+                "`X` must be sequences of slices, each with a value for every variable, but has "
+                f"shape {X.shape}; where it has a single variable write {rows}."
+            )
         if isinstance(X, np.ma.MaskedArray):  # scikit-learn would bring back masked values
             X, masked = np.ma.getdata(X).astype(object), np.ma.getmaskarray(X)
             X[masked] = None
@@ -341,20 +349,26 @@ def _is_matrix(X: Any) -> bool:
 
 
 def _refuse_impossible_values(data: Sequences) -> None:
-    """Raises where a value is outside the support of the leaf family that its variable names."""
+    """Raises where a value is outside the support of the leaf family that its variable names.
+
+    The usual leaves of numbers cannot be learned from values whose squares are out of range.
+    """
     for column, variable in enumerate(data.schema):
-        values = data.values[:, column]
-        if variable.leaf is None or sources_of(variable):  # regressions have all values
-            continue
-        wrong = ~np.isnan(values) & (variable.leaf.statistics(values)[:, 0] == 0)
+        values, named = data.values[:, column], variable.leaf is not None
+        if named and not sources_of(variable):
+            wrong = ~np.isnan(values) & (variable.leaf.statistics(values)[:, 0] == 0)
+            rule = f"values that its leaf family {variable.leaf.name!r} can have"
+            remedy = "mark such values as missing, or take another family"
+        else:
+            wrong, rule = np.abs(values) > _LARGEST_NUMBER, f"numbers up to {_LARGEST_NUMBER:g}"
+            remedy = "correct it, or divide all values by one number"
         if wrong.any():
             row = int(np.argmax(wrong))
-            sequence = int(np.searchsorted(data.offsets, row, side="right")) - 1
+            place = Ragged(data.offsets, data.ids).place(row)
+            more = f", and {int(wrong.sum()) - 1:,} more" if wrong.sum() > 1 else ""
             raise DataError(
-                f"variable {variable.name!r} must hold values that its leaf family "
-                f"{variable.leaf.name!r} can have, but is {values[row]:g} in sequence {sequence}, "
-                f"slice {row - data.offsets[sequence]} ({int(wrong.sum()):,} such values in all); "
-                "mark such values as missing, or take another family."
+                f"variable {variable.name!r} must hold {rule} to be learned, but is "
+                f"{values[row]:g} in {place}{more}; {remedy}."
             )
 
 

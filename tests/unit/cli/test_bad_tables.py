@@ -189,6 +189,12 @@ def test_usage_is_told_from_data(command: Run, model: Path, days: Path) -> None:
         assert found.status == 2, words
         assert found.err.startswith("usage: ") and len(found.err.splitlines()) == 1
     assert "'KIND'" in command("plot").err
+    for words, said in (
+        (("--kind", "sky=cuont"), "is 'sky=cuont' (did you mean 'count'?)"),
+        (("--time-limit", "0"), "--time-limit must be more than 0 seconds, but is 0; leave it out"),
+    ):
+        found = command("fit", days, "-o", "m.dspn", *words)
+        assert found.status == 2 and said in found.err
     assert command("score", model, days, "-o", "nowhere/x.csv").status == 1
     assert command("score", model, days, "-o", "x.doc").status == 1
     assert command("score", model, "table.doc").status == 1

@@ -1,6 +1,7 @@
 """What could be meant in two ways is read as it was said, or refused with the call to write."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,19 @@ def model() -> HMM:
         (lambda own: own.fit([FRAMES[0], FRAMES[1].assign(gust=1.0)]), "also has 'gust'"),
         (lambda own: own.fit(TABLE[["pressure", "wind"]]).impute(TABLE), "sequence='station'"),
         (lambda own: own.fit(TABLE, sequence="station", oder="hour"), "no argument 'oder'"),
+        (lambda own: own.fit("x.csv"), "found str; read the file first, as with pandas.read_csv"),
+        (lambda own: own.fit(Path("x.csv")), "; read the file first, as with pandas.read_csv"),
+        (
+            lambda own: own.fit(ARRAY[0, :, 0]),
+            "shape (12,); where it has a single variable write [",
+        ),
+        (lambda own: own.fit(ARRAY[0, :, 0], lengths=[6, 6]), "write X.reshape(-1, 1)"),
+        (lambda own: own.fit([1.5, 2.5]), "for one sequence of one variable write [values]"),
+        (lambda own: own.fit(ARRAY, inputs=["hour"]), "names of columns are for a table with"),
+        (
+            lambda own: own.fit(TABLE, sequence="station", inputs=["weekday"]),
+            "for the weekday of the order column give the rule dspn.inputs.Calendar('weekday')",
+        ),
     ],
 )
 def test_what_is_ambiguous_is_refused_with_the_call(call: Callable[[HMM], Any], said: str) -> None:
@@ -106,8 +120,10 @@ def test_kinds_and_steps_are_those_that_are_said() -> None:
     filled = own.transform(table)
     assert list(filled.columns) == list(table.columns) and len(filled) == len(TABLE)
     assert filled.notna().all(axis=None) and (filled["hour"] == 5).sum() == 6
-    with pytest.raises(DataError, match="`kinds` must be those of variables"):
+    with pytest.raises(DataError, match=r"`kinds` names 'lvl' .did you mean 'level'"):
         model().fit(table, **how, kinds={"lvl": "count"})
+    with pytest.raises(DataError, match=r"says 'cuont' for 'level' .did you mean 'count'"):
+        model().fit(table, **how, kinds={"level": "cuont"})
 
 
 def test_channels_first_is_the_same_as_slices_first() -> None:
@@ -224,3 +240,34 @@ def test_what_would_be_one_long_sequence_or_is_no_argument_is_refused() -> None:
         model.score_samples(timed.drop(columns="at"))
     with pytest.raises(TypeError, match=r"no argument 'sequnce'.*did you mean 'sequence'"):
         HMM(2).fit(frame, sequnce="run")  # type: ignore[call-arg]
+
+
+def test_a_wrong_value_is_refused_with_what_to_do_about_it() -> None:
+    table = TABLE.assign(
+        sky=np.where(TABLE["wind"] > 1.5, "rain", "clear"), calls=np.arange(len(TABLE)) % 29
+    )
+    own = model().fit(table, sequence="station", order="hour")
+    for column, value, remedy in (
+        ("wind", "oops", "make them all numbers or all text, with None for what is missing"),
+        ("wind", np.inf, "or leave the entry out (NaN)"),
+        (
+            "sky",
+            "snow",
+            "learn with a schema that has this category, or leave the entry out (None)",
+        ),
+        ("calls", 1.5, "learn with this variable as continuous"),
+    ):
+        wrong = table.astype({column: object})
+        wrong.loc[3, column] = value
+        with pytest.raises(DataError) as caught:
+            own.score_samples(wrong)
+        assert f"variable {column!r}" in str(caught.value) and remedy in str(caught.value)
+    with pytest.raises(DataError, match="give numbers, with None for what is missing"):
+        own.score_samples(table.assign(wind="calm"))
+    with pytest.raises(DataError, match=r"no column 'wind'.*the schema has it as a variable: add"):
+        own.score_samples(table.drop(columns="wind"))
+    huge = table.assign(wind=table["wind"].where(table.index != 15, 1e201))
+    with pytest.raises(
+        DataError, match=r"'wind' must hold numbers up to 1e\+150 .* \(id 's1'\), s"
+    ):
+        model().fit(huge, sequence="station", order="hour")
