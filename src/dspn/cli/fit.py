@@ -28,7 +28,7 @@ from dspn.data.chunks import Chunk, Described, collect, describe_column
 from dspn.data.dataset import Dataset, is_dataset
 from dspn.data.layout import looks_like_time
 from dspn.data.order import Keys, describe_steps, variable_names
-from dspn.data.proposals import propose
+from dspn.data.proposals import is_doubtful, propose, rises
 from dspn.data.schema import Kind, Schema, Variable, list_names, near_misses
 from dspn.data.sequences import Sequences
 from dspn.errors import DataError, StructureError, printable
@@ -43,7 +43,6 @@ _FEWEST_DISTINCT: Final = 10
 _NEARLY_ALL: Final = 0.9
 _LOOKED_AT: Final = 100
 _NAMED: Final = 6
-_FEWEST_RISES: Final = 5
 
 
 def read_training_data(
@@ -201,10 +200,14 @@ def advice(variables: Sequence[Described], chunk: Chunk) -> Iterator[str]:
                 f"column {name!r} has {_distinct(item)}; leave it out with --exclude "
                 f"{shlex.quote(name)}, or it costs much and says nothing."
             )
-        elif chunk.keys.order is None and _rises(item, chunk):
+        elif (
+            chunk.keys.order is None
+            and item.reason not in ("text", "--kind")
+            and rises(item.codes[chunk.grouping.rows], chunk.grouping.owners)
+        ):
             yield (
-                f"column {name!r} has whole numbers that rise from row to row; if they are times "
-                f"or count the rows, say -t {shlex.quote(name)}."
+                f"column {name!r} has numbers that rise from row to row; if they are times or "
+                f"count the rows, say -t {shlex.quote(name)}."
             )
         if _is_fixed(item, chunk):
             yield (
@@ -216,21 +219,20 @@ def advice(variables: Sequence[Described], chunk: Chunk) -> Iterator[str]:
     few = [item for item in whole if item.variable.categories]
     if few:
         yield _few_whole_numbers(few)
+    for item in whole:
+        if item.variable.kind is Kind.COUNT and is_doubtful(item.variable, item.codes):
+            yield (
+                f"column {item.variable.name!r} has whole numbers that are taken as counts and are "
+                f"not spread as counts are; if they are labels, say {_kind(item, 'categorical')}"
+            )
     order = chunk.keys.order
     if order is None:
         return
     steps = describe_steps(chunk.table[order], chunk.keys, chunk.grouping)
     if steps is not None and steps.uneven is not None:
-        remedy = "put in empty rows where some are missing"
-        if steps.absent:
-            slices = console.counted(steps.absent, "slice")
-            remedy = f"--every {steps.every} puts in {slices} that may be missing"
-        if _are_dates(chunk.table[order]) and chunk.keys.dates is None:
-            remedy = "if these are dates, say --dates %Y%m%d"
-        yield (
-            f"steps of {order!r} are not all equal ({steps.uneven}): slices follow each other "
-            f"whatever lies between; {remedy}."
-        )
+        are_dates = _are_dates(chunk.table[order]) and chunk.keys.dates is None
+        dates = "if these are dates, say --dates %Y%m%d" if are_dates else ""
+        yield steps.advice(order, f"--every {steps.every}", dates)
 
 
 def _proposals(variables: Sequence[Described]) -> Iterator[str]:
@@ -258,16 +260,6 @@ def _are_dates(cells: Any) -> bool:
     """Whether whole numbers look like days written in eight digits, as 20240331."""
     some = [str(cell) for cell in cells[:_LOOKED_AT].to_pylist()]
     return all(re.fullmatch(r"(18|19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])", x) for x in some)
-
-
-def _rises(item: Described, chunk: Chunk) -> bool:
-    """Whether a column has whole numbers, each larger than the one before it in its sequence."""
-    grouping = chunk.grouping
-    codes = item.codes[grouping.rows]
-    within = np.diff(grouping.owners) == 0
-    if item.reason in ("text", "--kind") or not (codes == np.rint(codes)).all():
-        return False
-    return within.sum() >= _FEWEST_RISES and bool((np.diff(codes)[within] > 0).all())
 
 
 def _is_fixed(item: Described, chunk: Chunk) -> bool:

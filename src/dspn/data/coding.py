@@ -52,6 +52,9 @@ from dspn.errors import DataError
 MOST_CATEGORIES = 20
 """Whole-number columns with more distinct values than this are counts, or continuous."""
 
+INFERRED: Final = "inferred from"
+"""How the notes of variables begin to say where the kind is from, unless it was told."""
+
 BOOLEANS: Final = (False, True)
 SPACES: Final = " \u00a0\u202f'\u2019"
 """Signs that part thousands, whatever the decimal sign: spaces and apostrophes."""
@@ -256,7 +259,8 @@ def infer_variable(
         return Variable.count(name), reason
     if distinct[-1] <= 1:
         return Variable.binary(name), "zeros and ones"
-    reason = f"whole numbers with {len(distinct)} distinct values (at most {MOST_CATEGORIES})"
+    words = "1 distinct value" if len(distinct) == 1 else f"{len(distinct)} distinct values"
+    reason = f"whole numbers with {words} (at most {MOST_CATEGORIES})"
     return Variable.categorical(name, distinct), reason
 
 
@@ -372,7 +376,8 @@ def code_columns(
 
 def _note(variable: Variable, reason: str, values: Floats) -> str:
     """What a variable is taken for and why, and the leaves that may fit it better."""
-    note = f"{variable.name}: {describe_variable(variable)}, inferred from {reason}"
+    how = f"as {reason} says" if reason == "`kinds`" else f"{INFERRED} {reason}"
+    note = f"{variable.name}: {describe_variable(variable)}, {how}"
     proposal = propose(variable, values)
     if proposal is None:
         return note

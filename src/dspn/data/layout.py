@@ -28,8 +28,11 @@ _BLOCK = 1 << 15  # entries that are checked at a time: they stay in the cache
 
 _YEAR_FIRST: Final = r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}"
 _YEAR_LAST: Final = r"\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}"
+_MONTH: Final = r"(?i:(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)"
+_MONTH_NAMED: Final = rf"(\d{{1,2}}[- ]{_MONTH}[- ]\d{{4}}|{_MONTH} \d{{1,2}},? \d{{4}})"
 _CLOCK: Final = r"\d{1,2}:\d{2}(:\d{2}.*)?"
-_TIME: Final = re.compile(rf"\s*(({_YEAR_FIRST}|{_YEAR_LAST})([T ]+{_CLOCK})?|{_CLOCK})\s*")
+_DATE: Final = rf"({_YEAR_FIRST}|{_YEAR_LAST}|{_MONTH_NAMED})"
+_TIME: Final = re.compile(rf"\s*({_DATE}([T ]+{_CLOCK})?|{_CLOCK})\s*")
 
 MISSING: Final = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
 """Words that mean a missing value in the cells of a file."""

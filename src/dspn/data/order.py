@@ -461,6 +461,20 @@ class Steps:
     gaps: int = 0
     absent: int | None = None
 
+    def advice(self, order: str, every: str, remedy: str = "") -> str:
+        """What to know of the steps of an order column that are not all equal.
+
+        `every` is how the usual step is said, and `remedy` what to do where that is not it.
+        """
+        usual = "put in empty rows where some are missing"
+        if self.absent:
+            slices = "1 slice" if self.absent == 1 else f"{self.absent:,} slices"
+            usual = f"{every} puts in {slices} that may be missing"
+        return (
+            f"steps of {order!r} are not all equal ({self.uneven}): slices follow each other "
+            f"whatever lies between; {remedy or usual}."
+        )
+
 
 def describe_steps(order: Any, keys: Keys, grouping: Grouping) -> Steps | None:
     """The steps of an order column; None where it has none, or sequences have one slice each."""

@@ -1,4 +1,4 @@
-"""What the numbers of a column look like: whether whole ones count, and which leaves may fit them.
+"""What the numbers of a column look like: whether they count or rise, and which leaves may fit.
 
 A proposal names a leaf family and its reason, in words; nothing is changed by it.
 """
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, final
 
 import numpy as np
 
-from dspn._arguments import Floats
+from dspn._arguments import Floats, Ints
 from dspn.data.schema import Kind, Variable
 
 MOST_COUNTED: Final = 1_000
@@ -20,6 +20,10 @@ MOST_COUNTED: Final = 1_000
 # Counts vary at least about as much as their mean; below this share of it, numbers are readings.
 _LEAST_DISPERSION: Final = 0.5
 _FEWEST: Final = 50
+# Distinct values, and entries for each of them, from which on their frequencies have a shape.
+_FEWEST_SPREAD: Final = 5
+_FEWEST_EACH: Final = 10
+_FEWEST_RISES: Final = 5
 _MOST_LOOKED_AT: Final = 4_000
 # A Poisson count whose variance is this many times its mean is a poor description.
 _DISPERSED: Final = 2.0
@@ -92,6 +96,34 @@ def circle_of(name: str, low: float, high: float) -> str:
         if pattern.search(words) and least <= low and reached < high <= most:
             return family
     return ""
+
+
+def is_doubtful(variable: Variable, codes: Floats) -> bool:
+    """Whether categories are whole numbers spread as counts are, or counts as labels are.
+
+    The frequencies of counts above 0 differ little from number to number and end in a tail.
+    """
+    labels = variable.categories
+    if variable.kind is Kind.CONTINUOUS or not all(type(item) is int for item in labels):
+        return False
+    seen = codes[~np.isnan(codes)].astype(np.int64)
+    values = np.array(labels)[seen] if labels else seen
+    distinct = np.unique(values).size
+    if distinct < _FEWEST_SPREAD or values.size < _FEWEST_EACH * distinct:
+        return False
+    low = int(values.min())
+    if low < 0 or values.max() > MOST_COUNTED:
+        return False
+    found = np.append(np.bincount(values)[max(1, low - 1) :], 0)
+    is_smooth = np.square(np.diff(found)).sum() < np.square(found - found.mean()).sum()
+    is_counted = is_smooth and 2 * found[-2] * distinct < values.size
+    return bool(is_counted == bool(labels))
+
+
+def rises(values: Floats, owners: Ints) -> bool:
+    """Whether each value is larger than the one before it in its sequence; `owners` names these."""
+    within = np.diff(owners) == 0
+    return within.sum() >= _FEWEST_RISES and bool((np.diff(values)[within] > 0).all())
 
 
 @final

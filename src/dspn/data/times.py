@@ -1,5 +1,6 @@
 """Times of slices, as the order column of a table has them: calendar fields, steps, times ahead."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -10,7 +11,14 @@ from pyarrow import types
 
 from dspn._arguments import Floats, Ints
 from dspn.data.layout import Ragged
-from dspn.data.order import Grouping, Keys, next_values, with_order_type
+from dspn.data.order import (
+    Grouping,
+    Keys,
+    Steps,
+    describe_steps,
+    next_values,
+    with_order_type,
+)
 from dspn.errors import DataError
 
 NO_TIMES: Final = (
@@ -26,6 +34,13 @@ def read_times(values: NDArray[Any]) -> Any:
     cells = pa.array(values)
     kind = with_order_type(_KEYS, cells).text
     return cells if kind is None else cells.cast(kind)
+
+
+def steps_of(values: NDArray[Any], offsets: Ints, dates: str | None) -> Steps | None:
+    """The steps of the order values of slices; None where they have none."""
+    cells, rows = pa.array(values), np.arange(values.size)
+    grouping = Grouping(rows, offsets, [*range(offsets.size - 1)], offsets[:-1])
+    return describe_steps(cells, with_order_type(replace(_KEYS, dates=dates), cells), grouping)
 
 
 def calendar_field(times: Any, field: str) -> Floats:

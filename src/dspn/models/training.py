@@ -14,8 +14,10 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import validate_data
 
 from dspn._arguments import Bools, Floats, require_type, sequence_weights, whole_number
+from dspn.data.coding import INFERRED
 from dspn.data.layout import Ragged
-from dspn.data.schema import Schema
+from dspn.data.proposals import is_doubtful, rises
+from dspn.data.schema import Kind, Schema
 from dspn.data.sequences import Sequences, drawn_places, joined, sequences_of
 from dspn.engine.base import TimeUpError
 from dspn.errors import (
@@ -262,6 +264,9 @@ class SequenceReader(BaseEstimator):
             self._remember_columns(data.schema)
         _refuse_impossible_values(data)
         warn_of_idle_variables(data)
+        _warn_of_guesses(data)
+        if told or data.inference_notes:
+            _warn_of_steps(data, told.get("dates"))
         if sample_weight is None:
             return data, None
         return data, sequence_weights(sample_weight, "sample_weight", DataError, len(data))
@@ -301,7 +306,7 @@ class SequenceReader(BaseEstimator):
             rows = "X.reshape(-1, 1)" if lengths is not None else "[X] for one sequence"
             raise DataError(
                 "`X` must be sequences of slices, each with a value for every variable, but has "
-                f"shape {X.shape}; where it has a single variable write {rows}."
+                f"shape {X.shape}. Reshape your data: of a single variable it is {rows}."
             )
         if isinstance(X, np.ma.MaskedArray):  # scikit-learn would bring back masked values
             X, masked = np.ma.getdata(X).astype(object), np.ma.getmaskarray(X)
@@ -377,12 +382,57 @@ def warn_of_idle_variables(data: Sequences) -> None:
     # fmin and fmax leave NaN where there is nothing but NaN.
     low, high = (np.asarray(f.reduce(data.values)) for f in (np.fmin, np.fmax))
     for mask, what in (
-        (np.isnan(low), "have no observed value, so that nothing is learned of them"),
+        (
+            np.isnan(low),
+            "have no observed value, so that nothing is learned of them; leave them out, as what "
+            "is scored or filled in of them is the prior",
+        ),
         (low == high, "have the same value wherever they are observed and are learned as constant"),
     ):
         if mask.any():
             names = np.array(data.schema.names, dtype=object)[mask].tolist()
             warn(f"variables {listed(names)} {what}.", UserWarning)
+
+
+def _warn_of_guesses(data: Sequences) -> None:
+    """Names the variables that may be of another kind than was inferred, or the order."""
+    noted = zip(data.schema, data.values.T, data.inference_notes, strict=False)
+    guessed = [(variable, values) for variable, values, note in noted if INFERRED in note]
+    for kind, other, what in (
+        (Kind.CATEGORICAL, "count", "categories and are spread as counts are; if they count"),
+        (Kind.COUNT, "categorical", "counts and are not spread as counts are; if they are labels"),
+    ):
+        names = [
+            own.name for own, values in guessed if own.kind is kind and is_doubtful(own, values)
+        ]
+        if names:
+            said = dict.fromkeys(names[:_MOST_NAMED], other)
+            warn(
+                f"variables {listed(names)} have whole numbers, which are taken as {what}, say "
+                f"kinds={said} (of arrays, in a `schema`), else {str(kind)!r}.",
+                UserWarning,
+            )
+    if data.table_keys is None or data.table_keys.order is not None:
+        return
+    owners = np.repeat(np.arange(len(data)), data.lengths)
+    for own, values in guessed:
+        if rises(values, owners):
+            warn(
+                f"variable {own.name!r} rises from row to row; if it has times or counts the rows, "
+                f"say order={own.name!r}, else say its kind in `kinds`.",
+                UserWarning,
+            )
+
+
+def _warn_of_steps(data: Sequences, dates: str | None) -> None:
+    """Says where the steps of the order column of a table are not all equal."""
+    keys = data.table_keys
+    if keys is not None and keys.order is not None and keys.order_values is not None:
+        from dspn.data.times import steps_of  # loads Arrow, as the table has done
+
+        steps = steps_of(keys.order_values, data.offsets, dates)
+        if steps is not None and steps.uneven is not None:
+            warn(steps.advice(keys.order, f"every={steps.every!r}"), UserWarning)
 
 
 def warn_of_short(data: Sequences, lag: int) -> None:

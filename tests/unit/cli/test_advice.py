@@ -27,7 +27,7 @@ def notes(command: Run, text: str, *words: object) -> list[str]:
 
 
 def test_a_column_of_different_words_is_noted(command: Run) -> None:
-    text = table("id,Note,x", (f"s{row % 5},note {row},0.{row}1" for row in sorted(range(20))))
+    text = table("id,Note,x", (f"s{row % 5},note {row},0.{row % 4}1" for row in range(20)))
     rows = sorted(text.splitlines()[1:])
     (said,) = notes(command, table("id,Note,x", rows))
     assert said == (
@@ -48,9 +48,12 @@ def test_more_than_a_thousand_categories_are_refused_unless_told(command: Run) -
     assert dspn.load("m.dspn").schema[0].num_categories == 1200
 
 
-@pytest.mark.parametrize("cell", ["2024-03-01 {:02d}:00", "2024-03-{:02d}", "{}/3/2024", "{}:15"])
+@pytest.mark.parametrize(
+    "cell",
+    ["2024-03-01 {:02d}:00", "2024-03-{:02d}", "{}/3/2024", "{}:15", "Mar {} 2024", "{}-mar-2024"],
+)
 def test_a_column_of_times_is_noted(command: Run, cell: str) -> None:
-    rows = [f"s{hour % 2},{cell.format(hour)},{hour}.5" for hour in range(1, 13)]
+    rows = [f"s{hour % 2},{cell.format(hour)},{hour * 7 % 5}.5" for hour in range(1, 13)]
     text = table("id,Date and time,x", sorted(rows))
     (said,) = notes(command, text)
     assert said == (
@@ -63,7 +66,7 @@ def test_columns_that_are_keys_rather_than_variables_are_noted(command: Run) -> 
     text = table("id,year,station,x", rows)
     fixed, rises = sorted(said for said in notes(command, text) if "few whole" not in said)
     assert rises == (
-        "note: column 'year' has whole numbers that rise from row to row; if they are times or "
+        "note: column 'year' has numbers that rise from row to row; if they are times or "
         "count the rows, say -t year."
     )
     assert fixed == (
@@ -100,6 +103,17 @@ def test_few_whole_numbers_are_noted_with_what_to_say(command: Run) -> None:
     )
     told = ("--kind", "Trips per hour=count", "--kind", "n=categorical")
     assert notes(command, text, *told) == []
+
+
+def test_labels_that_are_taken_as_counts_are_noted(command: Run) -> None:
+    rng = np.random.default_rng(0)
+    values = zip(rng.integers(0, 30, 600).tolist(), rng.poisson(30, 600).tolist(), strict=True)
+    rows = [f"s{n // 20},{shop},{calls}" for n, (shop, calls) in enumerate(values)]
+    (said,) = (own for own in notes(command, table("id,shop,calls", rows)) if "labels" in own)
+    assert said == (
+        "note: column 'shop' has whole numbers that are taken as counts and are not spread as "
+        "counts are; if they are labels, say --kind shop=categorical"
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dspn.data import Kind, Sequences, Variable
-from dspn.data.proposals import Whole, propose
+from dspn.data.proposals import Whole, is_doubtful, propose
 from dspn.errors import DataError
 from dspn.leaves import NegativeBinomial, StudentT, VonMises
 
@@ -32,6 +32,30 @@ def test_whole_numbers_are_counts_only_where_they_look_like_counts(name: str) ->
     assert data.schema[0].kind is kind
     (note,) = data.inference_notes
     assert note.startswith(f"{name}: {kind}") and re.search(reason, note)
+
+
+@pytest.mark.parametrize("size", [300, 3000])
+def test_kinds_are_doubtful_where_frequencies_are_those_of_another(size: int) -> None:
+    rng, running = np.random.default_rng(0), np.cumsum(RNG.random(size) < 0.1) % 2
+    counts = {
+        "few": rng.poisson(2, size),
+        "many": rng.poisson(30, size),
+        "regimes": np.where(running, rng.poisson(1, size), rng.poisson(8, size)),
+        "alarms": rng.poisson(9, size) * (rng.random(size) < 0.3),
+        "waits": rng.geometric(0.3, size),
+    }
+    labels = {"modes": rng.integers(0, 6, size), "shops": rng.integers(0, 25, size)}
+    for name, values in (counts | labels).items():
+        is_label = name in labels
+        distinct, codes = np.unique(values, return_inverse=True)
+        categories = Variable.categorical(name, distinct.tolist())
+        assert is_doubtful(categories, codes.astype(float)) is not is_label, name
+        assert is_doubtful(Variable.count(name), values.astype(float)) is is_label, name
+    codes = rng.integers(0, 6, size) * 1.0
+    for wide in ([-3, 0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 2**52]):
+        assert not is_doubtful(Variable.categorical("code", wide), codes)
+    assert not is_doubtful(Variable.continuous("x"), rng.poisson(2, size).astype(float))
+    assert not is_doubtful(Variable.categorical("n", [0, 1, 2]), rng.integers(0, 3, size) * 1.0)
 
 
 def test_what_is_known_of_whole_numbers_adds_up_over_parts() -> None:

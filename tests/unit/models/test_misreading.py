@@ -70,9 +70,9 @@ def model() -> HMM:
         (lambda own: own.fit(Path("x.csv")), "; read the file first, as with pandas.read_csv"),
         (
             lambda own: own.fit(ARRAY[0, :, 0]),
-            "shape (12,); where it has a single variable write [",
+            "shape (12,). Reshape your data: of a single variable it is [X]",
         ),
-        (lambda own: own.fit(ARRAY[0, :, 0], lengths=[6, 6]), "write X.reshape(-1, 1)"),
+        (lambda own: own.fit(ARRAY[0, :, 0], lengths=[6, 6]), "it is X.reshape(-1, 1)"),
         (lambda own: own.fit([1.5, 2.5]), "for one sequence of one variable write [values]"),
         (lambda own: own.fit(ARRAY, inputs=["hour"]), "names of columns are for a table with"),
         (
@@ -271,3 +271,41 @@ def test_a_wrong_value_is_refused_with_what_to_do_about_it() -> None:
         DataError, match=r"'wind' must hold numbers up to 1e\+150 .* \(id 's1'\), s"
     ):
         model().fit(huge, sequence="station", order="hour")
+
+
+def test_fit_says_what_it_has_guessed_of_a_table() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"id": np.repeat(np.arange(60), 10), "at": np.tile(np.arange(10), 60)})
+    table = table.assign(
+        calls=rng.poisson(3, 600), shop=rng.integers(0, 30, 600), mode=rng.integers(0, 6, 600)
+    )
+    how: Any = {"sequence": "id", "order": "at"}
+    with pytest.warns(UserWarning) as caught:
+        model().fit(table, **how)
+    assert sorted(str(own.message) for own in caught) == [
+        "variables calls have whole numbers, which are taken as categories and are spread as "
+        "counts are; if they count, say kinds={'calls': 'count'} (of arrays, in a `schema`), else "
+        "'categorical'.",
+        "variables shop have whole numbers, which are taken as counts and are not spread as counts "
+        "are; if they are labels, say kinds={'shop': 'categorical'} (of arrays, in a `schema`), "
+        "else 'count'.",
+    ]
+    with pytest.warns(UserWarning, match="variables x0 have whole numbers, which are taken as c"):
+        model().fit([table[["calls"]].to_numpy()] * 2)
+    kinds = {"calls": "count", "shop": "categorical"}
+    model().fit(table, **how, kinds=kinds)
+    with pytest.warns(UserWarning, match="'at' rises from row to row; .* say order='at', else"):
+        model().fit(table, sequence="id", kinds=kinds)
+    model().fit(table, sequence="id", kinds={**kinds, "at": "count"})
+    late = table[table["at"] != 5].assign(kept="x")
+    late["kept"] = np.where(late["calls"] > 2, "a", "b")
+    steps = r"steps of 'at' are not all equal \(1, 2\): .*; every='1' puts in 60 slices"
+    with pytest.warns(UserWarning, match=steps):
+        model().fit(late, **how, kinds=kinds)
+    with pytest.warns(UserWarning, match=steps):
+        HMM(1, schema=model().fit(table, **how, kinds=kinds).schema_).fit(late, **how)
+    model().fit(late, **how, kinds=kinds, every=1).score_samples(late)
+    dated = late.assign(at=(pd.Timestamp("2024-03-25") + pd.to_timedelta(late["at"], "D")))
+    dated["at"] = dated["at"].dt.strftime("%d/%m/%Y")
+    with pytest.warns(UserWarning, match=r"\(1 d, 2 d\): .* every='1d' puts in"):
+        model().fit(dated, **how, kinds=kinds, dates="%d/%m/%Y")
