@@ -155,6 +155,6 @@ def show_rows(title: str, *, quiet: bool) -> Iterator[Callable[[int, Share], Non
         def advance(rows: int, share: Share) -> None:
             nonlocal total
             total += rows
-            tell(counted(total, "row"), share)
+            tell(counted(total, "row") if total else "", share)
 
         yield advance

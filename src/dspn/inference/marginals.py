@@ -28,9 +28,10 @@ class VariableMarginals:
     """P(entry | evidence) of one variable's missing entries, each the exact mixture of its leaves.
 
     `slices[e]` is the row of entry e in the data's `values`. A categorical variable has
-    `probabilities` (entries, categories); others have `mean`, `variance` and `quantiles` (entries,
-    levels). What does not apply is NaN or None. `error` is the standard error of the mean, or the
-    largest of the probabilities', where they come from draws.
+    `probabilities` (entries, categories). Numbers and counts have `mean`, `variance` and
+    `quantiles` (entries, levels), and their `probabilities` are None; means of categories are NaN.
+    `error` is the standard error of the mean, or the largest of the probabilities', where they come
+    from draws.
     """
 
     variable: Variable
@@ -46,10 +47,11 @@ class VariableMarginals:
         return f"VariableMarginals({self.described()})"
 
     def described(self) -> str:
-        """Name, kind, number of entries and levels, in one line."""
+        """Name, kind, number of entries, and what is known of them, in one line."""
         count = f"{self.slices.size} {'entry' if self.slices.size == 1 else 'entries'}"
         levels = f", quantiles {', '.join(map(str, self.levels))}" if self.levels else ""
-        return f"{self.variable.name}: {self.variable.kind}, {count}{levels}"
+        known = "mean, variance" if self.probabilities is None else "probabilities"
+        return f"{self.variable.name}: {self.variable.kind}, {count}, {known}{levels}"
 
     def point(self) -> Floats:
         """The most probable category, the median of a count, the mean of a continuous variable."""

@@ -6,6 +6,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from dspn._arguments import Bools, Floats, Ints, whole_number
+from dspn.data.schema import Kind
 from dspn.data.sequences import Sequences
 from dspn.engine.base import TERMS, NetworkProgram, Program, difference, log_shares, plus
 from dspn.errors import EvidenceError
@@ -120,6 +121,9 @@ def _entry_surprises(program: Program, data: Sequences, fitted: bool) -> tuple[F
             tails[rows[slices], variables] = 0.0
     if len(program.parts) > 1:
         _add_ruled_out(program, data, surprises, tails)
+    discrete = [variable.kind is not Kind.CONTINUOUS for variable in data.schema]
+    # A probability of 1 may be rounded to a little more; 0.0 is added as minus zero is shown.
+    surprises[:, discrete] = np.maximum(surprises[:, discrete], 0.0) + 0.0
     return surprises, tails
 
 

@@ -2,12 +2,14 @@
 
 import os
 import sys
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, Final, final
+from dataclasses import KW_ONLY, dataclass, fields
+from functools import wraps
+from typing import Any, Final, TypeVar, final
 
 import numpy as np
 
 from dspn._arguments import require_type, whole_number
+from dspn.data.schema import near_misses
 from dspn.data.sequences import Sequences
 from dspn.engine.base import TimeUpError
 from dspn.errors import DataError, StructureError
@@ -72,6 +74,8 @@ class Em(Options):
     transitions: Transitions | str = choice_field(Transitions.DENSE)
 
 
+_Class = TypeVar("_Class", bound=type[Any])
+
 Learner = Auto | Paper | Em | Distilled
 _LEARNERS: Final[dict[str, type[Learner]]] = {
     "auto": Auto,
@@ -81,7 +85,28 @@ _LEARNERS: Final[dict[str, type[Learner]]] = {
 }
 
 
+def _naming_learners(cls: _Class) -> _Class:
+    """The class, with a constructor that says of which learner an unknown parameter is."""
+    construct: Any = cls.__init__
+    known = [own.name for own in fields(cls)]
+
+    @wraps(construct)
+    def checked(self: Any, *given: Any, **parameters: Any) -> None:
+        for name in parameters:
+            if name not in known:
+                learners = [kind for kind in _LEARNERS.values() if name in kind().get_params()]
+                remedy = near_misses(name, known)
+                if learners:
+                    remedy = f"; it is one of the learner: DSPN({learners[0].__name__}({name}=...))"
+                raise TypeError(f"DSPN has no parameter {name!r}{remedy}.")
+        construct(self, *given, **parameters)
+
+    cls.__init__ = checked
+    return cls
+
+
 @final
+@_naming_learners
 @dataclass(eq=False, repr=False)
 class DSPN(SequenceEstimator):
     """A dynamic sum-product network whose structure is learned from data.

@@ -173,9 +173,10 @@ class SequenceEstimator(Queries, SequenceReader):
 
         def __getattr__(self, name: str) -> Any:
             """Whatever else `model_` knows, such as `provenance` and `components`."""
-            if name.startswith("_") or "model_" not in vars(self):
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            return getattr(self.model_, name)
+            if not name.startswith("_") and "model_" in vars(self):
+                with suppress(AttributeError):
+                    return getattr(self.model_, name)
+            return super().__getattr__(name)
 
     def _compiled(self) -> Program:
         check_is_fitted(self, "model_")

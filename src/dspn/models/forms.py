@@ -105,7 +105,7 @@ def read_form(
         names = list(Reading.__annotations__)
         raise TypeError(
             f"there is no argument {unknown[0]!r}{near_misses(unknown[0], names)}; how data are "
-            f"read is said by {', '.join(names)}."
+            f"read is said by {', '.join(names)}, and how to learn where the estimator is made."
         )
     lengths, told = reading.get("lengths"), told_keys(reading)
     layout = told.pop("layout", None)

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Final, Unpack, final
+from typing import TYPE_CHECKING, Any, Final, Unpack, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -69,6 +69,19 @@ class Queries(ABC):
         self, X: Any, argument: str = "X", /, *, inputs: Any = None, **reading: Unpack[Reading]
     ) -> Sequences:
         """The sequences of X, which messages call `argument`."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Says of an attribute that is not there what predicts classes, and what does not."""
+            remedy = ""
+            if name.startswith("predict"):
+                remedy = (
+                    "; it has no classes: `DSPNClassifier` predicts the class of a sequence, "
+                    "`forecast` the slices that follow, and `impute` what is missing"
+                )
+            kind = type(self).__name__
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}{remedy}")
 
     def log_likelihood(self, X: Any, **given: Unpack[Given]) -> Floats:
         """Log P(observed entries) of each sequence; -inf, with a warning, where impossible."""

@@ -1,6 +1,7 @@
 """Percent and time left from the first second on, in commands whose work is one piece."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -76,3 +77,17 @@ def test_preparation_by_several_workers_tells_the_share_of_all(tmp_path: Path) -
     )
     known = [share for share in shares if share is not None]
     assert known and known[-1] > 0.9 and max(known) <= 1.0
+
+
+def test_no_rows_are_told_before_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, object]] = []
+
+    @contextmanager
+    def show(title: str, *, quiet: bool) -> Iterator[Callable[[str, object], None]]:
+        yield lambda done, share: told.append((done, share))
+
+    monkeypatch.setattr(console, "show_progress", show)
+    with console.show_rows("forecast", quiet=False) as advance:
+        advance(0, 0.25)
+        advance(1, 0.5)
+    assert told == [("", 0.25), ("1 row", 0.5)]

@@ -1,8 +1,9 @@
 """Results say in a few words what they hold, and marginals are exact at the edges."""
 
 import numpy as np
+import pytest
 
-from dspn import Model, Schema, Sequences, Variable
+from dspn import HMM, Model, Schema, Sequences, Variable
 from dspn.inference.marginals import Mixer
 from dspn.leaves import Gaussian
 
@@ -31,11 +32,11 @@ def test_marginals_are_shown_with_their_variables() -> None:
     found = MODEL.marginals(DATA, quantiles=(0.05, 0.5))
     assert repr(found) == (
         "Marginals(num_sequences=2)\n"
-        "  sky: categorical, 1 entry\n"
-        "  celsius: continuous, 2 entries, quantiles 0.05, 0.5\n"
-        "  visitors: count, 1 entry, quantiles 0.05, 0.5"
+        "  sky: categorical, 1 entry, probabilities\n"
+        "  celsius: continuous, 2 entries, mean, variance, quantiles 0.05, 0.5\n"
+        "  visitors: count, 1 entry, mean, variance, quantiles 0.05, 0.5"
     )
-    assert repr(found["sky"]) == "VariableMarginals(sky: categorical, 1 entry)"
+    assert repr(found["sky"]) == "VariableMarginals(sky: categorical, 1 entry, probabilities)"
 
 
 def test_other_results_are_shown_by_their_sizes() -> None:
@@ -67,3 +68,25 @@ def test_a_variance_beyond_the_largest_number_is_infinite() -> None:
     mixer = mixed([[0.5, 0.5]], [[-1e200, 1.0], [1e200, 1.0]])
     np.testing.assert_array_equal(mixer.variance, [np.inf])
     np.testing.assert_array_equal(mixer.mean, [0.0])
+
+
+def test_what_has_no_classes_says_what_predicts_them() -> None:
+    fitted = HMM(1, validation_fraction=0.0).fit(MODEL.sample(5, 9, rng=np.random.default_rng(0)))
+    for own, kind in ((MODEL, "Model"), (fitted, "HMM"), (HMM(1), "HMM")):
+        with pytest.raises(
+            AttributeError, match=f"'{kind}' object has .*'predict'; .*DSPNClassifie"
+        ):
+            own.predict(DATA)
+        assert not hasattr(own, "predict_proba") and not hasattr(own, "classes")
+    assert fitted.components == fitted.model_.components
+
+
+def test_a_certain_value_is_no_surprise() -> None:
+    schema = Schema((Variable.categorical("unit", ["C"]), Variable.continuous("x")))
+    rng = np.random.default_rng(0)
+    weights = rng.dirichlet(np.ones(5), size=6)
+    emissions = {"unit": np.ones((5, 1)), "x": np.column_stack([np.arange(5.0), np.ones(5)])}
+    model = Model.from_hmm(weights[0], weights[1:], emissions, schema=schema)
+    found = model.surprise(model.sample(20, 30, rng=rng)).variables[:, 0]
+    assert (found >= 0).all() and not np.signbit(found).any()
+    np.testing.assert_allclose(found, 0.0, atol=1e-14)

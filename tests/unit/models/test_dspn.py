@@ -144,3 +144,17 @@ def test_another_engine_learns_the_same_model(learner: dspn.Em | dspn.Auto) -> N
 def test_an_engine_that_does_not_exist_is_refused() -> None:
     with pytest.raises(dspn.StructureError, match="`engine` must be 'cpu' or 'gpu' or 'reference'"):
         DSPN(Em(2), engine="tpu").fit([np.zeros((3, 1)), np.ones((3, 1))])
+
+
+def test_a_parameter_of_a_learner_is_named_with_its_place() -> None:
+    for name, said in (
+        ("effort", "DSPN(Auto(effort=...))"),
+        ("n_interfaces", "DSPN(Em(n_interfaces=...))"),
+        ("n_job", "(did you mean 'n_jobs'?)"),
+    ):
+        with pytest.raises(TypeError) as caught:
+            DSPN(**{name: 1})  # type: ignore[arg-type]
+        assert f"DSPN has no parameter {name!r}" in str(caught.value)
+        assert said in str(caught.value)
+    with pytest.raises(TypeError, match=r"'effort'.*, and how to learn where the estimator is mad"):
+        DSPN().fit([[0.5]], effort=1)  # type: ignore[call-arg]
