@@ -449,6 +449,7 @@ def parse_inputs(given: list[str] | None, columns: Sequence[str]) -> list[Any]:
     from dspn.errors import DataError
 
     sized = {"position": Position, "to_end": ToEnd, "phase": Phase, "sine": Sine, "cosine": Cosine}
+    words = [*columns, *CALENDAR, "elapsed", *(f"{own}:24" for own in sized)]
     found: list[Any] = []
     for text in given or []:
         name, _, setting = text.partition(":")
@@ -464,7 +465,7 @@ def parse_inputs(given: list[str] | None, columns: Sequence[str]) -> list[Any]:
             item = _rule(text, sized[name], _number(text, setting)).named(text)
         else:
             raise DataError(
-                f"--input {text!r} is no column of the table{near_misses(text, columns)} and no "
+                f"--input {text!r} is no column of the table{near_misses(text, words)} and no "
                 f"rule ({', '.join(f'{own}:24' for own in sized)}, hour, weekday, month, elapsed); "
                 f"its columns are {', '.join(columns)}."
             )

@@ -218,7 +218,7 @@ class Schema:
         except (KeyError, TypeError):
             raise DataError(
                 f"`name` must be a variable of the schema ({list_names(self.names)}), "
-                f"found {name!r}."
+                f"found {name!r}{near_misses(str(name), self.names)}."
             ) from None
 
     @property

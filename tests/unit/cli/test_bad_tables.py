@@ -195,6 +195,10 @@ def test_usage_is_told_from_data(command: Run, model: Path, days: Path) -> None:
     ):
         found = command("fit", days, "-o", "m.dspn", *words)
         assert found.status == 2 and said in found.err
+    found = command("fit", days, "-o", "m.dspn", "--input", "houre")
+    assert (
+        found.status == 1 and "'houre' is no column of the table (did you mean 'hour'" in found.err
+    )
     assert command("score", model, days, "-o", "nowhere/x.csv").status == 1
     assert command("score", model, days, "-o", "x.doc").status == 1
     assert command("score", model, "table.doc").status == 1

@@ -262,6 +262,8 @@ def test_a_wrong_value_is_refused_with_what_to_do_about_it() -> None:
         with pytest.raises(DataError) as caught:
             own.score_samples(wrong)
         assert f"variable {column!r}" in str(caught.value) and remedy in str(caught.value)
+    with pytest.raises(DataError, match=r"found 'wnid' \(did you mean 'wind'"):
+        own.marginals(table)["wnid"]
     with pytest.raises(DataError, match="give numbers, with None for what is missing"):
         own.score_samples(table.assign(wind="calm"))
     with pytest.raises(DataError, match=r"no column 'wind'.*the schema has it as a variable: add"):
