@@ -54,7 +54,7 @@ elif emulator.why_not() is None:
     ORDERS = (0, 1, 2) if EVERY_CASE else (0,)
     ENGINES |= {
         "kernels": (emulator.engine(processors=50, orders=ORDERS), "double"),
-        "kernels in single precision": (emulator.engine(processors=2, orders=ORDERS), "single"),
+        "kernels in single precision": (emulator.engine(processors=1, orders=ORDERS), "single"),
     }
 NAMES = list(ENGINES) if has_gpu() else ["numpy", "kernels", "kernels in single precision"]
 
@@ -103,7 +103,7 @@ def _chain_case(seed: int, nodes: int = 0) -> tuple[DynamicNetwork, list[np.ndar
         other = initial_network(schema, nodes or 1 + seed % 5, rng=rng, root=root).parameters
         own = network.parameters
         network = network.with_parameters(type(own)(own.template, own.top, other.template))
-    lengths = [1, 2, 3, 4, 5, 5] if not nodes else rng.integers(1, 12, 20).tolist()
+    lengths = [1, 2, 3, 4, 5, 5] if not nodes else rng.integers(1, 8, 40).tolist()
     program = compile_program(network, engine="reference")
     blank = np.full((sum(lengths), len(schema)), np.nan)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -671,7 +671,7 @@ _SCANS = (("float", 8, 0), ("float", 32, 0), ("float", 32, 1), ("float", 128, 0)
 _COMPILED = [
     *(("scan", f"-DREAL={real} -DK={k} -DTHREADS={128 if k < 64 else k} -DTABLES={tables}")
       for real, k, tables in _SCANS),
-    *(("tensor", f"-DREAL=float -DK={k}") for k in (32, 128)),
+    *(("tensor", f"-DREAL=float -DK={k} -DTHREADS=128") for k in (32, 64, 128)),
     *(("large", f"-DREAL={real} -DVECTOR={vector} -DTHREADS={threads} -DMOST={most}")
       for real, vector in (("float", 4), ("double", 2)) for threads, most in ((32, 4), (1024, 8))),
     *(("rows", f"-DREAL={real} -DVECTOR=4") for real in ("float", "double")),

@@ -27,6 +27,7 @@
 struct uint3 { unsigned x, y, z; };
 struct float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
 static uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 extern char __start_emulated_shared[], __stop_emulated_shared[];
@@ -34,14 +35,14 @@ static char first_of_shared __attribute__((section("emulated_shared"), used, ali
 
 namespace emulator {
 
-enum State { READY, AT_WARP, AT_BLOCK, ENDED };
-constexpr int STACK = 128 << 10, MOST_THREADS = 1024, DYNAMIC = 100 << 10, BEHIND = 256;
+enum State { READY, AT_WARP, AT_BLOCK, AT_BARRIER, ENDED };
+constexpr int STACK = 128 << 10, MOST_THREADS = 1024, DYNAMIC = 140 << 10, BEHIND = 256;
 struct Thread {
     jmp_buf at;
     ucontext_t start;
     State state;
     bool begun;
-    int turn;
+    int turn, barrier;
     const char* operation;
 };
 struct Warp { alignas(16) char slot[2][32][32]; int waiting; };
@@ -49,7 +50,7 @@ static Thread thread[MOST_THREADS];
 static Warp warp[MOST_THREADS / 32];
 static char* stacks;
 static jmp_buf scheduler;
-static int self, threads, at_block;
+static int self, threads, at_block, at_barrier[16];
 static char message[200];
 static void (*body)(void**);
 static void** arguments;
@@ -72,6 +73,15 @@ static void wait_for_block() {
     for (int t = 0; t < threads; ++t) {
         if (t != self && thread[t].state != AT_BLOCK) { fail("__syncthreads without all threads"); }
         thread[t].state = READY;
+    }
+}
+
+static void wait_for_some(int barrier, int count) {
+    thread[self].barrier = barrier;
+    if (++at_barrier[barrier] < count) { return leave(AT_BARRIER); }
+    at_barrier[barrier] = 0;
+    for (int t = 0; t < threads; ++t) {
+        if (thread[t].state == AT_BARRIER && thread[t].barrier == barrier) { thread[t].state = READY; }
     }
 }
 
@@ -134,6 +144,7 @@ static void run_block(int order, int shared_bytes) {
     memset(__start_emulated_shared, 0xff, __stop_emulated_shared - __start_emulated_shared);
     memset(dynamic, 0xff, shared_bytes + BEHIND);
     at_block = 0;
+    memset(at_barrier, 0, sizeof at_barrier);
     const int warps = threads / 32;
     for (int t = 0; t < threads; ++t) { thread[t].state = READY; }
     for (int w = 0; w < warps; ++w) { warp[w].waiting = 0; }
@@ -274,6 +285,11 @@ static inline unsigned __ballot_sync(unsigned mask, int own) {
     for (int lane = 0; lane < 32; ++lane) { found |= unsigned(emulator::handed<int>(slots, lane) != 0) << lane; }
     return found;
 }
+static inline int atomicMax(int* to, int own) {
+    const int before = *to;
+    *to = max(before, own);
+    return before;
+}
 static inline int __ffs(int x) { return __builtin_ffs(x); }
 static inline int __clz(int x) { return x ? __builtin_clz(unsigned(x)) : 32; }
 static inline int __reduce_max_sync(unsigned mask, int own) {
@@ -284,6 +300,7 @@ static inline int __reduce_max_sync(unsigned mask, int own) {
 }
 
 // Instructions of PTX, called by their names with the operands in order.
+static inline void bar_sync(int barrier, int count) { emulator::wait_for_some(barrier, count); }
 static inline unsigned __cvta_generic_to_shared(const void* from) {
     return unsigned(static_cast<const char*>(from) - __start_emulated_shared);
 }
@@ -330,13 +347,6 @@ static inline const unsigned short* matrix_row(const char (*slots)[32], int matr
     const unsigned at = emulator::handed<unsigned>(slots, 8 * matrix + row);
     if (at % 16) { emulator::fail("ldmatrix: a row does not begin at a multiple of 16 bytes"); }
     return reinterpret_cast<const unsigned short*>(__start_emulated_shared + at);
-}
-static inline void ldmatrix_sync_aligned_m8n8_x4_shared_b16(
-    unsigned& r0, unsigned& r1, unsigned& r2, unsigned& r3, unsigned address) {
-    const char(*slots)[32] = emulator::meet("ldmatrix", address);
-    const int lane = threadIdx.x % 32;
-    unsigned* const to[4] = {&r0, &r1, &r2, &r3};
-    for (int m = 0; m < 4; ++m) { memcpy(to[m], matrix_row(slots, m, lane / 4) + 2 * (lane % 4), 4); }
 }
 static inline void ldmatrix_sync_aligned_m8n8_x4_trans_shared_b16(
     unsigned& r0, unsigned& r1, unsigned& r2, unsigned& r3, unsigned address) {

@@ -101,7 +101,7 @@ def _products(run: ChainRun, left: Array, right: Array) -> Array:
             sets = 128 // width
             blocks = int(min(2 * run.device.processors, -(-rows // (16 * sets))))
             parts = xp.empty((blocks * sets, width, width), dtype=run.dtype)
-            kernel = run.device.kernel("tensor", "outer", ("-DREAL=float", f"-DK={width}"))
+            kernel = run.tensor_kernel("outer", 256)
         else:
             sets = max(1, 256 // width**2)
             blocks = int(min(_BLOCKS * run.device.processors, -(-rows // sets)))

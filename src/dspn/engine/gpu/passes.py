@@ -46,8 +46,10 @@ _FEWEST_NARROW: Final = 256
 _WIDEST_SCAN: Final = {np.dtype(np.float32): 128, np.dtype(np.float64): 64}
 # Loads of a thread in a slice of a large chain.
 _PACKS: Final = 4
-# Fewer sequences than this for each multiprocessor are faster one to a block.
-_FEWEST_TOGETHER: Final = 8
+# Fewer sequences times nodes than this for each multiprocessor are faster one to a group of threads.
+_FEWEST_TOGETHER: Final = 1280
+# Sets of 16 sequences in a block.
+_MOST_SETS: Final = 4
 
 
 class Range(NamedTuple):
@@ -123,8 +125,8 @@ class ChainRun:
         self.is_scan = device.is_gpu and k <= _WIDEST_SCAN[self.dtype] and not layout.layers
         self.width = next(w for w in (8, 16, 32, 64, 128) if w >= k) if self.is_scan else k
         self.narrow = tensor_cores and k >= _FEWEST_NARROW and self.dtype == np.float32
-        many = len(batch) >= _FEWEST_TOGETHER * device.processors and not layout.by
-        self.together = self.is_scan and many and self.width >= 64 and self.dtype == np.float32
+        many = len(batch) * self.width >= _FEWEST_TOGETHER * device.processors and not layout.by
+        self.together = self.is_scan and many and self.width >= 32 and self.dtype == np.float32
         self.range = _RANGES[self.dtype]
         chunks = batch.keep(("chunks", self.width), lambda: Chunks(batch, self.width))
         self.chunks: Chunks = chunks
@@ -211,11 +213,20 @@ class ChainRun:
     def _launch(self, name: str, arguments: tuple[Any, ...]) -> None:
         count, width = len(self.batch), self.width
         if self.together:
-            kernel = self.device.kernel("tensor", name, (real_option(self.dtype), f"-DK={width}"))
-            kernel((-(-count // 16),), (2 * width,), arguments)
+            share, sets = max(1, width // 64), -(-count // 16)
+            each = min(_MOST_SETS, 1 << (-(-sets // self.device.processors) - 1).bit_length())
+            kernel, threads = self.tensor_kernel(name, 32 * share * each), 32 * share * each
+            shared = 4 * width**2 + (128 * (width + 2) * each if share > 1 else 0)
+            kernel.max_dynamic_shared_size_bytes = shared
+            kernel((-(-sets // each),), (threads,), arguments, shared_mem=shared)
             return
         kernel, block = self.scan_kernel(name)
         kernel((-(-count // (block // width)),), (block,), arguments)
+
+    def tensor_kernel(self, name: str, threads: int) -> Any:
+        """A kernel that takes 16 sequences together."""
+        sizes = (f"-DK={self.width}", f"-DTHREADS={threads}")
+        return self.device.kernel("tensor", name, ("-DREAL=float", *sizes))
 
     def scan_kernel(self, name: str) -> tuple[Any, int]:
         """A kernel that takes a sequence in a group of threads, and the threads of its blocks."""

@@ -1,15 +1,19 @@
-// The passes of `scan.cu` for many sequences of a chain of 64 or 128 nodes, on tensor cores.
+// The passes of `scan.cu` for many sequences of a chain of 32, 64 or 128 nodes, on tensor cores.
 //
-// Compiled with -DK=32, 64 or 128 (32 for `outer` only). A block takes 16 sequences, a warp 16 nodes
-// of them. A float32 number is the sum of two of bfloat16, and products of the two smaller parts are
-// left out: errors are below 2^-16 of a term and have either sign.
+// Compiled with -DK=32, 64 or 128 and -DTHREADS=n for a block of the passes. A warp takes 16 sequences; two
+// warps share the nodes of 128. Vectors stay in registers, where results of products lie as the next product
+// reads them, and the matrix lies in shared memory, 16 bytes for each lane and tile. A float32 number is the
+// sum of two of bfloat16, and products of the two smaller parts are left out: errors are below 2^-16 of a
+// term and have either sign.
 
 constexpr int ROWS = 16;
-constexpr int WARPS = K / 16;
-constexpr int THREADS = 32 * WARPS;
 constexpr int TILES = K / 16;
-constexpr int STRIDE = K + 8;
-constexpr int PART = WARPS < 4 ? WARPS : 4;  // exponents that one load takes
+constexpr int SHARE = K < 128 ? 1 : 2;  // warps that share sequences
+constexpr int SETS = THREADS / 32 / SHARE;
+constexpr int OWN = TILES / SHARE;  // tiles of a warp's nodes
+constexpr int EACH = 4 * OWN;       // numbers of a sequence that a lane has
+constexpr int SOME = 8;             // of 32 nodes, which are found together
+constexpr int AHEAD = K < 64 ? 3 : 1;  // slices whose loads are on their way
 typedef unsigned short half_t;
 
 __device__ __forceinline__ unsigned pair(float x, float y) {
@@ -24,18 +28,10 @@ __device__ __forceinline__ void split(float x, float y, unsigned& high, unsigned
 }
 
 __device__ __forceinline__ void multiply(float* sum, const unsigned* a, unsigned b0, unsigned b1) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
         "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-__device__ __forceinline__ void load_four(unsigned* to, const half_t* from) {
-    const unsigned address = (unsigned)__cvta_generic_to_shared(from);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address));
 }
 
 __device__ __forceinline__ void load_four_turned(unsigned* to, const half_t* from) {
@@ -45,303 +41,393 @@ __device__ __forceinline__ void load_four_turned(unsigned* to, const half_t* fro
                  : "r"(address));
 }
 
-// Rows of 16 sequences in two parts of bfloat16, twice, and the largest exponents by warp.
-struct Shared {
-    alignas(16) half_t high[2][ROWS][STRIDE];
-    alignas(16) half_t low[2][ROWS][STRIDE];
-    alignas(16) int largest[2][ROWS][WARPS];
-};
-
-// What a thread knows of its two sequences. Entry (r, n) of `value` is sequence 8 r + lane / 4 and node
-// 16 warp + 8 (n / 2) + 2 (lane % 4) + n % 2: two pairs of neighbours.
+// What a lane knows of its two sequences. Entry (r, n) of its numbers is sequence 8 r + lane / 4 of the
+// warp and node 16 (n / 4) + 4 (lane % 4) + n % 4 of its nodes: four neighbours at a time.
 struct Lane {
-    int warp, lane, row, column;
+    int lane, set, part, begin;
     Slices slices[2];
-    __device__ __forceinline__ int sequence(int r) const { return blockIdx.x * ROWS + row + 8 * r; }
-    __device__ __forceinline__ int node(int n) const { return column + 8 * (n / 2) + n % 2; }
+    __device__ __forceinline__ int sequence(int r) const { return begin + lane / 4 + 8 * r; }
+    __device__ __forceinline__ long long row(int r, int h) const { return slices[r].row(max(h, 0)); }
+    __device__ __forceinline__ int node(int n) const {
+        return 16 * (part * OWN + n / 4) + 4 * (lane % 4) + n % 4;
+    }
 };
 
 __device__ __forceinline__ Lane find_lane(
     const long long* first, const int* lengths, int direction, int count) {
     Lane own;
-    own.warp = threadIdx.x / 32;
     own.lane = threadIdx.x % 32;
-    own.row = own.lane / 4;
-    own.column = 16 * own.warp + 2 * (own.lane % 4);
+    own.set = threadIdx.x / 32 / SHARE;
+    own.part = threadIdx.x / 32 % SHARE;
+    own.begin = ROWS * (blockIdx.x * SETS + own.set);
     for (int r = 0; r < 2; ++r) {
         own.slices[r] = find_slices(first, lengths, direction, own.sequence(r), count);
     }
     return own;
 }
 
-// Fragments of a matrix [to][from] for the warp's 16 columns `to`.
-__device__ __forceinline__ void load_matrix(
-    const float* __restrict__ matrix, const Lane& own, unsigned (*high)[2][2], unsigned (*low)[2][2]) {
+// The matrix [to][from] as products read it: both parts of what a lane has of a tile of 8 by 16.
+__device__ __forceinline__ void load_matrix(const float* __restrict__ matrix, uint4* weights) {
+    for (int at = threadIdx.x; at < TILES * K / 8 * 32; at += THREADS) {
+        const int lane = at % 32, tile = at / 32 % TILES, m = at / 32 / TILES;
+        const int to = 16 * (m / 2) + 4 * (lane / 8) + 2 * (m % 2) + lane / 4 % 2;
+        const float* from = matrix + to * K + 16 * tile + 4 * (lane % 4);
+        split(from[0], from[1], weights[at].x, weights[at].z);
+        split(from[2], from[3], weights[at].y, weights[at].w);
+    }
+    __syncthreads();
+}
+
+// The vectors of 16 sequences as products read them.
+struct Parts {
+    unsigned high[TILES][4], low[TILES][4];
+};
+
+// Vectors that warps hand each other, twice, and the largest exponents of their nodes.
+struct Exchange {
+    alignas(16) uint4 parts[2][TILES][2][32];
+    int largest[2][SHARE][ROWS];
+};
+
+__device__ __forceinline__ void meet(const Lane& own) {
+    asm volatile("bar.sync %0, %1;" : : "r"(own.set + 1), "r"(32 * SHARE) : "memory");
+}
+
+// Makes `parts` of the numbers of all warps that share them, and finds their largest exponents.
+__device__ __forceinline__ void hand_over(
+    Exchange* exchange, const Lane& own, int turn, const float (*value)[EACH], Parts& parts, int* scale) {
 #pragma unroll
-    for (int tile = 0; tile < TILES; ++tile) {
+    for (int r = 0; r < 2; ++r) {
+        float largest = 0;
 #pragma unroll
-        for (int t = 0; t < 2; ++t) {
-            const int to = 16 * own.warp + 8 * t + own.lane / 4;
+        for (int n = 0; n < EACH; ++n) { largest = fmaxf(largest, value[r][n]); }
+        largest = fmaxf(largest, __shfl_xor_sync(EVERY_LANE, largest, 1));
+        largest = fmaxf(largest, __shfl_xor_sync(EVERY_LANE, largest, 2));
+        scale[r] = max(exponent_of(largest), -126);
+    }
 #pragma unroll
-            for (int b = 0; b < 2; ++b) {
-                const int from = 16 * tile + 8 * b + 2 * (own.lane % 4);
-                split(matrix[to * K + from], matrix[to * K + from + 1], high[tile][t][b],
-                      low[tile][t][b]);
+    for (int tile = 0; tile < OWN; ++tile) {
+        unsigned high[4], low[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const float* from = value[i % 2] + 4 * tile + 2 * (i / 2);
+            split(from[0], from[1], high[i], low[i]);
+        }
+        if constexpr (SHARE == 1) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                parts.high[tile][i] = high[i];
+                parts.low[tile][i] = low[i];
             }
+        } else {
+            uint4* to = exchange[own.set].parts[turn][own.part * OWN + tile][0] + own.lane;
+            to[0] = {high[0], high[1], high[2], high[3]};
+            to[32] = {low[0], low[1], low[2], low[3]};
+        }
+    }
+    if constexpr (SHARE > 1) {
+        int(*largest)[ROWS] = exchange[own.set].largest[turn];
+        if (own.lane % 4 == 0) {
+            for (int r = 0; r < 2; ++r) { largest[own.part][own.lane / 4 + 8 * r] = scale[r]; }
+        }
+        meet(own);
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            for (int w = 0; w < SHARE; ++w) { scale[r] = max(scale[r], largest[w][own.lane / 4 + 8 * r]); }
+        }
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile) {
+            const uint4* from = exchange[own.set].parts[turn][tile][0] + own.lane;
+            const uint4 high = from[0], low = from[32];
+            parts.high[tile][0] = high.x;
+            parts.high[tile][1] = high.y;
+            parts.high[tile][2] = high.z;
+            parts.high[tile][3] = high.w;
+            parts.low[tile][0] = low.x;
+            parts.low[tile][1] = low.y;
+            parts.low[tile][2] = low.z;
+            parts.low[tile][3] = low.w;
         }
     }
 }
 
-__device__ __forceinline__ void load_pairs(const float* from, const Lane& own, float* to) {
+// found[r][n]: some of the warp's nodes from products of the vectors with the matrix.
+__device__ __forceinline__ void mix(
+    const uint4* weights, const Parts& parts, const Lane& own, int begin, float (*found)[SOME]) {
+    float sums[4][4], rest[4][4];
 #pragma unroll
-    for (int n = 0; n < 4; n += 2) {
-        const float2 two = *reinterpret_cast<const float2*>(from + own.node(n));
-        to[n] = two.x;
-        to[n + 1] = two.y;
+    for (int m = 0; m < 4; ++m) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) { sums[m][i] = rest[m][i] = 0; }
     }
-}
-
-__device__ __forceinline__ void store_pairs(float* to, const Lane& own, const float* from) {
-#pragma unroll
-    for (int n = 0; n < 4; n += 2) {
-        *reinterpret_cast<float2*>(to + own.node(n)) = make_float2(from[n], from[n + 1]);
-    }
-}
-
-__device__ __forceinline__ void store_row(Shared& shared, int turn, const Lane& own, int r,
-                                          const float* value) {
-#pragma unroll
-    for (int n = 0; n < 4; n += 2) {
-        unsigned high, low;
-        split(value[n], value[n + 1], high, low);
-        *reinterpret_cast<unsigned*>(&shared.high[turn][own.row + 8 * r][own.node(n)]) = high;
-        *reinterpret_cast<unsigned*>(&shared.low[turn][own.row + 8 * r][own.node(n)]) = low;
-    }
-}
-
-__device__ __forceinline__ void measure(Shared& shared, int turn, const Lane& own, int r, int e) {
-    e = max(e, __shfl_xor_sync(EVERY_LANE, e, 1));
-    e = max(e, __shfl_xor_sync(EVERY_LANE, e, 2));
-    if (own.lane % 4 == 0) { shared.largest[turn][own.row + 8 * r][own.warp] = e; }
-}
-
-__device__ __forceinline__ int measured(const Shared& shared, int turn, int row) {
-    struct alignas(4 * PART) Part {
-        int e[PART];
-    };
-    int e = -126;
-#pragma unroll
-    for (int w = 0; w < WARPS; w += PART) {
-        const Part own = *reinterpret_cast<const Part*>(&shared.largest[turn][row][w]);
-#pragma unroll
-        for (int i = 0; i < PART; ++i) { e = max(e, own.e[i]); }
-    }
-    return e;
-}
-
-// found[r][n]: the product of the shared rows with the warp's columns.
-__device__ __forceinline__ void mix(const Shared& shared, int turn, const Lane& own,
-                                    const unsigned (*high)[2][2], const unsigned (*low)[2][2],
-                                    float (*found)[4]) {
-    float sums[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}, rest[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-    const int row = own.lane % 16, column = 8 * (own.lane / 16);
+    const uint4* from = weights + (2 * OWN * own.part + begin / 2) * TILES * 32 + own.lane;
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
-        unsigned a[4], b[4];
-        load_four(a, &shared.high[turn][row][16 * tile + column]);
-        load_four(b, &shared.low[turn][row][16 * tile + column]);
+        uint4 some[4];
+#pragma unroll
+        for (int m = 0; m < 4; ++m) { some[m] = from[(m * TILES + tile) * 32]; }
         // What is added to the same numbers does not follow at once.
 #pragma unroll
-        for (int t = 0; t < 2; ++t) { multiply(rest[t], a, low[tile][t][0], low[tile][t][1]); }
+        for (int m = 0; m < 4; ++m) { multiply(rest[m], parts.high[tile], some[m].z, some[m].w); }
 #pragma unroll
-        for (int t = 0; t < 2; ++t) { multiply(sums[t], a, high[tile][t][0], high[tile][t][1]); }
+        for (int m = 0; m < 4; ++m) { multiply(sums[m], parts.high[tile], some[m].x, some[m].y); }
 #pragma unroll
-        for (int t = 0; t < 2; ++t) { multiply(rest[t], b, high[tile][t][0], high[tile][t][1]); }
+        for (int m = 0; m < 4; ++m) { multiply(rest[m], parts.low[tile], some[m].x, some[m].y); }
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
 #pragma unroll
-        for (int n = 0; n < 4; ++n) {
+        for (int n = 0; n < SOME; ++n) {
             found[r][n] = sums[n / 2][2 * r + n % 2] + rest[n / 2][2 * r + n % 2];
         }
     }
 }
 
-// As `forward` of scan.cu, with transition[j * K + i] and no tables.
-extern "C" __global__ void __launch_bounds__(THREADS, 2) forward(
+// The lane's numbers `begin` to `begin` + SOME in a row of K.
+__device__ __forceinline__ void load_some(const float* row, const Lane& own, int begin, float* to) {
+#pragma unroll
+    for (int n = 0; n < SOME; n += 4) {
+        const float4 four = *reinterpret_cast<const float4*>(row + own.node(begin + n));
+        to[n] = four.x;
+        to[n + 1] = four.y;
+        to[n + 2] = four.z;
+        to[n + 3] = four.w;
+    }
+}
+
+__device__ __forceinline__ void store_some(float* row, const Lane& own, int begin, const float* from) {
+#pragma unroll
+    for (int n = 0; n < SOME; n += 4) {
+        *reinterpret_cast<float4*>(row + own.node(begin + n)) = {
+            from[n], from[n + 1], from[n + 2], from[n + 3]};
+    }
+}
+
+// As `forward` of scan.cu, with transition[j * K + i] and no tables. Vectors are divided at every slice, by
+// the power of two below the largest entry of the slice before. Loads do not depend on what a slice is:
+// rows that have ended read their last slice again.
+extern "C" __global__ void __launch_bounds__(THREADS) forward(
     const float* __restrict__ transition, const int* __restrict__, const float* __restrict__ table,
     const float* __restrict__ bottom_table, const float* __restrict__ top,
     const int* __restrict__ slot, const long long* __restrict__ first,
     const int* __restrict__ lengths, int direction, int count, int k, float under,
     float* __restrict__ vectors, int* __restrict__ exponents, double* __restrict__ results) {
-    __shared__ Shared shared;
+    extern __shared__ uint4 weights[];
+    Exchange* exchange = reinterpret_cast<Exchange*>(weights + TILES * K / 8 * 32);
+    load_matrix(transition, weights);
     const Lane own = find_lane(first, lengths, direction, count);
-    const int longest = lengths[blockIdx.x * ROWS];
-    unsigned high[TILES][2][2], low[TILES][2][2];
-    load_matrix(transition, own, high, low);
-    auto load = [&](const float* row, float* to) { load_pairs(row, own, to); };
-    Coefficients<1, 4, true> ahead[2];
-    float value[2][4], least = 1;
+    if (own.begin >= count) { return; }
+    const int longest = lengths[own.begin];
+    Parts parts;
+    float value[2][EACH], ahead[AHEAD][2][EACH], least[2] = {1, 1};
     long long total[2] = {0, 0};
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-#pragma unroll
-        for (int n = 0; n < 4; ++n) { value[r][n] = 0; }
-        ahead[r].find(0, 0, own.slices[r], slot);
-        ahead[r].fetch(0, 0, own.slices[r], slot, bottom_table, K, load);
-    }
-    for (int h = 0; h < longest; ++h) {
-        const bool even = h % 2 == 0;
-        float now[2][4], mixed[2][4];
+    int scale[2] = {0, 0}, slots[AHEAD][2];
+    auto find = [&](int r, int h) { return slot[own.row(r, min(h, own.slices[r].length - 1))]; };
+    // What slice h makes of some products; loads the coefficients of the slice that follows in `a`.
+    auto use = [&](int a, int h, int begin, const float(*mixed)[SOME]) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
+            const bool active = h < own.slices[r].length;
+            const float unit = power_of_two(-scale[r]);
+            float* now = value[r] + begin;
 #pragma unroll
-            for (int n = 0; n < 4; ++n) { now[r][n] = ahead[r].value[0][n]; }
-            ahead[r].fetch(0, h + 1, own.slices[r], slot, table, K, load);
+            for (int n = 0; n < SOME; ++n) {
+                const float found = ahead[a][r][begin + n] * unit * mixed[r][n] + under;
+                now[n] = active ? found : now[n];
+                least[r] = own.node(begin + n) < k ? fminf(least[r], now[n]) : least[r];
+            }
+            if (active && vectors != nullptr) { store_some(vectors + own.row(r, h) * K, own, begin, now); }
+            load_some(table + (long long)slots[a][r] * K, own, begin, ahead[a][r] + begin);
         }
-        if (h) { mix(shared, (h + 1) & 1, own, high, low, mixed); }
+    };
+    auto pass = [&](int a, int h) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
+            slots[a][r] = find(r, h + 2 * AHEAD);
             if (h >= own.slices[r].length) { continue; }
-            int scale = 0;
-            if (even && h) {
-                scale = measured(shared, (h / 2 + 1) & 1, own.row + 8 * r);
-                total[r] += scale;
-            }
-            const float unit = power_of_two(-scale);
-#pragma unroll
-            for (int n = 0; n < 4; ++n) {
-                value[r][n] = now[r][n] * unit * (h ? mixed[r][n] : 1.0f) + under;
-                if (own.node(n) < k) { least = fminf(least, value[r][n]); }
-            }
-            if (vectors != nullptr) {
-                const long long row = own.slices[r].row(h);
-                store_pairs(vectors + row * K, own, value[r]);
-                if (own.column == 0) { exponents[row] = scale; }
+            total[r] += scale[r];
+            if (vectors != nullptr && own.lane % 4 == 0 && own.part == 0) {
+                exponents[own.row(r, h)] = scale[r];
             }
         }
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-            store_row(shared, h & 1, own, r, value[r]);
-            if (even) {
-                const float largest = fmaxf(fmaxf(value[r][0], value[r][1]), fmaxf(value[r][2], value[r][3]));
-                measure(shared, (h / 2) & 1, own, r, exponent_of(largest));
-            }
-        }
-        __syncthreads();
-    }
-    // The least value is that of the thread's two sequences together: at worst one is doubted in vain.
-    __shared__ double sums[ROWS][WARPS];
-    __shared__ float lows[ROWS][WARPS];
+        hand_over(exchange, own, h & 1, value, parts, scale);
+    };
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        double sum = 0;
 #pragma unroll
-        for (int n = 0; n < 4; ++n) { sum += double(value[r][n]) * double(top[own.node(n)]); }
-        float lowest = least;
-        for (int step = 1; step < 4; step *= 2) {
-            sum += __shfl_xor_sync(EVERY_LANE, sum, step);
-            lowest = fminf(lowest, __shfl_xor_sync(EVERY_LANE, lowest, step));
+        for (int a = 0; a < AHEAD; ++a) {
+            const float* from = (a ? table : bottom_table) + (long long)find(r, a) * K;
+            slots[a][r] = find(r, AHEAD + a);
+#pragma unroll
+            for (int n = 0; n < EACH; n += SOME) { load_some(from, own, n, ahead[a][r] + n); }
         }
-        if (own.lane % 4 == 0) {
-            sums[own.row + 8 * r][own.warp] = sum;
-            lows[own.row + 8 * r][own.warp] = lowest;
+#pragma unroll
+        for (int n = 0; n < EACH; ++n) { value[r][n] = 0; }
+    }
+#pragma unroll
+    for (int begin = 0; begin < EACH; begin += SOME) {
+        float ones[2][SOME];
+#pragma unroll
+        for (int n = 0; n < SOME; ++n) { ones[0][n] = ones[1][n] = 1; }
+        use(0, 0, begin, ones);
+    }
+    pass(0, 0);
+    for (int base = 1; base < longest; base += AHEAD) {
+#pragma unroll
+        for (int i = 0; i < AHEAD; ++i) {
+            const int h = base + i, a = (1 + i) % AHEAD;
+            if (h >= longest) { break; }
+#pragma unroll
+            for (int begin = 0; begin < EACH; begin += SOME) {
+                float mixed[2][SOME];
+                mix(weights, parts, own, begin, mixed);
+                use(a, h, begin, mixed);
+            }
+            pass(a, h);
         }
     }
-    __syncthreads();
-    if (own.column == 0) {
-        for (int r = 0; r < 2; ++r) {
-            const int sequence = own.sequence(r);
-            if (sequence >= count) { continue; }
-            double sum = 0;
-            float lowest = 1;
-            for (int w = 0; w < WARPS; ++w) {
-                sum += sums[own.row + 8 * r][w];
-                lowest = fminf(lowest, lows[own.row + 8 * r][w]);
-            }
-            results[sequence] = sum;
-            results[(long long)count + sequence] = double(total[r]);
-            results[2LL * count + sequence] = double(lowest);
+    // The root is a linear form of the last vector.
+    double sums[2] = {0, 0}, lows[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+        for (int n = 0; n < EACH; ++n) { sums[r] += double(value[r][n]) * double(top[own.node(n)]); }
+        lows[r] = least[r];
+        for (int step = 1; step < 4; step *= 2) {
+            sums[r] += __shfl_xor_sync(EVERY_LANE, sums[r], step);
+            lows[r] = fmin(lows[r], __shfl_xor_sync(EVERY_LANE, lows[r], step));
         }
+    }
+    if constexpr (SHARE > 1) {
+        auto others = reinterpret_cast<double(*)[4]>(exchange[own.set].parts[longest & 1]);
+        if (own.part == 1) {
+            for (int r = 0; r < 2; ++r) {
+                others[own.lane][r] = sums[r];
+                others[own.lane][2 + r] = lows[r];
+            }
+        }
+        meet(own);
+        for (int r = 0; r < 2; ++r) {
+            sums[r] += others[own.lane][r];
+            lows[r] = fmin(lows[r], others[own.lane][2 + r]);
+        }
+    }
+    if (own.lane % 4 || own.part) { return; }
+    for (int r = 0; r < 2; ++r) {
+        const int sequence = own.sequence(r);
+        if (sequence >= count) { continue; }
+        results[sequence] = sums[r];
+        results[(long long)count + sequence] = double(total[r]);
+        results[2LL * count + sequence] = lows[r];
     }
 }
 
 // As `backward` of scan.cu, with transposed[i * K + j] and no tables.
-extern "C" __global__ void __launch_bounds__(THREADS, 2) backward(
+extern "C" __global__ void __launch_bounds__(THREADS) backward(
     const float* __restrict__ transposed, const int* __restrict__, const float* __restrict__ table,
     const float* __restrict__ top, const int* __restrict__ slot,
     const long long* __restrict__ first, const int* __restrict__ lengths, int direction,
     int count, const float* __restrict__ vectors, const int* __restrict__ exponents,
     const double* __restrict__ root, const float* __restrict__ share,
     float* __restrict__ posteriors, float* __restrict__ uses, int* __restrict__ highest) {
-    __shared__ Shared shared;
+    extern __shared__ uint4 weights[];
+    Exchange* exchange = reinterpret_cast<Exchange*>(weights + TILES * K / 8 * 32);
+    load_matrix(transposed, weights);
     const Lane own = find_lane(first, lengths, direction, count);
-    const int longest = lengths[blockIdx.x * ROWS];
-    unsigned high[TILES][2][2], low[TILES][2][2];
-    load_matrix(transposed, own, high, low);
-    auto load = [&](const float* row, float* to) { load_pairs(row, own, to); };
-    Coefficients<1, 4, false> ahead[2];
-    float derivative[2][4], ahead_vector[2][4];
-    int ahead_exponent[2];
+    if (own.begin >= count) { return; }
+    const int longest = lengths[own.begin];
+    Parts parts;
+    float handed[2][EACH], ahead[AHEAD][2][EACH], vector[AHEAD][2][EACH], factor[2];
     unsigned most[2] = {0, 0};
-    bool counts[2];
-    auto fetch = [&](int r, int step) {
-        const Slices& slices = own.slices[r];
-        ahead[r].fetch(0, step, slices, slot, table, K, load);
-        const int h = slices.length - 1 - step;
-        if (h >= 0) { load_pairs(vectors + slices.row(h) * K, own, ahead_vector[r]); }
-        ahead_exponent[r] = h >= 0 ? exponents[slices.row(h)] : 0;
+    int slots[AHEAD][2], powers[AHEAD][2], next[AHEAD][2];
+    // The row s slices below the top, and what it needs.
+    auto row = [&](int r, int s) { return own.row(r, own.slices[r].length - 1 - s); };
+    auto find = [&](int a, int r, int s) {
+        slots[a][r] = slot[row(r, s)];
+        next[a][r] = exponents[row(r, s)];
     };
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        const float weight = own.sequence(r) < count ? share[own.sequence(r)] : 0.0f;
-        counts[r] = weight > 0;
-        const float factor = counts[r] ? float(double(weight) / root[own.sequence(r)]) : 0.0f;
-#pragma unroll
-        for (int n = 0; n < 4; ++n) {
-            derivative[r][n] = counts[r] ? factor * top[own.node(n)] : 0.0f;
-            ahead_vector[r][n] = 0;
-        }
-        ahead[r].find(0, 0, own.slices[r], slot);
-        fetch(r, 0);
-    }
-    for (int s = 0; s < longest; ++s) {
+    auto load = [&](int a, int r, int s, int begin) {
+        load_some(table + (long long)slots[a][r] * K, own, begin, ahead[a][r] + begin);
+        load_some(vectors + row(r, s) * K, own, begin, vector[a][r] + begin);
+    };
+    // What slice s does with some of its derivatives; loads those of the slice that follows in `a`.
+    auto use = [&](int a, int s, int begin, const float(*derivative)[SOME]) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             const int h = own.slices[r].length - 1 - s;
-            const float unit = power_of_two(-ahead_exponent[r]);
-            float handed[4], posterior[4];
+            const bool counts = factor[r] > 0;
+            const float unit = counts && h > 0 ? power_of_two(-powers[a][r]) : 0.0f;
+            float posterior[SOME], *used = handed[r] + begin;
 #pragma unroll
-            for (int n = 0; n < 4; ++n) {
-                handed[n] = counts[r] ? ahead[r].value[0][n] * unit * derivative[r][n] : 0.0f;
-                posterior[n] = counts[r] ? ahead_vector[r][n] * derivative[r][n] : 0.0f;
-                if (h >= 0) { most[r] = max(most[r], bits_of(derivative[r][n])); }
+            for (int n = 0; n < SOME; ++n) {
+                const unsigned bits = bits_of(derivative[r][n]);
+                most[r] = h >= 0 ? max(most[r], bits) : most[r];
+                posterior[n] = counts ? vector[a][r][begin + n] * derivative[r][n] : 0.0f;
+                used[n] = unit > 0 ? ahead[a][r][begin + n] * unit * derivative[r][n] : 0.0f;
             }
             if (h >= 0) {
-                store_pairs(posteriors + own.slices[r].row(h) * K, own, posterior);
-                store_pairs(uses + own.slices[r].row(h) * K, own, handed);
+                store_some(posteriors + row(r, s) * K, own, begin, posterior);
+                store_some(uses + row(r, s) * K, own, begin, used);
             }
-            store_row(shared, s & 1, own, r, handed);
+            load(a, r, s + AHEAD, begin);
         }
-        __syncthreads();
-#pragma unroll
-        for (int r = 0; r < 2; ++r) { fetch(r, s + 1); }
-        float mixed[2][4];
-        mix(shared, s & 1, own, high, low, mixed);
+    };
+    auto pass = [&](int a, int s) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
+            powers[a][r] = next[a][r];
+            find(a, r, s + 2 * AHEAD);
+        }
+        int unused[2];
+        hand_over(exchange, own, s & 1, handed, parts, unused);
+    };
 #pragma unroll
-            for (int n = 0; n < 4; ++n) {
-                if (s + 1 < own.slices[r].length) { derivative[r][n] = mixed[r][n]; }
-            }
+    for (int r = 0; r < 2; ++r) {
+        const float weight = own.slices[r].length ? share[own.sequence(r)] : 0.0f;
+        factor[r] = weight > 0 ? float(double(weight) / root[own.sequence(r)]) : 0.0f;
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            find(a, r, a);
+            powers[a][r] = next[a][r];
+#pragma unroll
+            for (int n = 0; n < EACH; n += SOME) { load(a, r, a, n); }
+            find(a, r, AHEAD + a);
         }
     }
 #pragma unroll
-    for (int r = 0; r < 2; ++r) { measure(shared, 0, own, r, exponent_in(most[r])); }
-    __syncthreads();
-    if (own.column == 0) {
-        for (int r = 0; r < 2; ++r) {
-            if (own.sequence(r) < count) { highest[own.sequence(r)] = measured(shared, 0, own.row + 8 * r); }
+    for (int begin = 0; begin < EACH; begin += SOME) {
+        float derivative[2][SOME];
+#pragma unroll
+        for (int n = 0; n < SOME; ++n) {
+            derivative[0][n] = factor[0] * top[own.node(begin + n)];
+            derivative[1][n] = factor[1] * top[own.node(begin + n)];
+        }
+        use(0, 0, begin, derivative);
+    }
+    pass(0, 0);
+    for (int base = 1; base < longest; base += AHEAD) {
+#pragma unroll
+        for (int i = 0; i < AHEAD; ++i) {
+            const int s = base + i, a = (1 + i) % AHEAD;
+            if (s >= longest) { break; }
+#pragma unroll
+            for (int begin = 0; begin < EACH; begin += SOME) {
+                float derivative[2][SOME];
+                mix(weights, parts, own, begin, derivative);
+                use(a, s, begin, derivative);
+            }
+            pass(a, s);
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        unsigned found = most[r];
+        for (int step = 1; step < 4; step *= 2) {
+            found = max(found, __shfl_xor_sync(EVERY_LANE, found, step));
+        }
+        // NaN is the largest, whichever warp has met it.
+        if (own.sequence(r) < count && own.lane % 4 == 0) {
+            atomicMax(highest + own.sequence(r), exponent_in(found));
         }
     }
 }
@@ -353,7 +439,7 @@ extern "C" __global__ void __launch_bounds__(256) outer(
     const float* __restrict__ left, const float* __restrict__ right, long long rows,
     float* __restrict__ parts) {
     constexpr int G = 8 / TILES, BOTH = ROWS * G, PAIRS = BOTH * K / 2 / 256;
-    __shared__ __align__(16) half_t tile[2][2][BOTH][STRIDE];
+    __shared__ __align__(16) half_t tile[2][2][BOTH][K + 8];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int group = warp / TILES, j = warp % TILES;
     float sums[K / 8][4];
