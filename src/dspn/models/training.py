@@ -365,14 +365,15 @@ def _refuse_impossible_values(data: Sequences) -> None:
             rule = f"values that its leaf family {variable.leaf.name!r} can have"
             remedy = "mark such values as missing, or take another family"
         else:
-            wrong, rule = np.abs(values) > _LARGEST_NUMBER, f"numbers up to {_LARGEST_NUMBER:g}"
+            wrong = np.abs(values) > _LARGEST_NUMBER
+            rule = f"numbers up to {_LARGEST_NUMBER:g} to be learned"
             remedy = "correct it, or divide all values by one number"
         if wrong.any():
             row = int(np.argmax(wrong))
             place = Ragged(data.offsets, data.ids).place(row)
             more = f", and {int(wrong.sum()) - 1:,} more" if wrong.sum() > 1 else ""
             raise DataError(
-                f"variable {variable.name!r} must hold {rule} to be learned, but is "
+                f"variable {variable.name!r} must hold {rule}, but is "
                 f"{values[row]:g} in {place}{more}; {remedy}."
             )
 
