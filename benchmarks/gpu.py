@@ -29,8 +29,8 @@ from benchmarks import gpu_peers
 from dspn import Schema, Sequences, Variable
 from dspn.engine import compile_program
 from dspn.engine.gpu import ENGINE, GpuEngine
-from dspn.engine.gpu.flows import sums, used
-from dspn.engine.gpu.passes import ChainRun
+from dspn.engine.gpu.flows import sums_there, used
+from dspn.engine.gpu.passes import ChainRun, roots
 from dspn.structure import NetworkBuilder, assemble, from_hmm, initial_network
 
 # Job, sequences, slices, variables, interface nodes; in a dry run the second line.
@@ -181,9 +181,9 @@ def ours(run: Run, case: Case, precision: str, which: str, note: str) -> None:
     def passes() -> float:
         bound: ChainRun = own.chain.run(own.device.batch(case.data))
         if which == "likelihood":
-            return run.passes(lambda: bound.upward(0.0, keep=False))
-        share = own.device.there(np.ones(case.count), bound.dtype)
-        return run.passes(lambda: sums(bound, bound.upward(bound.range.under, keep=True), share))
+            return run.passes(lambda: bound.repeated("roots", roots, []))
+        share = np.ones(case.count)
+        return run.passes(lambda: bound.repeated("sums", sums_there, [share]))
 
     run.guarded(job, k, f"dspn {precision}{note}, passes", passes)
 
@@ -197,8 +197,10 @@ def stages(run: Run, case: Case) -> None:
     up = bound.upward(bound.range.under, keep=True)
     _, uses, _ = bound.downward(up, share)
     for name, once in {
-        "binding": lambda: ChainRun(
-            bound.general, bound.layout, bound.batch, bound.dtype, tensor_cores=True
+        "binding": lambda: (
+            ChainRun(
+                bound.general, bound.layout, bound.batch, bound.dtype, tensor_cores=True
+            ).tables
         ),
         "upward, kept": lambda: bound.upward(bound.range.under, keep=True),
         "downward": lambda: bound.downward(up, share),

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -702,3 +703,21 @@ def test_kernels_compile_for_a_card_and_keep_to_its_registers(
         if (source, name) != ("scan", "outer")  # not used where it would spill
     ]
     assert spilled and max(spilled) <= 8, found.stderr
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_is_repeated_with_other_parameters_answers_for_those(engine: str, seed: int) -> None:
+    network, _, data = _chain_case(seed, 20)
+    rng = np.random.default_rng(seed)
+    program = _compile(network, engine)
+    for step in range(4):
+        made = initial_network(network.schema, 20, rng=rng, root=network.root).parameters
+        own = network.with_parameters(replace(made, bottom=network.parameters.bottom))
+        weights = rng.random(len(data)) if step % 2 else np.ones(len(data))
+        mine, reference = program.rebind(own), compile_program(own, engine="reference")
+        flows = zip(
+            _all_flows(mine, data, weights), _all_flows(reference, data, weights), strict=True
+        )
+        for found, expected in flows:  # some are sums of numbers of both signs
+            _close(engine, found, expected, atol=_tolerance(engine))
+        _close(engine, mine.log_likelihood(data), reference.log_likelihood(data))

@@ -174,25 +174,18 @@ class Chunks:
 class Tables:
     """Coefficients of one network's parameters, and the logarithms of what they were divided by."""
 
-    def __init__(
-        self, own: General, layout: ChainLayout, chunks: Chunks, width: int, dtype: Any
-    ) -> None:
-        self.general, self.layout, self.chunks = own, layout, chunks
-        self.device, self.width, self.dtype = own.device, width, np.dtype(dtype)
-        parameters = own.network.parameters
-        self.rows, self.divisors, self.scales = self._of(parameters.template)
-        self.bottom_rows, self.bottom_divisors, self.bottom_scales = (
-            (self.rows, self.divisors, self.scales)
-            if parameters.bottom is None
-            else self._of(parameters.bottom)
-        )
+    def __init__(self, chunks: Chunks, logs: list[Array], width: int, dtype: Any) -> None:
+        self.chunks, self.device = chunks, chunks.batch.device
+        self.width, self.dtype = width, np.dtype(dtype)
+        found = [self._of(own) for own in logs]  # of a bottom with its own parameters last
+        self.rows, self.divisors, self.scales = found[0]
+        self.bottom_rows, self.bottom_divisors, self.bottom_scales = found[-1]
 
-    def _of(self, parameters: NetworkParameters) -> tuple[Array, Array, Any]:
+    def _of(self, logs: Array) -> tuple[Array, Array, Any]:
         """Coefficients, log divisors of the rows of all chunks, and powers of two of slices."""
-        logs = leaf_logs(self.general, self.layout, self.chunks, parameters)
         # Rows of several chunks are multiplied, and in double precision until then.
         dtype = self.dtype if self.chunks.is_one else np.dtype(np.float64)
-        table, divisors = self._tabulate(self.device.there(logs), dtype)
+        table, divisors = self._tabulate(logs, dtype)
         if self.chunks.is_one:
             return table, divisors, None
         joined, scales = self._join(table)

@@ -30,6 +30,8 @@ _SHARE_OF_MEMORY: Final = 0.4
 _MEMORY_HERE: Final = 2**27
 _MOST_KEPT: Final = 2**28
 _MOST_PINNED: Final = 2**28
+# A recording holds its memory: it needs room for so many of its size.
+_TIMES_RECORDED: Final = 8
 # CUBLAS_TF32_TENSOR_OP_MATH, which CuPy has no name for.
 _TF32_TENSOR_OP_MATH: Final = 3
 
@@ -141,6 +143,11 @@ class Device:
             self._kept_bytes += array.nbytes
             found = self._kept[id(array)] = (array, self.xp.asarray(array))
         return found[1]
+
+    @property
+    def kept(self) -> list[Any]:
+        """What `keep` has kept until now."""
+        return list(self._kept.values())
 
     def gathered(self, rows: Array, places: Places, narrow: bool = False) -> Array:
         """Sums of some columns of rows, by places that belong to a structure; see `narrowed`."""
@@ -274,6 +281,69 @@ class TensorProducts:
             *(self.one, left.data.ptr, summed if turned[0] else rows),
             *(right.data.ptr + 4 * at, step, self.zero, out.data.ptr, rows),
         )
+
+
+@final
+class Recording:
+    """What is done with numbers of the same shapes again and again: the card repeats it as a graph.
+
+    The first call is like any other, and compiles and keeps whatever is needed once. The second is
+    recorded, in memory of its own. Results are overwritten by the next call.
+    """
+
+    def __init__(
+        self, device: Device, make: Callable[[list[Array]], list[Array]], size: int
+    ) -> None:
+        self.device, self.make, self.size = device, make, size
+        self.is_new = True
+        self.play: Callable[[], None] | None = None
+
+    def __call__(self, given: list[Floats]) -> list[Array]:
+        """What `make` finds of some numbers, which it has on the device."""
+        if self.play is None and (self.is_new or not self._record(given)):
+            self.is_new = False
+            return self.make([self.device.there(own) for own in given])
+        assert self.play is not None
+        for part, own in zip(self.parts, given, strict=True):
+            part[...] = own.reshape(-1)
+        self.play()
+        return self.found
+
+    def _record(self, given: list[Floats]) -> bool:
+        """Whether there is a recording now."""
+        xp = self.device.xp
+        cuda = xp.cuda
+        if not hasattr(cuda, "Graph") or not 0 < _TIMES_RECORDED * self.size <= self.device.room:
+            self.size = 0  # it is not asked about again
+            return False
+        sizes = [own.size for own in given]
+        memory = cuda.alloc_pinned_memory(8 * sum(sizes))
+        here = np.frombuffer(memory, np.float64, sum(sizes))
+        stream, pool = cuda.Stream(non_blocking=True), cuda.MemoryPool()
+        with stream, cuda.using_allocator(pool.malloc):
+            there = xp.empty(sum(sizes))
+            arrays = [
+                part.reshape(own.shape)
+                for part, own in zip(xp.split(there, np.cumsum(sizes)[:-1]), given, strict=True)
+            ]
+            stream.begin_capture()
+            try:
+                self.found = self.make(arrays)
+            finally:
+                graph = stream.end_capture()
+
+        def play() -> None:
+            now = cuda.get_current_stream()
+            stream.wait_event(now.record())
+            there.set(here, stream)
+            graph.launch(stream)
+            now.wait_event(stream.record())
+
+        self.parts = np.split(here, np.cumsum(sizes)[:-1])
+        # What the graph reads must not be given to others.
+        self.held = (pool, arrays, self.device.kept)
+        self.play = play
+        return True
 
 
 @final

@@ -10,7 +10,7 @@ from dspn.engine.base import ExpectedFlows, NetworkFlows
 from dspn.engine.gpu.coefficients import Groups
 from dspn.engine.gpu.device import Array
 from dspn.engine.gpu.layers import edge_flows
-from dspn.engine.gpu.passes import ChainRun, Upward, doubts, log_values, top_flows
+from dspn.engine.gpu.passes import ChainRun, doubts, log_values, top_flows
 from dspn.engine.gpu.queries import has_own_statistics
 from dspn.structure.parameters import NetworkParameters
 
@@ -23,23 +23,20 @@ _BLOCKS: Final = 8
 def expected_flows(run: ChainRun, weights: Floats) -> tuple[ExpectedFlows, Floats, Bools]:
     """Flows of the sequences that are not in doubt, log-likelihoods by lane, and those in doubt."""
     network, parameters = run.general.network, run.general.network.parameters
-    up = run.upward(run.range.under, keep=True)
     of_lanes = weights[run.batch.order]
     # Shares are at most 1, so that derivatives have room; what they are divided by is exact.
     unit = 2.0 ** np.ceil(np.log2(of_lanes.max(initial=0.0) or 1.0))
     share = of_lanes / unit
-    device = run.device
-    found = device.all_here(sums(run, up, device.there(share, run.dtype)))
+    found = sums(run, share)
     results, highest = found[:2]
     doubtful = doubts(run, results, highest, share)
     if doubtful.any():
-        rest = device.there(np.where(doubtful, 0.0, share), run.dtype)
-        found = device.all_here(sums(run, up, rest))
+        found = sums(run, np.where(doubtful, 0.0, share))
     if unit != 1:
         for sums_of in found[2:]:
             sums_of *= unit
     edges, last, *leaves = found[2:]
-    top = top_flows(network, run.form, last[0])
+    top = top_flows(network, run.given[-1], last[0])
     at_leaves = _statistics(run, leaves[: len(run.chunks.chunks)], parameters.template)
     bottom = None
     if parameters.bottom is not None:
@@ -49,12 +46,21 @@ def expected_flows(run: ChainRun, weights: Floats) -> tuple[ExpectedFlows, Float
     return flows, log_values(results), doubtful
 
 
-def sums(run: ChainRun, up: Upward, share: Array) -> list[Array]:
+def sums(run: ChainRun, share: Floats) -> list[Floats]:
     """Results, exponents of the range, flows of edges, uses of the top's inputs, sums by chunk.
 
     Those of the slices of a bottom network with its own parameters follow.
     """
-    k = run.layout.num_nodes
+    found = run.repeated("sums", sums_there, [share])
+    chunks = len(run.chunks.chunks)
+    counts = [_by_value(run, c % chunks, own) for c, own in enumerate(found[4:])]
+    return run.device.all_here([*found[:4], *counts])
+
+
+def sums_there(run: ChainRun, more: list[Array]) -> list[Array]:
+    """The same on the device, with counts of the rows of each chunk."""
+    k, share = run.layout.num_nodes, more[0].astype(run.dtype)
+    up = run.upward(run.range.under, keep=True)
     posteriors, uses, highest = run.downward(up, share)
     edges = used(run, uses, up.vectors) * run.weights
     edges = edges if run.layout.layers else edges[:, :k, :k]
@@ -62,8 +68,7 @@ def sums(run: ChainRun, up: Upward, share: Array) -> list[Array]:
     found = [up.results, highest, edges, _at_top(run).add(posteriors)[:, :k]]
     untied = run.general.network.parameters.bottom is not None
     for part in ("others", "bottom") if untied else ("all",):
-        for c, groups in enumerate(_groups(run, part)):
-            found.append(_by_value(run, c, groups.add(posteriors)[:, :k]))
+        found.extend(groups.add(posteriors)[:, :k] for groups in _groups(run, part))
     return found
 
 

@@ -18,6 +18,7 @@ What the range of the numbers does not hold is found out, and the sequences conc
   `under` is 2^-112; see `Range`. Derivatives that are lost are below 2^-126 of the largest share.
 """
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cached_property
 from typing import Any, Final, NamedTuple, final
@@ -27,8 +28,16 @@ import numpy as np
 from dspn._arguments import Bools, Floats, Ints
 from dspn.engine import base
 from dspn.engine.gpu import layers
-from dspn.engine.gpu.coefficients import Chunks, Tables, exponents_of, vector_of
-from dspn.engine.gpu.device import Array, Batch, Device, TensorProducts, narrowed, real_option
+from dspn.engine.gpu.coefficients import Chunks, Tables, exponents_of, leaf_logs, vector_of
+from dspn.engine.gpu.device import (
+    Array,
+    Batch,
+    Device,
+    Recording,
+    TensorProducts,
+    narrowed,
+    real_option,
+)
 from dspn.engine.gpu.general import General, Network
 from dspn.engine.gpu.layout import part_of
 from dspn.engine.gpu.transition import ChainLayout
@@ -46,8 +55,11 @@ _FEWEST_NARROW: Final = 256
 _WIDEST_SCAN: Final = {np.dtype(np.float32): 128, np.dtype(np.float64): 64}
 # Loads of a thread in a slice of a large chain.
 _PACKS: Final = 4
-# Fewer sequences times nodes than this for each multiprocessor are faster one to a group of threads.
+# Fewer sequences times nodes for each multiprocessor are faster one to a group of threads.
 _FEWEST_TOGETHER: Final = 1280
+# Recordings of a batch, and arrays of vectors that one holds.
+_MOST_RECORDINGS: Final = 4
+_KEPT_ARRAYS: Final = 4
 # Sets of 16 sequences in a block.
 _MOST_SETS: Final = 4
 
@@ -113,43 +125,103 @@ def tables_of(batch: Batch, layout: ChainLayout) -> Any:
 
 @final
 class ChainRun:
-    """Passes of one network over one batch, in float32 or float64."""
+    """Passes of one network over one batch, in float32 or float64.
+
+    Args:
+        numbers: the numbers of the network on the device, if not those of `own`: see `given`.
+    """
 
     def __init__(
-        self, own: General, layout: ChainLayout, batch: Batch, dtype: Any, *, tensor_cores: bool
-    ) -> None:
+        self, own: General, layout: ChainLayout, batch: Batch, dtype: Any, *, tensor_cores: bool,
+        numbers: list[Array] | None = None,
+    ) -> None:  # fmt: skip
         self.general, self.layout, self.batch = own, layout, batch
         self.device = device = own.device
         self.dtype = np.dtype(dtype)
         k = layout.num_nodes
         self.is_scan = device.is_gpu and k <= _WIDEST_SCAN[self.dtype] and not layout.layers
         self.width = next(w for w in (8, 16, 32, 64, 128) if w >= k) if self.is_scan else k
+        self.tensor_cores = tensor_cores
         self.narrow = tensor_cores and k >= _FEWEST_NARROW and self.dtype == np.float32
         many = len(batch) * self.width >= _FEWEST_TOGETHER * device.processors and not layout.by
         self.together = self.is_scan and many and self.width >= 32 and self.dtype == np.float32
         self.range = _RANGES[self.dtype]
         chunks = batch.keep(("chunks", self.width), lambda: Chunks(batch, self.width))
         self.chunks: Chunks = chunks
-        self.tables = Tables(own, layout, chunks, self.width, self.dtype)
-        self.weights = self._weights()
-        self.matrix = self.weights.astype(self.dtype)
-        if self.narrow:
-            self.matrix = narrowed(device.xp, self.matrix)
-        self.form = top_form(own.network)
-        self.top = device.there(np.pad(self.form, (0, self.width - k)).astype(self.dtype))
         self.first, self.lengths, self.direction = lanes_of(batch, own.network.root)
         self.which = tables_of(batch, layout)
+        self._numbers = numbers
 
-    def _weights(self) -> Array:
+    @cached_property
+    def given(self) -> list[Floats]:
+        """Weights, log densities of values, those of a bottom with its own, and the root's form."""
+        own, parameters = self.general, self.general.network.parameters
+        networks = (parameters.template, parameters.bottom)
+        logs = [leaf_logs(own, self.layout, self.chunks, p) for p in networks if p is not None]
+        return [parameters.template.weights, *logs, top_form(own.network)]
+
+    @cached_property
+    def numbers(self) -> list[Array]:
+        """The same on the device."""
+        return self._numbers or [self.device.there(own) for own in self.given]
+
+    def repeated(
+        self, name: str, make: "Callable[[ChainRun, list[Array]], list[Array]]", more: list[Floats]
+    ) -> list[Array]:
+        """What `make` finds with this run and with more numbers.
+
+        Where the same is done again with other parameters it may be a recording that finds it:
+        `make` has a name, and depends on nothing else that can change.
+        """
+        device, batch, layout = self.device, self.batch, self.layout
+        size = _KEPT_ARRAYS * batch.total_slices * self.width * self.dtype.itemsize
+        size += sum(own.nbytes for own in self.given)
+        if not self.is_scan or layout.by or layout.is_shared or batch.rows is not None:
+            return make(self, [device.there(own) for own in more])
+
+        def once(arrays: list[Array]) -> list[Array]:
+            own = (self.general, layout, batch, self.dtype)
+            count = len(arrays) - len(more)
+            run = ChainRun(*own, tensor_cores=self.tensor_cores, numbers=arrays[:count])
+            return make(run, arrays[count:])
+
+        recordings: dict[Any, Recording] = batch.keep("recordings", dict)
+        network = self.general.network
+        key = (name, id(layout), self.dtype, network.parameters.bottom is None, network.root)
+        if key not in recordings:
+            while len(recordings) >= _MOST_RECORDINGS:
+                del recordings[next(iter(recordings))]
+            recordings[key] = Recording(device, once, size)
+        return recordings[key]([*self.given, *more])
+
+    @cached_property
+    def form(self) -> Array:
+        """The weight of each input in the root, which is linear in them, in the type of passes."""
+        found = self.device.xp.zeros(self.width, dtype=self.dtype)
+        found[: self.layout.num_nodes] = self.numbers[-1]
+        return found
+
+    @cached_property
+    def tables(self) -> Tables:
+        """Coefficients of the slices."""
+        return Tables(self.chunks, self.numbers[1:-1], self.width, self.dtype)
+
+    @cached_property
+    def weights(self) -> Array:
         """The transitions (tables, output, input), with nodes that are not there, or of layers."""
         k = self.layout.num_nodes
-        weights = self.general.network.parameters.template.weights
-        found = self.layout.dense(self.device, weights)
+        found = self.layout.dense(self.device, self.numbers[0])
         if k == self.width:
             return found
         out = self.device.xp.zeros((len(found), self.width, self.width))
         out[:, :k, :k] = found
         return out
+
+    @cached_property
+    def matrix(self) -> Array:
+        """The same in the type of passes."""
+        found = self.weights.astype(self.dtype)
+        return narrowed(self.device.xp, found) if self.narrow else found
 
     @cached_property
     def turned(self) -> Array:
@@ -178,7 +250,7 @@ class ChainRun:
             self._launch(
                 "forward",
                 (self.matrix if self.together else self.turned, self.which, tables.rows,
-                 tables.bottom_rows, self.top, self.chunks.slot, *self._lanes,
+                 tables.bottom_rows, self.form, self.chunks.slot, *self._lanes,
                  np.int32(self.layout.num_nodes), self.dtype.type(under), *kept, results),
             )  # fmt: skip
             return up
@@ -198,8 +270,8 @@ class ChainRun:
             self._launch(
                 "backward",
                 (self.turned if self.together else self.matrix, self.which, self.tables.rows,
-                 self.top, self.chunks.slot, *self._lanes, up.vectors, up.exponents, up.root, share,
-                 posteriors, uses, highest),
+                 self.form, self.chunks.slot, *self._lanes, up.vectors, up.exponents, up.root,
+                 share, posteriors, uses, highest),
             )  # fmt: skip
         else:
             with self.products or nullcontext():
@@ -304,7 +376,7 @@ class ChainRun:
                 up.vectors[rows], up.exponents[rows] = now[:active], e
         if direct:
             now = up.vectors[self.first + int(self.direction) * (self._stride - 1)]
-        up.results[0] = now.astype(np.float64) @ self.top.astype(np.float64)
+        up.results[0] = now.astype(np.float64) @ self.form.astype(np.float64)
         up.results[1], up.results[2] = powers, least
 
     def _fall(
@@ -312,7 +384,7 @@ class ChainRun:
     ) -> None:
         xp, count, table = self.device.xp, len(self.batch), self.tables.rows
         factor = xp.where(share > 0, share / up.root, 0.0).astype(self.dtype)
-        derivatives = factor[:, None] * self.top
+        derivatives = factor[:, None] * self.form
         direct = self._stride
         handed = xp.empty((1 if direct else count, self.width), dtype=self.dtype)
         if self.device.is_gpu:
@@ -380,10 +452,15 @@ def log_values(results: Floats) -> Floats:
     return found
 
 
+def roots(run: ChainRun, _: list[Array]) -> list[Array]:
+    """Results of an upward pass that keeps nothing."""
+    return [run.upward(0.0, keep=False).results]
+
+
 def log_totals(run: ChainRun) -> tuple[Floats, Bools]:
     """Log-likelihoods of the lanes, and those that are in doubt."""
     device, own = run.device, run.range
-    results = device.here(run.upward(0.0, keep=False).results)
+    results = device.here(run.repeated("roots", roots, [])[0])
     found, low = log_values(results), results[2] < own.low
     doubtful = (results[4] < _LEAST_DIVISOR) | ~np.isfinite(found)
     if (low & ~doubtful).any():

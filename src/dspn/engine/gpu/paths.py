@@ -213,7 +213,7 @@ def _best(chain: ChainProgram, batch: Batch, _: None) -> tuple[Ints, Floats]:
     bottom = table
     if network.parameters.bottom is not None:
         bottom = _log_table(chain, chunks, network.parameters.bottom)
-    dense = chain.layout.dense(device, network.parameters.template.weights)
+    dense = chain.layout.dense(device, device.there(network.parameters.template.weights))
     transition = xp.log(xp.ascontiguousarray(dense.transpose(0, 2, 1)))
     which = tables_of(batch, chain.layout)
     first, lengths, direction = lanes_of(batch, network.root)

@@ -65,9 +65,9 @@ class ChainLayout:
         """Whether the weights are the matrix as it stands."""
         return bool(np.array_equal(self.edge.ravel(), np.arange(self.edge.size)))
 
-    def dense(self, device: Device, weights: Floats) -> Array:
-        """The matrices (tables, outputs, inputs) of some weights, on the device."""
-        found = device.there(weights)
+    def dense(self, device: Device, weights: Array) -> Array:
+        """The matrices (tables, outputs, inputs) of some weights, all on the device."""
+        found = weights
         if not self._is_plain:
             places, entries = self._places
             flat = device.xp.zeros(self.edge.size)
@@ -81,14 +81,14 @@ class ChainLayout:
             return dense.reshape(-1)
         places, entries = self._places
         own = dense.reshape(-1)[device.keep(entries)]
-        if self._is_shared:  # a card would add in any order
+        if self.is_shared:  # a card would add in any order
             return device.there(np.bincount(places, device.here(own), minlength=num_weights))
         found = device.xp.zeros(num_weights)
         found[device.keep(places)] = own
         return found
 
     @cached_property
-    def _is_shared(self) -> bool:
+    def is_shared(self) -> bool:
         """Whether several entries have one weight."""
         return len(np.unique(self._places[0])) < len(self._places[0])
 
