@@ -145,17 +145,14 @@ class Chunks:
         return self.batch.device.there(found)
 
     @cached_property
-    def indicators(self) -> list[Array]:
-        """For each chunk of several variables, which rows have each value, (values, rows)."""
-        found = []
+    def by_value(self) -> list[Groups]:
+        """For each chunk its rows by the values that they have."""
+        digits, found = self.batch.device.here(self.digits), []
         for c, chunk in enumerate(self.chunks):
-            own = self.batch.device.here(self.digits)[int(self.starts[c]) : int(self.starts[c + 1])]
-            first = int(np.sum(self.radix[: chunk[0]]))
-            table = np.zeros((sum(self.radix[v] for v in chunk), len(own)))
-            if len(chunk) > 1:
-                for place in range(len(chunk)):
-                    table[own[:, place] - first, np.arange(len(own))] = 1.0
-            found.append(self.batch.device.there(table) if len(chunk) > 1 else None)
+            own = digits[int(self.starts[c]) : int(self.starts[c + 1]), : len(chunk)]
+            first, size = (sum(self.radix[v] for v in some) for some in (range(chunk[0]), chunk))
+            rows = np.repeat(np.arange(len(own)), len(chunk))
+            found.append(Groups(self.batch.device, rows, own.ravel() - first, size))
         return found
 
     def values(self, variable: int) -> Floats:
@@ -220,8 +217,10 @@ class Tables:
             return np.ldexp(found, -scales[:, None]).astype(self.dtype), scales
         rows, chunks = codes.shape
         out, scales = xp.empty((rows, self.width), dtype=self.dtype), xp.empty(rows, np.int32)
-        given = (table, codes, np.int32(chunks), np.int32(self.width), out, scales)
-        self._kernel("join", self.dtype)((rows,), (min(128, -(-self.width // 32) * 32),), given)
+        across = min(32, 1 << (self.width - 1).bit_length())
+        sizes = (np.int64(rows), np.int32(chunks), np.int32(self.width), np.int32(across))
+        given = (table, codes, *sizes, out, scales)
+        self._kernel("join", self.dtype)((-(-rows // (128 // across)),), (128,), given)
         return out, scales
 
     def _kernel(self, name: str, dtype: Any) -> Any:
@@ -237,8 +236,9 @@ class Tables:
         results = self.device.xp.zeros((2, count))
         if self.device.is_gpu:
             scales = (0, 0) if chunks.is_one else (self.scales, self.bottom_scales)
+            threads = min(256, max(32, 1 << (chunks.batch.longest // 32).bit_length()))
             self._kernel("add_divisors", self.dtype)(
-                (-(-count // 4),), (128,),
+                (count,), (threads,),
                 (self.divisors, self.bottom_divisors, *scales, chunks.codes,
                  np.int32(len(chunks.chunks)), first, lengths, direction, np.int32(count), results),
             )  # fmt: skip

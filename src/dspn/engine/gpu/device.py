@@ -120,12 +120,19 @@ class Device:
         out = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
         return self.xp.asnumpy(array, out=out)
 
-    def all_here(self, arrays: list[Array]) -> list[Floats]:
-        """Several arrays as float64, in one transfer."""
-        flat = self.xp.concatenate([array.reshape(-1).astype(np.float64) for array in arrays])
-        ends = np.cumsum([array.size for array in arrays])
-        parts = np.split(self.here(flat), ends[:-1])
-        return [part.reshape(array.shape) for part, array in zip(parts, arrays, strict=True)]
+    def together(self, arrays: list[Array]) -> list[Array]:
+        """An array that has several side by side in float64, and its parts in their shapes."""
+        ends = np.cumsum([0, *(array.size for array in arrays)])
+        flat, found = self.xp.empty(int(ends[-1])), []
+        for start, end, array in zip(ends, ends[1:], arrays, strict=False):
+            found.append(flat[start:end].reshape(array.shape))
+            found[-1][...] = array
+        return [flat, *found]
+
+    def parts_here(self, flat: Array, parts: list[Array]) -> list[Floats]:
+        """What `together` has made, in one transfer."""
+        found = np.split(self.here(flat), np.cumsum([part.size for part in parts])[:-1])
+        return [own.reshape(part.shape) for own, part in zip(found, parts, strict=True)]
 
     def there(self, array: Any, dtype: Any = None) -> Array:
         """The array on the device."""

@@ -49,27 +49,47 @@ def expected_flows(run: ChainRun, weights: Floats) -> tuple[ExpectedFlows, Float
 def sums(run: ChainRun, share: Floats) -> list[Floats]:
     """Results, exponents of the range, flows of edges, uses of the top's inputs, sums by chunk.
 
-    Those of the slices of a bottom network with its own parameters follow.
+    Sums by chunk are counts of its values, or statistics of its only variable. Those of the slices
+    of a bottom network with its own parameters follow.
     """
-    found = run.repeated("sums", sums_there, [share])
-    chunks = len(run.chunks.chunks)
-    counts = [_by_value(run, c % chunks, own) for c, own in enumerate(found[4:])]
-    return run.device.all_here([*found[:4], *counts])
+    device, chunks, tables = run.device, run.chunks.chunks, _statistics_tables(run)
+    flat, *found = run.repeated("sums", sums_there, [share])
+    several = [len(own) > 1 for own in chunks] * ((len(found) - 4) // len(chunks))
+    together = 4 + sum(several)
+    here = device.parts_here(flat, found[:together])
+    counts, others = iter(here[4:]), iter(found[together:])
+    for c, is_here in enumerate(several):
+        table = None if is_here else tables[chunks[c % len(chunks)][0]]
+        if is_here:
+            here.append(next(counts))
+        elif table is None:
+            here.append(device.here(next(others)))
+        else:
+            here.append(device.here(next(others).T @ device.keep(table)))
+    return [*here[:4], *here[together:]]
 
 
 def sums_there(run: ChainRun, more: list[Array]) -> list[Array]:
-    """The same on the device, with counts of the rows of each chunk."""
-    k, share = run.layout.num_nodes, more[0].astype(run.dtype)
+    """The same on the device: all that is small side by side, its parts, and counts of the rest."""
+    k, share, device = run.layout.num_nodes, more[0].astype(run.dtype), run.device
     up = run.upward(run.range.under, keep=True)
     posteriors, uses, highest = run.downward(up, share)
     edges = used(run, uses, up.vectors) * run.weights
     edges = edges if run.layout.layers else edges[:, :k, :k]
-    edges = run.layout.sparse(run.device, edges, run.general.network.template.num_weights)
-    found = [up.results, highest, edges, _at_top(run).add(posteriors)[:, :k]]
+    edges = run.layout.sparse(device, edges, run.general.network.template.num_weights)
+    small = [up.results, highest, edges, _at_top(run).add(posteriors)[:, :k]]
+    others = []
     untied = run.general.network.parameters.bottom is not None
     for part in ("others", "bottom") if untied else ("all",):
-        found.extend(groups.add(posteriors)[:, :k] for groups in _groups(run, part))
-    return found
+        for chunk, groups, values in zip(
+            run.chunks.chunks, _groups(run, part), run.chunks.by_value, strict=True
+        ):
+            counts = groups.add(posteriors)
+            if len(chunk) == 1:
+                others.append(counts[:, :k])
+            else:
+                small.append(values.add(counts)[:, :k])
+    return [*device.together(small), *others]
 
 
 def used(run: ChainRun, uses: Array, vectors: Array) -> Array:
@@ -155,15 +175,6 @@ def _groups(run: ChainRun, part: str) -> list[Groups]:
     return found
 
 
-def _by_value(run: ChainRun, chunk: int, counts: Array) -> Array:
-    """Counts of the rows of a chunk as counts of its values, or statistics of its only variable."""
-    members, indicators = run.chunks.chunks[chunk], run.chunks.indicators[chunk]
-    if indicators is not None:
-        return indicators @ counts
-    table = _statistics_tables(run)[members[0]]
-    return counts if table is None else counts.T @ run.device.keep(table)
-
-
 def _statistics_tables(run: ChainRun) -> list[Any]:
     """The statistics of each variable's values; None where a family needs its parameters."""
     banks = run.general.network.template.banks
@@ -184,7 +195,7 @@ def _statistics_tables(run: ChainRun) -> list[Any]:
 def _statistics(
     run: ChainRun, by_chunk: list[Floats], parameters: NetworkParameters
 ) -> tuple[Floats, ...]:
-    """Expected statistics of the leaves of each bank, from what `_by_value` has of each chunk."""
+    """Expected statistics of the leaves of each bank, from the sums of each chunk."""
     banks, chunks, tables = run.general.network.template.banks, run.chunks, _statistics_tables(run)
     found: list[Floats] = [np.empty(0)] * len(banks)
     for chunk, own in zip(chunks.chunks, by_chunk, strict=True):

@@ -452,15 +452,10 @@ def log_values(results: Floats) -> Floats:
     return found
 
 
-def roots(run: ChainRun, _: list[Array]) -> list[Array]:
-    """Results of an upward pass that keeps nothing."""
-    return [run.upward(0.0, keep=False).results]
-
-
 def log_totals(run: ChainRun) -> tuple[Floats, Bools]:
     """Log-likelihoods of the lanes, and those that are in doubt."""
     device, own = run.device, run.range
-    results = device.here(run.repeated("roots", roots, [])[0])
+    results = device.here(run.upward(0.0, keep=False).results)
     found, low = log_values(results), results[2] < own.low
     doubtful = (results[4] < _LEAST_DIVISOR) | ~np.isfinite(found)
     if (low & ~doubtful).any():

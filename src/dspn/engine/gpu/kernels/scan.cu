@@ -12,7 +12,8 @@ constexpr int NODES = K > 32 ? 4 : 1;
 constexpr int OWN = K / NODES;
 constexpr int VECTOR = 4;
 constexpr int WARPS = K < 32 ? 1 : K / 32;
-constexpr int AHEAD = 4;
+// Slices whose loads are on their way. Few sequences wait for little else.
+constexpr int AHEAD = THREADS == 32 && IS_FLOAT && !TABLES ? 8 : 4;
 // Blocks of a multiprocessor that the compiler leaves registers for; more would spill them.
 constexpr bool IS_NARROW = IS_FLOAT && K <= 32 && THREADS == 128 && !TABLES;
 constexpr int UP_BLOCKS = IS_NARROW ? 8 : 1;
