@@ -20,8 +20,9 @@ Run = tuple[int, ...]
 
 # Weights that are learned begin above zero.
 _LEAST_COUNT: Final = 1e-6
-# Numbers of kinds of rows that are compared until so many in a row are no better, steps that find
-# them, and the observations that the mean of a kind may be worth.
+# Numbers of kinds of rows that are compared until so many in a row are no better, those below one
+# for each symbol not counted; steps that find them, and the observations that the mean of a kind
+# may be worth.
 _KINDS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _KINDS_PATIENCE: Final = 3
 _KIND_STEPS: Final = 30
@@ -106,7 +107,7 @@ def pooled_rows(counts: Floats | Ints, pseudo_count: float) -> Floats:
         check_time()
         evidence, found = _with_kinds(table, _kind_means(table, starts[:number], pseudo_count))
         evidence -= number * penalty
-        vain = 0 if evidence > best else vain + 1
+        vain = 0 if evidence > best or number < table.shape[1] else vain + 1
         if evidence > best:
             best, rows = evidence, found
         if vain == _KINDS_PATIENCE:

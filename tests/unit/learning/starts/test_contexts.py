@@ -99,6 +99,17 @@ def test_rows_of_a_kind_share_what_they_have_in_common() -> None:
     assert losses[0] < 0.3 * losses[1]
 
 
+def test_rows_that_lead_to_one_of_many_symbols_have_a_kind_for_each() -> None:
+    # Fewer kinds than symbols are no better than one kind.
+    rng = np.random.default_rng(2)
+    true = (0.88 * np.eye(7) + 0.12 / 7)[rng.integers(7, size=240)]
+    counts = np.stack([rng.multinomial(rng.integers(1, 30), own) for own in true])
+    rows = pooled_rows(counts, 0.1)
+    apart = (counts + 0.1) / (counts + 0.1).sum(axis=1, keepdims=True)
+    losses = [float(-(true * np.log(own / true)).sum(axis=1).mean()) for own in (rows, apart)]
+    assert losses[0] < 0.4 * losses[1]
+
+
 def test_rows_of_no_kind_stay_what_they_are() -> None:
     rng = np.random.default_rng(1)
     true = rng.dirichlet(np.ones(4), 40)
