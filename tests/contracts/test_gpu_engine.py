@@ -25,7 +25,7 @@ from benchmarks import gpu
 from dspn import DynamicNetwork, Schema, Sequences, Variable, inference
 from dspn.engine import Engine, ExpectedFlows, Program, Want, compile_program
 from dspn.engine.base import rounded, without_values
-from dspn.engine.gpu import GpuEngine, passes, queries, transition
+from dspn.engine.gpu import GpuEngine, large, passes, queries, transition
 from dspn.engine.gpu.chain import ChainProgram
 from dspn.engine.gpu.climb import Climb
 from dspn.engine.gpu.device import Device
@@ -309,7 +309,6 @@ def test_paths_of_chains_agree_with_array_operations(
 ) -> None:
     """Draws too: both ways take the same random numbers."""
     if isinstance(seed, str):
-        nodes = min(nodes, 60)
         network, _, data = _tabled_case(6 if "last" in seed else 5, nodes)
     else:
         network, _, data = _chain_case(seed, nodes)
@@ -350,8 +349,9 @@ def test_paths_of_chains_agree_with_array_operations(
 
 @pytest.mark.parametrize("root", ["first", "last"])
 @pytest.mark.parametrize("ragged", [True, False])
+@pytest.mark.parametrize("inputs", ["none", "alike at a height", "any"])
 def test_large_chains_agree_with_the_reference(
-    engine: str, ragged: bool, root: str, monkeypatch: pytest.MonkeyPatch
+    engine: str, inputs: str, ragged: bool, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A matrix product for each slice; of lanes of one length it reads the vectors in place."""
     for dtype in list(passes._WIDEST_SCAN):
@@ -361,15 +361,101 @@ def test_large_chains_agree_with_the_reference(
     network = initial_network(bits(3), 20, rng=rng, root=root)
     values = rng.integers(0, 2, (15, 3)).astype(np.float64)
     values[4, 1] = np.nan
-    offsets = [0, 4, 9, 15] if ragged else [0, 5, 10, 15]
-    data = Sequences.from_codes(values, offsets, network.schema)
+    lengths = np.array([4, 5, 6] if ragged else [5, 5, 5])
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    known = None
+    if inputs != "none":
+        network = with_tables(network, 0)
+        height = np.arange(15) - np.repeat(offsets[:-1], lengths)
+        height = height if root == "last" else np.repeat(lengths, lengths) - 1 - height
+        every = np.stack([rng.integers(n, size=15) for n in (3, 2)], axis=1).astype(np.float64)
+        known = every[height] if "alike" in inputs else every
+        if "alike" in inputs:  # the bottom has no weights by inputs
+            known[height == 0] = every[:3]
+    data = Sequences.from_codes(values, offsets, network.schema, inputs=known)
     weights = np.array([1e-12, 3.0, 2e-12])
     program, reference = _compile(network, engine), compile_program(network, engine="reference")
+    own = program.components[0]
+    assert isinstance(own, GpuProgram) and own.chain is not None
+    run = own.chain.run(own.device.batch(data))
+    assert not run.is_scan and (large.tables_of_heights(run) is None) == (inputs == "any")
     loose = {"rtol": 3e-4, "atol": 3e-3} if "single" in engine else {}
     _close(engine, program.log_likelihood(data), reference.log_likelihood(data), **loose)
     found, expected = (_all_flows(own, data, weights) for own in (program, reference))
     for own, other in zip(found, expected, strict=True):
         _close(engine, own, other, **{"rtol": 1e-4 if "single" in engine else 1e-9, **loose})
+
+
+@cache
+def _wide_answers(seed: int, nodes: int) -> tuple[Any, ...]:
+    network, _, data = _tabled_case(seed, nodes)
+    reference = compile_program(network, engine="reference")
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(data))
+    want = Want(leaves=np.isnan(data.values), interfaces=True)
+    return (
+        reference.log_likelihood(data), _all_flows(reference, data, weights), weights,
+        reference.posteriors(data, want), want, inference.complete(reference, data).log_prob,
+        reference.components[0].prefixes(data),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("nodes", [70, 100, 150])
+@pytest.mark.parametrize("seed", [5, 6])
+def test_chains_too_wide_for_a_scan_by_inputs_agree_with_the_reference(
+    engine: str, seed: int, nodes: int
+) -> None:
+    """With the root first, or last and a bottom of its own; slices at a height differ in inputs."""
+    network, _, data = _tabled_case(seed, nodes)
+    logs, flows, weights, posteriors, want, best, prefixes = _wide_answers(seed, nodes)
+    program = _compile(network, engine)
+    own = program.components[0]
+    assert isinstance(own, GpuProgram) and own.chain is not None and own.chain.layout.by
+    _close(engine, program.log_likelihood(data), logs)
+    loose = {"rtol": 1e-4, "atol": 1e-5} if "single" in engine else {}
+    for mine, theirs in zip(_all_flows(program, data, weights), flows, strict=True):
+        _close(engine, mine, theirs, **loose)
+    # The same data with the root at the other end: what is kept of a batch is not written to.
+    turned = replace(network, root="first" if network.root == "last" else "last")
+    expected = compile_program(turned, engine="reference").log_likelihood(data)
+    _close(engine, _compile(turned, engine).log_likelihood(data), expected)
+    found = program.posteriors(data, want)
+    _close(engine, found.interfaces, posteriors.interfaces, **loose)
+    for mine, theirs in zip(found.leaves, posteriors.leaves, strict=True):
+        _close(engine, mine, theirs, **loose)
+    _close(engine, inference.complete(program, data).log_prob, best)
+    for mine, theirs in zip(own.prefixes(data), prefixes, strict=True):
+        _close(engine, rounded(mine), rounded(theirs))
+    device = Device("numpy")
+    general, batch = General(device, network, Structure(network)), device.batch(data)
+    seeds = np.random.default_rng(0).integers(2**63, size=len(data), dtype=np.uint64)
+    with device.running():
+        drawn = queries.choices(general, batch, seeds, data.num_variables)
+    np.testing.assert_array_equal(own.draw(data, seeds).interfaces, drawn.interfaces)
+
+
+def test_flows_of_large_chains_are_in_doubt_where_likely_nodes_cannot_be_reached(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All values of a slice are about as small as what passes add to each of them."""
+    for dtype in list(passes._WIDEST_SCAN):
+        monkeypatch.setitem(passes._WIDEST_SCAN, dtype, 1)
+    network = initial_network(bits(1), 4, rng=np.random.default_rng(0), root="last")
+    # Nodes 0 and 1 hardly ever have a 1. Nodes 2 and 3 always have, but no sequence has them.
+    share = np.array([1.0, 2.0, 0.0, 0.0]) * 2.0 ** (-110 if "single" in engine else -988)
+    share[2:] = 1.0
+    leaves = (np.stack([1 - share, share], axis=1),)
+    weights = np.kron(np.eye(2), np.full((2, 2), 0.5)).ravel()
+    own = network.parameters
+    top = type(own.top)(np.array([0.5, 0.5, 0.0, 0.0]), own.top.leaves)
+    network = network.with_parameters(type(own)(type(own.template)(weights, leaves), top))
+    data = as_sequences(network.schema, [np.array([[0.0], [1.0]])])
+    program, reference = _compile(network, engine), compile_program(network, engine="reference")
+    _close(engine, program.log_likelihood(data), reference.log_likelihood(data))
+    expected = inference.interface_posteriors(reference, data)
+    _close(engine, inference.interface_posteriors(program, data), expected)
+    flows = (_all_flows(own, data, np.ones(1)) for own in (program, reference))
+    for mine, theirs in zip(*flows, strict=True):
+        _close(engine, mine, theirs)
 
 
 @pytest.mark.parametrize("nodes", [20, 50, 100] if EVERY_CASE else [50])

@@ -107,7 +107,7 @@ def used(run: ChainRun, uses: Array, vectors: Array) -> Array:
         return _products(run, *pair)[None]
 
     def by_table() -> list[Any]:
-        which, there = run.device.here(run.which), run.device.there
+        which, there = np.array(run.device.here(run.which)), run.device.there
         which[run.device.here(run.first)] = -1  # the bottom has no slice below it
         return [there(np.flatnonzero(which == table)) for table in range(len(run.weights))]
 

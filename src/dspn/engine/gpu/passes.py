@@ -26,9 +26,7 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 
 from dspn._arguments import Bools, Floats, Ints
-from dspn.engine import base
-from dspn.engine.gpu import layers
-from dspn.engine.gpu.coefficients import Chunks, Tables, exponents_of, leaf_logs, vector_of
+from dspn.engine.gpu.coefficients import Chunks, Tables, leaf_logs
 from dspn.engine.gpu.device import (
     Array,
     Batch,
@@ -39,8 +37,9 @@ from dspn.engine.gpu.device import (
     real_option,
 )
 from dspn.engine.gpu.general import General, Network
+from dspn.engine.gpu.large import LEAST_EXPONENT, fall, rise
 from dspn.engine.gpu.layout import part_of
-from dspn.engine.gpu.transition import ChainLayout
+from dspn.engine.gpu.transition import WIDEST_TABLES, ChainLayout
 from dspn.structure.network import DynamicNetwork, Root
 from dspn.structure.nodes import Sum
 
@@ -48,13 +47,9 @@ _HERE: Final = Device("numpy")
 _LOG_TWO: Final = float(np.log(2.0))
 # Divisors of a slice below this are left to `general`, which adds logarithms as totals.
 _LEAST_DIVISOR: Final = -1e5
-# Below that of any number.
-_LEAST_EXPONENT: Final = -2000
 # Products of float32 matrices this large run on tensor cores, with ten fraction bits.
 _FEWEST_NARROW: Final = 256
 _WIDEST_SCAN: Final = {np.dtype(np.float32): 128, np.dtype(np.float64): 64}
-# Loads of a thread in a slice of a large chain.
-_PACKS: Final = 4
 # Fewer sequences times nodes for each multiprocessor are faster one to a group of threads.
 _FEWEST_TOGETHER: Final = 1280
 # Recordings of a batch, and arrays of vectors that one holds.
@@ -139,7 +134,9 @@ class ChainRun:
         self.device = device = own.device
         self.dtype = np.dtype(dtype)
         k = layout.num_nodes
-        self.is_scan = device.is_gpu and k <= _WIDEST_SCAN[self.dtype] and not layout.layers
+        widest = _WIDEST_SCAN[self.dtype]
+        widest = min(widest, WIDEST_TABLES) if layout.by else widest
+        self.is_scan = device.is_gpu and k <= widest and not layout.layers
         self.width = next(w for w in (8, 16, 32, 64, 128) if w >= k) if self.is_scan else k
         self.tensor_cores = tensor_cores
         self.narrow = tensor_cores and k >= _FEWEST_NARROW and self.dtype == np.float32
@@ -255,7 +252,7 @@ class ChainRun:
             )  # fmt: skip
             return up
         with self.products or nullcontext():
-            self._rise(up, under)
+            rise(self, up, under)
         return up
 
     def downward(self, up: Upward, share: Array) -> tuple[Array, Array, Array]:
@@ -265,7 +262,7 @@ class ChainRun:
         """
         xp, count = self.device.xp, len(self.batch)
         posteriors, uses = xp.empty_like(up.vectors), xp.empty_like(up.vectors)
-        highest = xp.full(count, _LEAST_EXPONENT, dtype=np.int32)
+        highest = xp.full(count, LEAST_EXPONENT, dtype=np.int32)
         if self.is_scan:
             self._launch(
                 "backward",
@@ -275,7 +272,7 @@ class ChainRun:
             )  # fmt: skip
         else:
             with self.products or nullcontext():
-                self._fall(up, share, posteriors, uses, highest)
+                fall(self, up, share, posteriors, uses, highest)
         return posteriors, uses, highest
 
     @property
@@ -308,142 +305,6 @@ class ChainRun:
         sizes = (f"-DK={self.width}", f"-DTHREADS={block}")
         options = (real_option(self.dtype), *sizes, f"-DTABLES={int(bool(self.layout.by))}")
         return self.device.kernel("scan", name, options), block
-
-    def _active(self) -> list[int]:
-        """How many lanes have a slice at each height."""
-        lengths = self.batch.lengths
-        found: list[int] = self.batch.keep(
-            "active", lambda: np.cumsum(np.bincount(lengths)[:0:-1])[::-1].tolist()
-        )
-        return found
-
-    def _large_kernel(self, name: str) -> tuple[Any, int, int]:
-        """A kernel that takes a slice of a large chain, its threads and sequences of a block."""
-        vector = vector_of(self.dtype, self.width)
-        packs = self.width // vector
-        threads = min(1024, max(32, 1 << (-(-packs // _PACKS) - 1).bit_length()))
-        sizes = (f"-DTHREADS={threads}", f"-DVECTOR={vector}", f"-DMOST={-(-packs // threads)}")
-        kernel = self.device.kernel("large", name, (real_option(self.dtype), *sizes))
-        return kernel, *((128, 4) if threads == 32 else (threads, 1))
-
-    @cached_property
-    def _stride(self) -> int:
-        """Slices from one lane to the next, where products can read lanes so far apart; else 0."""
-        if self.products is None or self.layout.layers:
-            return 0
-        length = self.batch.longest
-        same = bool((self.batch.lengths == length).all())
-        return length if same and bool((np.diff(self.batch.offsets) == length).all()) else 0
-
-    def _rise(self, up: Upward, under: float) -> None:
-        """Slice after slice, each a matrix product for all lanes that have it.
-
-        The product reads the vectors that are kept where they lie side by side.
-        """
-        xp, count, tables = self.device.xp, len(self.batch), self.tables
-        powers = xp.zeros(count, dtype=np.int64)
-        least = xp.ones(count, dtype=self.dtype)
-        direct = up.vectors is not None and self._stride
-        now = xp.empty((1 if direct else count, self.width), dtype=self.dtype)
-        mixed = xp.empty((count, self.width), dtype=self.dtype)
-        if self.device.is_gpu:
-            kernel, threads, lanes = self._large_kernel("rise")
-        kept = (0, 0) if up.vectors is None else (up.vectors, up.exponents)
-        last = (np.int32(self.width), np.int32(self.layout.num_nodes), self.dtype.type(under),
-                np.int32(self.narrow), 0 if direct else now, *kept, powers, least)  # fmt: skip
-        for height, active in enumerate(self._active()):
-            base.check_time()
-            if height and direct:
-                self._multiply_rows(up.vectors, height - 1, mixed, turned=True)
-            elif height:
-                mixed = self._multiply(now, mixed, active, turned=True)
-            own = tables.rows if height else tables.bottom_rows
-            if self.device.is_gpu:
-                along = np.int32(int(self.direction) * height)
-                given = (mixed if height else 0, own, self.chunks.slot, self.first, along)
-                kernel((-(-active // lanes),), (threads,), (*given, np.int32(active), *last))
-                continue
-            rows = self.first[:active] + int(self.direction) * height
-            found = own[self.chunks.slot[rows]]
-            if height:
-                found = found * mixed[:active]
-            found = found + self.dtype.type(under)
-            least[:active] = xp.minimum(least[:active], found.min(axis=1))
-            e = exponents_of(found.max(axis=1))
-            now[:active] = np.ldexp(found, -e[:, None])
-            powers[:active] += e
-            if up.vectors is not None:
-                up.vectors[rows], up.exponents[rows] = now[:active], e
-        if direct:
-            now = up.vectors[self.first + int(self.direction) * (self._stride - 1)]
-        up.results[0] = now.astype(np.float64) @ self.form.astype(np.float64)
-        up.results[1], up.results[2] = powers, least
-
-    def _fall(
-        self, up: Upward, share: Array, posteriors: Array, uses: Array, highest: Array
-    ) -> None:
-        xp, count, table = self.device.xp, len(self.batch), self.tables.rows
-        factor = xp.where(share > 0, share / up.root, 0.0).astype(self.dtype)
-        derivatives = factor[:, None] * self.form
-        direct = self._stride
-        handed = xp.empty((1 if direct else count, self.width), dtype=self.dtype)
-        if self.device.is_gpu:
-            kernel, threads, together = self._large_kernel("fall")
-        last = (np.int32(self.narrow), up.vectors, up.exponents, share, highest, posteriors, uses,
-                0 if direct else handed)  # fmt: skip
-        active = self._active()
-        for height in reversed(range(len(active))):
-            base.check_time()
-            lanes = active[height]
-            if self.device.is_gpu:
-                along = np.int32(int(self.direction) * height)
-                given = (derivatives, table, self.chunks.slot, self.first, along)
-                sizes = (np.int32(lanes), np.int32(self.width), np.int32(height == 0))
-                kernel((-(-lanes // together),), (threads,), (*given, *sizes, *last))
-            else:
-                rows = self.first[:lanes] + int(self.direction) * height
-                above, counts = derivatives[:lanes], share[:lanes, None] > 0
-                posteriors[rows] = np.where(counts, up.vectors[rows] * above, 0.0)
-                found = table[self.chunks.slot[rows]] * above if height else 0.0 * above
-                uses[rows] = np.where(counts, np.ldexp(found, -up.exponents[rows, None]), 0.0)
-                handed[:lanes] = uses[rows]
-                largest = above.max(axis=1)
-                e = np.where(largest > 0, exponents_of(largest), _LEAST_EXPONENT)
-                e = np.where(np.isfinite(largest), e, -_LEAST_EXPONENT)
-                highest[:lanes] = np.maximum(highest[:lanes], e)
-            if height and direct:
-                self._multiply_rows(uses, height, derivatives, turned=False)
-            elif height:
-                found = self._multiply(handed, derivatives, lanes, turned=False)
-                if len(found) < count:  # the other lanes begin below
-                    derivatives[:lanes] = found
-                else:
-                    derivatives = found
-
-    def _multiply(self, left: Array, out: Array, rows: int, *, turned: bool) -> Array:
-        """The first rows of left @ matrix, or of its transpose; on tensor cores if `narrow`.
-
-        Returns the array that has them: `out`, or a new one where the transition has layers.
-        """
-        if self.layout.layers:
-            multiply = layers.rise if turned else layers.fall
-            own = (self.device, self.layout.layers, self.matrix, left[:rows], self.narrow)
-            return multiply(*own)[0]
-        matrix = self.matrix[0]
-        if self.products is not None:
-            self.products((turned, False), (self.width, rows, self.width), matrix, left, out)
-        else:
-            self.device.xp.matmul(left[:rows], matrix.T if turned else matrix, out=out[:rows])
-        return out
-
-    def _multiply_rows(self, left: Array, height: int, out: Array, *, turned: bool) -> None:
-        """The same for the slices at a height, which lie at equal distances."""
-        assert self.products is not None
-        first = 0 if self.direction > 0 else self._stride - 1
-        start = int(self.batch.offsets[0]) + first + int(self.direction) * height
-        shape = (self.width, len(self.batch), self.width)
-        own = (start * self.width, self._stride * self.width)
-        self.products((turned, False), shape, self.matrix, left, out, right_at=own)
 
 
 def log_values(results: Floats) -> Floats:

@@ -52,7 +52,7 @@ class GpuProgram(base.NetworkProgram):
     def chain(self) -> ChainProgram | None:
         """Passes over chains, where the network is one."""
         layout = self.chain_layout
-        if layout is None or (layout.by and not self.device.is_gpu):
+        if layout is None:
             return None
         dtype = np.float32 if self.single else np.float64
         return ChainProgram(self.general, layout, self.climb, dtype, self.single)

@@ -17,9 +17,9 @@ from dspn.structure.template import Template
 # Nodes of all chains, and of those whose transition is one matrix.
 _WIDEST: Final = 32768
 _WIDEST_CHAIN: Final = 8192
-# Nodes where there is a matrix for each value of some inputs, and the cells of all of these.
-_WIDEST_TABLES: Final = 64
-_MOST_CELLS: Final = 2**22
+# Nodes for which a kernel reads a matrix for every slice; cells of all matrices by inputs.
+WIDEST_TABLES: Final = 64
+_MOST_CELLS: Final = 2**26
 # From so many nodes on a matrix with a smaller share of edges is not made.
 _FEWEST_SPARSE: Final = 1024
 _DENSITY: Final = 0.2
@@ -170,7 +170,7 @@ def _matrices(
     if by:
         tables = np.indices([size for _, size in by]).reshape(len(by), -1)
     count = tables.shape[1]
-    if by and (k > _WIDEST_TABLES or count * k * k > _MOST_CELLS):
+    if by and count * k * k > _MOST_CELLS:
         return None
     edges = sum(len(children_of(nodes[index])) for index in sums)
     if not by and (k > _WIDEST_CHAIN or (k >= _FEWEST_SPARSE and edges < _DENSITY * k * k)):

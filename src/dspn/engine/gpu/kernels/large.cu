@@ -125,6 +125,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * LANES) fall(
     }
     __shared__ unsigned highs[32];
     most = over_sequence(most, highs, [](unsigned a, unsigned b) { return b > a ? b : a; });
-    const int e = exponent_in(most);
-    if (thread == 0 && e > highest[lane]) { highest[lane] = e; }
+    if (thread == 0 && most) {  // of the value before it was divided, to which `under` was added
+        highest[lane] = max(highest[lane], exponent_in(most) - exponents[place.row]);
+    }
 }
