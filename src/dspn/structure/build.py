@@ -13,6 +13,7 @@ import numpy as np
 
 from dspn._arguments import (
     Floats,
+    Ints,
     checked_rng,
     float_array,
     indices,
@@ -279,32 +280,46 @@ def grouped_network(
     *,
     num_products: int = 1,
     transitions: Transitions | str = Transitions.DENSE,
+    reads: Sequence[Sequence[Ints]] | None = None,
     rng: np.random.Generator,
     root: Root | str = Root.FIRST,
 ) -> DynamicNetwork:
     """One initial template for each group of variables; groups meet in the top network only.
 
     The top network is a sum of `num_products` products with one factor, a sum over its interface
-    nodes, from each group; with a single group it is the paper's root sum.
+    nodes, from each group; with a single group it is the paper's root sum. In place of
+    `transitions`, `reads` gives for each group and output the numbers of the inputs that it reads;
+    the sums of the top network then have those that none reads (`unread`).
     """
     builder = NetworkBuilder(schema)
     members = checked_partition(schema, groups, "groups")
     sizes = sizes_of_groups(num_interfaces, "num_interfaces", len(members))
     count = whole_number(num_products, "num_products", StructureError)
     inputs = [builder.inputs(size) for size in sizes]
-    outputs = [
-        factored(builder, [*group, reads], rng)
-        for group, own in zip(members, inputs, strict=True)
-        for reads in interfaces_read(builder, own, transitions, rng)
-    ]
+    outputs = list[int]()
+    for number, (group, own) in enumerate(zip(members, inputs, strict=True)):
+        if reads is None:
+            below = interfaces_read(builder, own, transitions, rng)
+        else:
+            below = [Interface(tuple(own[place] for place in places)) for places in reads[number]]
+        outputs += [factored(builder, [*group, item], rng) for item in below]
     top = NetworkBuilder(schema)
-    below = [Interface(tuple(top.inputs(size))) for size in sizes]
+    starts = [top.inputs(size) for size in sizes]
+    if reads is not None:
+        starts = [[own[i] for i in unread(of)] for own, of in zip(starts, reads, strict=True)]
+    below = [Interface(tuple(own)) for own in starts]
     if len(sizes) == 1:
         apex = univariate(top, below[0], rng)
     else:
         products = [factored(top, below, rng) for _ in range(count)]
         apex = products[0] if count == 1 else top.sum(products, _weights(count, rng))
     return assemble(builder.template(outputs), top.top(apex), root=root)
+
+
+def unread(reads: Sequence[Ints]) -> list[int]:
+    """The inputs that no output reads; all of them where each is read."""
+    found: list[int] = np.setdiff1d(np.arange(len(reads)), np.concatenate(reads)).tolist()
+    return found or list(range(len(reads)))
 
 
 def sizes_of_groups(sizes: int | Sequence[int], argument: str, num_groups: int) -> list[int]:

@@ -69,6 +69,7 @@ LEAST_FLOW: Final = 0.02
 # as many edges by node are expected to stay.
 _LARGE: Final = 256
 _MANY_SLICES: Final = 100
+_MANY_AT_POSITION: Final = 50
 EARLY_STEPS: Final = 2
 _USUAL_EDGES: Final = 40
 # Estimates of dependence look at so many pairs of entries at the most.
@@ -76,12 +77,13 @@ _MOST_PAIRS: Final = 50_000_000
 # A model of so many slices tells how long one of all would take, and serves until there is one.
 FEW_SLICES: Final = 3_000
 # Work in edges: of sums over all inputs, which are products of matrices, in one chain and in some
-# beside each other; of what a leaf adds at a slice, and for each different value of its variable,
-# more where it is told something; of a slice and of a step whatever the template; of a node that is
-# built and compiled; of a count that is pooled. Measured with the CPU engine in single precision,
-# where an edge takes a third of a nanosecond.
+# beside each other, and of sums over some inputs; of what a leaf adds at a slice, and for each
+# different value of its variable, more where it is told something; of a slice and of a step
+# whatever the template; of a node that is built and compiled; of a count that is pooled. Measured
+# with the CPU engine in single precision, where an edge takes a third of a nanosecond.
 _DENSE_EDGE: Final = 0.33
 _CHAIN_EDGE: Final = 0.5
+_SPARSE_EDGE: Final = 0.4
 _PER_LEAF: Final = 1.2
 _PER_TOLD_LEAF: Final = 20.0
 _PER_TOLD_SLICE: Final = 1_000.0
@@ -161,7 +163,8 @@ class Recipe:
     leaf, spread like the values of its variable. Clusters see `width` slices before their own and
     `ahead` after it, by default as many. `parent` is the number of the candidate that the try
     starts from. With a `layout` its blocks have chains of their own, which so many `products` of
-    the top network start together.
+    the top network start together. With `by_position` each position in a sequence has nodes of its
+    own.
     """
 
     move: Move
@@ -174,6 +177,7 @@ class Recipe:
     ahead: int | None = None
     layout: Layout = ()
     products: int = 1
+    by_position: bool = False
 
     @property
     def slices(self) -> int:
@@ -182,6 +186,7 @@ class Recipe:
 
     def __str__(self) -> str:
         words = self.move.words.format(slices=self.slices, chains=len(self.layout), **vars(self))
+        words += " by position" * self.by_position
         return words if self.parent is None else f"{words}, from model {self.parent}"
 
     @property
@@ -225,7 +230,7 @@ class Candidate:
     def follow(self, move: Move, amount: int, **smoothing: Any) -> Recipe:
         """The recipe of a move that starts from this model, by default with its priors."""
         usual = replace(self.recipe, move=move, amount=amount, parent=self.number)
-        return replace(usual, **{"width": 2, "ahead": None, **smoothing})
+        return replace(usual, **{"width": 2, "ahead": None, "by_position": False, **smoothing})
 
     @property
     def is_single(self) -> bool:
@@ -261,7 +266,7 @@ class Auto(Options):
 
     effort: float | None = number_field(None, above=0)
     exploration: float = number_field(0.2, least=0, most=1)
-    max_interfaces: int = whole_field(1024)
+    max_interfaces: int = whole_field(2048)
     max_layouts: int = whole_field(5)
     max_members: int = whole_field(6)
     least_weight: float = number_field(0.04, least=0, most=1)
@@ -449,6 +454,11 @@ class AutoTask:
         return tuple(i for i in range(len(self.schema)) if i not in still) or self.constant
 
     @cached_property
+    def longest(self) -> int:
+        """The slices of the longest sequence of the training set."""
+        return int(self.train.lengths.max())
+
+    @cached_property
     def varying_units(self) -> Layout:
         """The units of the varying variables."""
         return tuple(unit for unit in self.units if unit[0] in self.varying)
@@ -524,21 +534,26 @@ class AutoTask:
         leaves = recipe.amount * len(block)
         sums = _chain_work([recipe.amount] * max(1, len(recipe.layout)))
         if not recipe.move.has_clusters:
-            sums = recipe.amount * data.num_runs(1)
+            sums = _SPARSE_EDGE * recipe.amount * data.num_runs(1)
+        elif recipe.by_position:
+            sums = _SPARSE_EDGE * recipe.amount**2 / self.longest
         started = self.start_work(block, recipe)
         if self.is_thinned(recipe):
             started += _work(data, sums, leaves, recipe.amount, EARLY_STEPS + 2)
-            sums = _USUAL_EDGES * recipe.amount
+            sums = _SPARSE_EDGE * _USUAL_EDGES * recipe.amount
         return started + _work(data, sums, leaves, recipe.amount, steps)
 
     def is_thinned(self, recipe: Recipe) -> bool:
         """Whether edges that the first steps hardly use are left out: clusters lead to a few.
 
-        That asks for many slices; and with pseudo-observations by edge all edges count.
+        That asks for many slices; and with pseudo-observations by edge all edges count, unless
+        there are as few as with nodes for each position.
         """
+        is_apt = recipe.by_position or not recipe.per_edge
         is_begun = recipe.parent is None and recipe.move.has_clusters and not recipe.layout
-        is_much = self.train.total_slices >= _MANY_SLICES * recipe.amount
-        return is_begun and is_much and recipe.amount >= _LARGE and not recipe.per_edge
+        slices = _MANY_AT_POSITION if recipe.by_position else _MANY_SLICES
+        is_much = self.train.total_slices >= slices * recipe.amount
+        return is_begun and is_much and recipe.amount >= _LARGE and is_apt
 
     def start_work(self, block: Block, recipe: Recipe) -> float:
         """What clusters of windows take, in the units of the effort."""
@@ -674,6 +689,6 @@ def work_of(network: DynamicNetwork, data: BlockData, steps: int) -> float:
     else:
         size = template.num_interfaces
         widths = [len(node.children) for node in template.nodes if isinstance(node, Sum)]
-        sums = sum(own * (_DENSE_EDGE if own == size else 1.0) for own in widths)
+        sums = sum(own * (_DENSE_EDGE if own == size else _SPARSE_EDGE) for own in widths)
     leaves = sum(len(bank.nodes) for bank in template.banks)
     return _work(data, sums, leaves, max(len(bank.nodes) for bank in template.banks), steps)

@@ -22,8 +22,12 @@ _SUM: Final = 1.0
 _FIRST_SIZES: Final = (8, 16, 32)
 # Interface nodes ask for this many slices each.
 _LEAST_SLICES: Final = 10
-# Clusters of windows tell no more apart than this; larger templates come from splits.
+# Clusters of windows tell no more apart than this; larger templates come from splits, or from
+# clusters of each position in a sequence. Of these there must be so many at the least, from
+# sequences of so many slices at the most.
 _MOST_CLUSTERS: Final = 1024
+_LEAST_AT_POSITION: Final = 4
+_MOST_POSITIONS: Final = 64
 # Blocks of slow variables need wide windows: a few slices show one value.
 WIDE: Final = 10
 # Slices before and after its own that a cluster sees. A node that is to remember sees what was
@@ -39,7 +43,7 @@ _WINDOWS: Final = (
     (3, 0),
     (1, None),
 )
-RACED: Final = 4
+RACED: Final = 5
 # Pseudo-observations of sums, by edge or as a whole, and of leaves.
 _OTHER_SUMS: Final = ((0.1, True), (0.4, True), (0.2, False), (1.0, False))
 _LEAF: Final = 1.0
@@ -79,14 +83,14 @@ class Clusters(Move):
 
     def recipes(self, record: BlockRecord) -> list[Recipe]:
         """The next rung for as long as it is better, then other windows at the best one."""
-        most = most_clusters(record.task)
         begun = [own for own in record.candidates if own.recipe.move in (CLUSTERS, REGROUP)]
         best = max(begun, key=lambda own: own.score)
+        most = most_clusters(record.task, best.recipe.by_position)
         anew, recipes = replace(best.recipe, move=self, amount=best.size, parent=None), []
         if best.size >= max(own.size for own in begun):
             recipes.append(replace(anew, amount=min(2 * best.size, most)))
         if best.size > 1:
-            recipes += other_windows(anew)
+            recipes += other_windows(record.task, anew)
         return recipes
 
     def start(self, trial: Trial) -> DynamicNetwork:
@@ -96,6 +100,7 @@ class Clusters(Move):
         recipe, task = trial.recipe, trial.task
         settings: dict[str, Any] = {"priors": trial.priors, "rng": trial.rng, "root": task.root}
         settings |= {"width": recipe.width, "ahead": recipe.ahead}
+        settings |= {"by_position": recipe.by_position}
         if recipe.layout:
             place = {variable: n for n, variable in enumerate(task.varying)}
             groups = [[place[variable] for variable in block] for block in recipe.layout]
@@ -384,9 +389,21 @@ DEFAULT_MOVES: Final[tuple[Move, ...]] = (
 )
 
 
-def most_clusters(task: AutoTask) -> int:
+def most_clusters(task: AutoTask, by_position: bool = False) -> int:
     """The number of nodes of the highest rung of the ladder."""
-    return min(_MOST_CLUSTERS, _most_nodes(task))
+    most = _most_nodes(task)
+    return most if by_position else min(_MOST_CLUSTERS, most)
+
+
+def may_have_positions(task: AutoTask, amount: int) -> bool:
+    """Whether so many nodes suffice for some at each position in a sequence."""
+    return 1 < task.longest <= _MOST_POSITIONS and amount >= _LEAST_AT_POSITION * task.longest
+
+
+def of_size(task: AutoTask, recipe: Recipe, amount: int) -> Recipe:
+    """The recipe with another number of nodes."""
+    by_position = recipe.by_position and may_have_positions(task, amount)
+    return replace(recipe, amount=amount, by_position=by_position)
 
 
 def has_categories(task: AutoTask, block: Block) -> bool:
@@ -399,12 +416,19 @@ def first_recipe(
 ) -> Recipe:
     """What a block is compared with, with the settings of another recipe where one is given."""
     size = min(_FIRST_SIZES[min(len(block), len(_FIRST_SIZES)) - 1], most_clusters(task))
-    return replace(USUAL if like is None else like, move=move, amount=size, parent=None)
+    return replace(of_size(task, like or USUAL, size), move=move, parent=None)
 
 
-def other_windows(recipe: Recipe) -> list[Recipe]:
-    """The same with each of the windows."""
-    return [replace(recipe, width=before, ahead=after) for before, after in _WINDOWS]
+def other_windows(task: AutoTask, recipe: Recipe) -> list[Recipe]:
+    """The same with nodes for each position, or for all of them, and with each of the windows.
+
+    With nodes for each position single slices tell much already: then a node is a value there.
+    """
+    found = [replace(recipe, width=before, ahead=after) for before, after in _WINDOWS]
+    if recipe.by_position or may_have_positions(task, recipe.amount):
+        alone = replace(recipe, by_position=True, width=0, ahead=None)
+        found[:0] = [replace(recipe, by_position=not recipe.by_position), alone]
+    return found
 
 
 def other_settings(task: AutoTask, block: Block, recipe: Recipe) -> list[Recipe]:

@@ -30,6 +30,7 @@ from dspn.learning.auto.moves import (
     WIDE,
     first_recipe,
     most_clusters,
+    of_size,
     other_settings,
     other_windows,
 )
@@ -282,20 +283,20 @@ class AutoRun:
         A rung is left out where the one above it is cheap. Settings are turned at some of the
         rungs, and the better ones carried along.
         """
-        top = most_clusters(self._task)
         tried: set[int] = {1}
         while True:
+            top = most_clusters(self._task, self._turned.by_position)
             best, highest = self._best(block).size, max(tried)
             after = _FIRST_RUNG if highest == 1 else 2 * highest
             sizes = [after] if best == highest or after <= _LEAST_TOP else []
             sizes += [2 * best, best // 2] if best > 1 else [2]
-            leap = replace(self._turned, amount=min(2 * after, top))
+            leap = of_size(self._task, self._turned, min(2 * after, top))
             left = most - self._work
             if sizes[0] == after > _FIRST_RUNG and after < _LAST_RACE:
                 cost = self._task.expected_work(block, leap, None)
                 sizes[:0] = [leap.amount] if cost <= _LEAP_SHARE * left else []
             fresh = dict.fromkeys(n for own in sizes if 1 < (n := min(own, top)) not in tried)
-            recipes = (replace(self._turned, amount=own) for own in fresh)
+            recipes = (of_size(self._task, self._turned, own) for own in fresh)
             recipe = next((own for own in recipes if self._affords(block, own, most)), None)
             if recipe is None:
                 break
@@ -367,14 +368,19 @@ class AutoRun:
     def _race(self, block: Block, recipe: Recipe, most: float) -> Iterator[AutoState]:
         """A few steps from clusters of several windows, then all of them for the best.
 
-        The window so far is left for one that is clearly better only: a few steps flatter windows
-        of few slices.
+        As many are compared as a share of what is left allows. The window so far is left for one
+        that is clearly better only: a few steps flatter windows of few slices.
         """
         task, first = self._task, len(self._trail)
-        raced = other_windows(recipe)[: RACED if recipe.amount < _LAST_RACE else 2]
-        recipes = list(dict.fromkeys([recipe, *raced]))
-        work = sum(task.expected_work(block, own, None, LEAST_STEPS) for own in recipes)
-        if len(recipes) == 1 or work > _RUNG_SHARE * (most - self._work):
+        raced = other_windows(task, recipe)[: RACED if recipe.amount < _LAST_RACE else 2]
+        recipes, work = list[Recipe](), 0.0
+        for own in dict.fromkeys([recipe, *raced]):
+            more = task.expected_work(block, own, None, LEAST_STEPS)
+            if work + more > _RUNG_SHARE * (most - self._work):
+                break
+            recipes.append(own)
+            work += more
+        if len(recipes) < 2:
             yield from self._rung(block, [recipe], self._rung_work(block, recipe, most))
             return
         yield from self._rung(block, recipes, work)
@@ -384,7 +390,8 @@ class AutoRun:
         for other in others:
             if other.score > best.score and is_clear(other.validation, best.validation, 2.0):
                 best = other
-        self._turned = replace(self._turned, width=best.recipe.width, ahead=best.recipe.ahead)
+        seen = {name: getattr(best.recipe, name) for name in ("width", "ahead", "by_position")}
+        self._turned = replace(self._turned, **seen)
         own = replace(best.recipe, parent=best.number)
         share = self._rung_work(block, own, most, best)
         yield from self._continued(best, [own], min(most, self._work + share))
@@ -567,9 +574,11 @@ class AutoRun:
                 like = self._best(own).recipe if known else self._turned
                 recipe = first_recipe(task, own, REGROUP, like)
                 highest = max((c.size for c in known), default=0)
-                size = min(2 * highest, most_clusters(task)) if known else recipe.amount
+                most_nodes = most_clusters(task, like.by_position)
+                size = min(2 * highest, most_nodes) if known else recipe.amount
                 if size > highest:
-                    parts.append((own, replace(recipe, amount=size), None))
+                    larger = of_size(task, replace(like, move=REGROUP, parent=None), size)
+                    parts.append((own, larger, None))
             # Long data are worth a few steps where the layout is promising.
             steps = LEAST_STEPS if behind == inf else USUAL_STEPS
             work = sum(task.expected_work(*part, steps) for part in parts)

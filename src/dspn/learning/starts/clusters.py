@@ -8,6 +8,7 @@ one kind with different neighbours begin in different nodes does.
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, final
 
 import numpy as np
@@ -25,9 +26,9 @@ from dspn.leaves import family_for
 from dspn.leaves.base import Family, Prior
 from dspn.leaves.gaussian import Gaussian
 from dspn.leaves.told import sources_of, told_values
-from dspn.structure.build import grouped_network
+from dspn.structure.build import grouped_network, sizes_of_groups, unread
 from dspn.structure.edit import with_labels
-from dspn.structure.network import DynamicNetwork, Root
+from dspn.structure.network import DynamicNetwork, Root, checked_root
 from dspn.structure.parameters import NetworkParameters, Parameters, sum_starts
 from dspn.structure.template import Template, Top
 from dspn.structure.transitions import (
@@ -199,6 +200,7 @@ def slice_clusters(
     ahead: int | None = None,
     variables: Sequence[int] | None = None,
     beside: Floats | None = None,
+    apart: Ints | None = None,
     rng: np.random.Generator,
 ) -> Ints:
     """The nearest of `num_clusters` k-means centres to the window around each slice, (slices,).
@@ -215,6 +217,8 @@ def slice_clusters(
         variables: The variables of a window, by number; by default all.
         beside: More numbers of each slice, (slices, n), that clusters see; together they count as
             much as the window.
+        apart: A number for each slice; slices with different ones are in different clusters. Every
+            number has clusters in proportion to its slices, one at least.
         rng: The source of randomness.
     """
     require_type(data, Sequences, "data", DataError)
@@ -240,7 +244,33 @@ def slice_clusters(
         own = _windows(features, data, rows, reach, after)
         return own if more is None else np.concatenate([own, more[rows]], axis=1)
 
-    return _nearest_centres(windows, data.total_slices, count, rng)
+    if apart is None:
+        return _nearest_centres(windows, data.total_slices, count, rng)
+    _, kind, sizes = np.unique(apart, return_inverse=True, return_counts=True)
+    if sizes.size > count:
+        raise StructureError(
+            f"`num_clusters` must be at least {sizes.size}, one for each number in `apart`, but is "
+            f"{count}."
+        )
+    labels, begun = np.zeros(data.total_slices, dtype=np.int64), 0
+    parts = np.split(np.argsort(kind, kind="stable"), np.cumsum(sizes)[:-1])
+    for rows, part in zip(parts, _shared_out(count, sizes).tolist(), strict=True):
+        own = _nearest_centres(partial(_at, windows, rows), rows.size, part, rng)
+        labels[rows] = begun + own
+        begun += int(own.max()) + 1
+    return labels
+
+
+def _at(windows: Callable[[Ints], Singles], rows: Ints, places: Ints) -> Singles:
+    """The windows of some of the rows."""
+    return windows(rows[places])
+
+
+def _shared_out(count: int, sizes: Ints) -> Ints:
+    """`count` in parts in proportion to sizes, one for each at least."""
+    parts: Ints = 1 + (count - sizes.size) * sizes // sizes.sum()
+    parts[np.argsort(-sizes, kind="stable")[: count - int(parts.sum())]] += 1
+    return parts
 
 
 def sequence_clusters(
@@ -322,6 +352,22 @@ def _spread(labels: Ints, count: int, rng: np.random.Generator) -> Ints:
     return labels
 
 
+def _positions(data: Sequences, root: Root) -> Ints:
+    """How many slices each slice is away from the root."""
+    first = data.offsets[:-1] if root == Root.FIRST else data.offsets[1:] - 1
+    found: Ints = np.abs(np.arange(data.total_slices) - np.repeat(first, data.lengths))
+    return found
+
+
+def _next_states(states: Ints, size: int, positions: Ints) -> list[Ints]:
+    """For each state the states at the next position; those at the last one read each other."""
+    position = np.zeros(size, dtype=np.int64)
+    position[states] = positions
+    last = int(position.max())
+    there = [np.flatnonzero(position == number) for number in range(last + 1)]
+    return [there[min(own + 1, last)] for own in position.tolist()]
+
+
 def _arranged(states: Ints, size: int, data: Sequences, root: Root) -> Ints:
     """The same clusters, numbered so that those that follow each other often are near.
 
@@ -346,13 +392,15 @@ def _arranged(states: Ints, size: int, data: Sequences, root: Root) -> Ints:
 class _Chain:
     """A cluster for each slice, seen as the states of a Markov chain from the root down.
 
-    `begins[i]` is the state at the root of sequence i.
+    `begins[i]` is the state at the root of sequence i, `reads` the states that each state reads
+    where these are not all of them.
     """
 
     data: Sequences
     states: Ints
     size: int
     root: Root
+    reads: list[Ints] | None = None
 
     @property
     def begins(self) -> Ints:
@@ -370,6 +418,8 @@ class _Chain:
         sums do not have are left out.
         """
         above, below = (self.states[rows] for rows in adjacent_rows(self.data, self.root))
+        if self.reads is not None:
+            return _edge_shares(self.reads, above, below, pseudo_count)
         if kind is Transitions.DENSE:
             pairs = label_counts(above * self.size + below, self.size**2)
             pairs = pairs.reshape(self.size, self.size)
@@ -379,9 +429,10 @@ class _Chain:
         return np.concatenate([_edge_shares(*layer, pseudo_count) for layer in layers])
 
     def starts(self, members: Ints, pseudo_count: float) -> Floats:
-        """Weights of the nodes at the root of some of the sequences, (size,)."""
+        """Weights of the nodes that the root reads, for some of the sequences."""
         counts = label_counts(self.begins[members], self.size)
-        return smoothed_shares(counts, self.counts, pseudo_count)
+        there = slice(None) if self.reads is None else unread(self.reads)
+        return smoothed_shares(counts[there], self.counts[there], pseudo_count)
 
     def leaves(
         self, family: Family, values: Floats, prior: Prior, rng: np.random.Generator
@@ -403,6 +454,7 @@ def clustered_network(
     width: int = 2,
     ahead: int | None = None,
     beside: Floats | None = None,
+    by_position: bool = False,
     priors: Priors = DEFAULT_PRIORS,
     rng: np.random.Generator,
     root: Root | str = Root.FIRST,
@@ -414,7 +466,9 @@ def clustered_network(
     with which clusters follow each other, read from the root down. Where fewer windows differ than
     there are nodes, the largest clusters are cut in two at random. Several products of the top
     network begin as clusters of the root slices. Where outputs read inputs by blocks, clusters that
-    follow each other often come into the same blocks.
+    follow each other often come into the same blocks. With `by_position` a node stands for slices
+    equally far from the root and reads the nodes at the next position only, so that each position
+    has distributions of its own. Slices beyond the longest sequence count as at the last position.
 
     Args:
         data: The training set.
@@ -425,6 +479,8 @@ def clustered_network(
         width: The slices before their own that clusters see.
         ahead: The slices after it; by default as many as before.
         beside: More numbers of each slice that clusters see; see `slice_clusters`.
+        by_position: Whether each position in a sequence has nodes of its own, in place of
+            `transitions`. There must be a node for each slice of the longest sequence.
         priors: Pseudo-observations of weights and leaves.
         rng: The source of randomness.
         root: The slice that carries the top network.
@@ -433,36 +489,50 @@ def clustered_network(
     require_type(priors, Priors, "priors", StructureError)
     checked_rng(rng, StructureError)
     members = [range(data.num_variables)] if groups is None else groups
-    kind = checked_transitions(transitions)
+    kind, apex = checked_transitions(transitions), checked_root(root)
+    sizes = sizes_of_groups(num_interfaces, "num_interfaces", len(members))
+    positions = None
+    if by_position:
+        positions = _positions(data, apex)
+        if min(sizes) <= positions.max():
+            raise StructureError(
+                "`num_interfaces` must be at least the length of the longest sequence with "
+                f"`by_position`, {positions.max() + 1}, but is {min(sizes)}."
+            )
+
+    def chain(group: Sequence[int], size: int) -> _Chain:
+        seen: dict[str, Any] = {"width": width, "ahead": ahead, "beside": beside}
+        labels = slice_clusters(data, size, variables=group, apart=positions, rng=rng, **seen)
+        states = _spread(labels, size, rng)
+        if kind is not Transitions.DENSE and positions is None:
+            states = _arranged(states, size, data, apex)
+        reads = None if positions is None else _next_states(states, size, positions)
+        return _Chain(data, states, size, apex, reads)
+
+    chains = []
+    if positions is not None:
+        chains = [chain(group, size) for group, size in zip(members, sizes, strict=True)]
     drawn = grouped_network(
         data.schema,
         members,
-        num_interfaces,
+        sizes,
         num_products=num_products,
         transitions=kind,
+        reads=[own.reads for own in chains if own.reads is not None] or None,
         rng=rng,
-        root=root,
+        root=apex,
     )
     network = scaled_families(drawn, data)
-    chains = []
-    for group, positions in zip(members, network.groups, strict=True):
-        size = len(positions)
-        labels = slice_clusters(
-            data, size, width=width, ahead=ahead, variables=group, beside=beside, rng=rng
-        )
-        states = _spread(labels, size, rng)
-        if kind is not Transitions.DENSE:
-            states = _arranged(states, size, data, network.root)
-        chains.append(_Chain(data, states, size, network.root))
+    chains = chains or [chain(group, size) for group, size in zip(members, sizes, strict=True)]
     count = priors.sum_pseudo_count
     leaves: dict[int, Floats] = {}
-    for chain, group in zip(chains, members, strict=True):
+    for own, group in zip(chains, members, strict=True):
         for variable in group:
             family = network.template.banks[variable].family
             prior = priors.leaf(family, variable)
-            leaves[variable] = chain.leaves(family, told_values(data, variable), prior, rng)
+            leaves[variable] = own.leaves(family, told_values(data, variable), prior, rng)
     template = NetworkParameters(
-        np.concatenate([chain.transitions(count, kind) for chain in chains]),
+        np.concatenate([own.transitions(count, kind) for own in chains]),
         tuple(leaves[variable] for variable in sorted(leaves)),
     )
     top = NetworkParameters(_top_weights(chains, num_products, count, rng))

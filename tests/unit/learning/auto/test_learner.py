@@ -75,6 +75,28 @@ def test_the_planted_model_is_nearly_found() -> None:
     assert {item.move for item in found.tried} >= {CLUSTERS, PRIOR}
 
 
+def test_what_holds_at_one_position_only_is_learned_by_position() -> None:
+    """Six symbols, and after each position another one goes on from them."""
+    rng, schema = np.random.default_rng(0), Schema((Variable.categorical("x", range(6)),))
+    after = [rng.permutation(6) for _ in range(5)]
+
+    def process(count: int) -> Data:
+        values = rng.integers(6, size=(count, 6))
+        for position, own in enumerate(after, 1):
+            heard = rng.random(count) < 0.9
+            values[heard, position] = own[values[heard, position - 1]]
+        return Sequences.from_arrays(list(values[:, :, None].astype(float)), schema=schema)
+
+    train, validation, test = process(200), process(100), process(500)
+    found = learn_auto(train, validation, seed=0, options=Auto(effort=3.0))
+    assert any(own.recipe.by_position for own in found.choice.members.values())
+    # The next symbol is 0.9 + 0.1 / 6 likely, each other one 0.1 / 6.
+    likely = np.array([0.9 + 0.1 / 6, *[0.1 / 6] * 5])
+    truth = np.log(1 / 6) + 5 * float(likely @ np.log(likely))
+    assert Model(found.mixture).log_likelihood(test).mean() > truth - 0.5
+    assert "by position" in str(next(i for i in found.tried if i.candidate.recipe.by_position))
+
+
 def test_every_component_is_valid_and_the_score_is_that_before_refitting(
     chosen: AutoLearned,
 ) -> None:

@@ -19,6 +19,8 @@ from dspn.learning.auto.moves import (
     OtherPrior,
     Split,
     first_recipe,
+    of_size,
+    other_windows,
 )
 from dspn.learning.auto.training import attempted
 from dspn.learning.run import Clock
@@ -95,6 +97,21 @@ def test_no_candidate_has_more_interface_nodes_than_allowed(most: int) -> None:
     own = task(most=most)
     for _, known in proposals(own, (0, 1)):
         assert all(candidate.size <= most for candidate in known)
+
+
+def test_positions_have_nodes_where_sequences_are_short_and_nodes_many() -> None:
+    def has_positions(length: int, amount: int) -> bool:
+        own = task(num_sequences=200, length=length)
+        found = [recipe.by_position for recipe in other_windows(own, Recipe(CLUSTERS, amount, 1.0))]
+        return any(found)
+
+    assert has_positions(4, 16) and has_positions(64, 256)
+    assert not has_positions(4, 15) and not has_positions(65, 1024) and not has_positions(1, 64)
+    own, recipe = task(length=4), Recipe(CLUSTERS, 32, 1.0, by_position=True)
+    assert of_size(own, recipe, 16).by_position
+    assert not of_size(own, recipe, 8).by_position
+    assert not first_recipe(own, (0, 1, 2), like=of_size(own, recipe, 8)).by_position
+    assert "32 clusters of 5 slices by position" in str(recipe)
 
 
 def test_proposals_are_decided_by_the_candidates() -> None:

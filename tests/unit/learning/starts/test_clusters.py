@@ -8,6 +8,8 @@ from dspn.errors import DataError, StructureError
 from dspn.learning import NO_PRIORS, EmOptions, Priors, fit_em
 from dspn.learning.starts import clustered_network, clusters
 from dspn.structure import Root, grouped_network
+from dspn.structure.chain import transition_sums
+from dspn.structure.nodes import children_of
 from strategies import arbitrary_sequence, as_sequences, hide, schema_of
 
 MIXED = schema_of(("binary", "ternary", "continuous", "count", "single"))
@@ -122,6 +124,52 @@ def test_products_of_the_top_start_from_clusters_of_root_slices() -> None:
     assert compile_program(one).log_likelihood(data).mean() < 2 * np.log(0.5) + 0.01
 
 
+def by_hour(lengths: tuple[int, ...] = (5,)) -> Sequences:
+    """Bits whose frequency depends on how far they are from the first slice, on nothing else."""
+    draw, often = rng(7), np.array([0.1, 0.9, 0.3, 0.8, 0.5])
+    arrays = [draw.random((length, 1)) < often[:length, None] for length in 20 * lengths]
+    return as_sequences(schema_of(("binary",)), [own.astype(float) for own in arrays])
+
+
+@pytest.mark.parametrize("root", ["first", "last"])
+def test_a_node_for_each_position_has_its_frequencies(root: str) -> None:
+    data = by_hour()
+    start = clustered_network(data, 5, by_position=True, priors=NO_PRIORS, rng=rng(), root=root)
+    options = EmOptions(max_steps=100, tolerance=0.0)
+    fit = fit_em(start, data, options=options, priors=NO_PRIORS)
+    bits = data.values.reshape(-1, 5)
+    ones = bits.mean(axis=0)
+    expected = np.log(np.where(bits == 1, ones, 1 - ones)).sum(axis=1)
+    program = compile_program(fit.network)
+    np.testing.assert_allclose(program.log_likelihood(data), expected, rtol=1e-5)
+    # Slices beyond the longest sequence are as those farthest from the root.
+    longer = as_sequences(data.schema, [np.ones((7, 1))])
+    farthest = ones[-1 if root == "first" else 0]
+    expected = np.log(ones).sum() + 2 * np.log(farthest)
+    np.testing.assert_allclose(program.log_likelihood(longer), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("root", [Root.FIRST, Root.LAST])
+def test_nodes_of_a_position_read_those_of_the_next_one_only(root: Root) -> None:
+    data = by_hour(lengths=(1, 3, 5))
+    network = clustered_network(data, 13, by_position=True, rng=rng(), root=root)
+    sums = transition_sums(network.template).values()
+    reads = {frozenset(children_of(network.template.nodes[own])) for own in sums}
+    assert len(reads) == 4
+    assert sum(map(len, reads)) == len(frozenset.union(*reads)) < 13
+    nothing = data.with_values(np.full_like(data.values, np.nan))
+    np.testing.assert_allclose(compile_program(network).log_likelihood(nothing), 0.0, atol=1e-12)
+
+
+def test_each_group_has_nodes_by_position() -> None:
+    data = mixed_data()
+    groups = [[3, 1], [0, 2, 4]]
+    network = clustered_network(data, [40, 31], groups=groups, by_position=True, rng=rng())
+    assert [len(own) for own in network.groups] == [40, 31]
+    assert network.template.num_weights < 40 * 10 + 31 * 10
+    assert np.isfinite(compile_program(network).log_likelihood(data)).all()
+
+
 @pytest.mark.parametrize("num_interfaces", [1, 5, 40, 60])
 def test_more_nodes_than_windows_are_all_alive(num_interfaces: int) -> None:
     data = cycles(count=4, length=5)
@@ -187,6 +235,7 @@ def test_priors_smooth_the_counts() -> None:
         ({"priors": None}, "`priors`"),
         ({"root": "middle"}, "`root`"),
         ({"rng": None}, "`rng`"),
+        ({"by_position": True}, "at least the length of the longest sequence"),
     ],
 )
 def test_clustered_network_refuses(arguments, message: str) -> None:  # type: ignore[no-untyped-def]

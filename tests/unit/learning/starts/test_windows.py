@@ -90,6 +90,14 @@ def test_some_variables_only() -> None:
     assert same_partition(found, np.array([0, 1, 0]))
 
 
+def test_slices_with_different_numbers_are_in_different_clusters() -> None:
+    data, apart = binary([0, 1] * 30), np.repeat([4, 9], [40, 20])
+    found = slice_clusters(data, 6, width=0, apart=apart, rng=rng())
+    assert same_partition(found, 2 * (apart == 9) + data.values[:, 0])
+    wide = slice_clusters(data, 6, width=3, apart=apart, rng=rng())
+    assert [np.unique(wide[apart == own]).size for own in (4, 9)] == [4, 2]
+
+
 def test_many_slices_are_clustered_by_a_sample() -> None:
     labels = [0, 1] * 10_500
     found = slice_clusters(binary(labels), 2, width=0, rng=rng())
@@ -123,6 +131,7 @@ def test_an_outlier_has_no_cluster_of_its_own() -> None:
         ({"variables": [1]}, r"`variables`.*0 to 0"),
         ({"variables": []}, "`variables`"),
         ({"rng": 3}, "`rng`"),
+        ({"apart": np.arange(2), "num_clusters": 1}, "at least 2, one for each number in `apart`"),
     ],
 )
 def test_slice_clusters_refuses(arguments, message: str) -> None:  # type: ignore[no-untyped-def]
