@@ -47,6 +47,8 @@ from strategies import as_sequences, random_case, random_network, random_recipe,
 ENGINES: dict[str, tuple[Engine | str, str]] = {"numpy": (GpuEngine("numpy"), "double")}
 EVERY_CASE = has_gpu() or os.environ.get("DSPN_KERNELS") == "all"
 WIDTHS = [3, 8, 20, 50, 100, 150, 260] if EVERY_CASE else [3, 20, 50]
+# Nodes and sequences for passes in one kernel: on a card enough work for all of it.
+FUSED = [(256, 9000), (420, 4400), (1024, 2200)] if has_gpu() else [(256, 520), (420, 270)]
 CASES = [*range(24), 61, 77, 102]
 if has_gpu():
     ENGINES |= {"gpu": ("gpu", "double"), "gpu in single precision": ("gpu", "single")}
@@ -433,22 +435,27 @@ def test_chains_too_wide_for_a_scan_by_inputs_agree_with_the_reference(
     np.testing.assert_array_equal(own.draw(data, seeds).interfaces, drawn.interfaces)
 
 
+def _unreachable(nodes: int, least: float, count: int) -> tuple[DynamicNetwork, Sequences]:
+    """All values of a slice are about as small as what passes add to each of them.
+
+    A half of the nodes hardly ever have a 1. The others always have, but no sequence reaches them.
+    """
+    network = initial_network(bits(1), nodes, rng=np.random.default_rng(0), root="last")
+    half, own = nodes // 2, network.parameters
+    share = np.concatenate([least * (1 + np.arange(half) % 2), np.ones(half)])
+    leaves = (np.stack([1 - share, share], axis=1),)
+    weights = np.kron(np.eye(2), np.full((half, half), 1 / half)).ravel()
+    top = replace(own.top, weights=np.repeat([1 / half, 0.0], half))
+    network = network.with_parameters(type(own)(type(own.template)(weights, leaves), top))
+    return network, as_sequences(network.schema, [np.array([[0.0], [1.0]])] * count)
+
+
 def test_flows_of_large_chains_are_in_doubt_where_likely_nodes_cannot_be_reached(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All values of a slice are about as small as what passes add to each of them."""
     for dtype in list(passes._WIDEST_SCAN):
         monkeypatch.setitem(passes._WIDEST_SCAN, dtype, 1)
-    network = initial_network(bits(1), 4, rng=np.random.default_rng(0), root="last")
-    # Nodes 0 and 1 hardly ever have a 1. Nodes 2 and 3 always have, but no sequence has them.
-    share = np.array([1.0, 2.0, 0.0, 0.0]) * 2.0 ** (-110 if "single" in engine else -988)
-    share[2:] = 1.0
-    leaves = (np.stack([1 - share, share], axis=1),)
-    weights = np.kron(np.eye(2), np.full((2, 2), 0.5)).ravel()
-    own = network.parameters
-    top = type(own.top)(np.array([0.5, 0.5, 0.0, 0.0]), own.top.leaves)
-    network = network.with_parameters(type(own)(type(own.template)(weights, leaves), top))
-    data = as_sequences(network.schema, [np.array([[0.0], [1.0]])])
+    network, data = _unreachable(4, 2.0 ** (-110 if "single" in engine else -988), 1)
     program, reference = _compile(network, engine), compile_program(network, engine="reference")
     _close(engine, program.log_likelihood(data), reference.log_likelihood(data))
     expected = inference.interface_posteriors(reference, data)
@@ -456,6 +463,84 @@ def test_flows_of_large_chains_are_in_doubt_where_likely_nodes_cannot_be_reached
     flows = (_all_flows(own, data, np.ones(1)) for own in (program, reference))
     for mine, theirs in zip(*flows, strict=True):
         _close(engine, mine, theirs)
+
+
+def _engine_of_hopper(*, fused: bool) -> GpuEngine:
+    """The engine of such a card, or of one on the processor where there is none at all."""
+    if not has_gpu():
+        if emulator.why_not() is not None:
+            pytest.skip(str(emulator.why_not()))
+        orders = ORDERS if fused else (0,)
+        return emulator.engine(processors=6, orders=orders, fused=fused)
+    found = GpuEngine(fused=fused)
+    if not found.device.is_hopper:
+        pytest.skip("passes in one kernel need a card of compute capability 9.0")
+    return found
+
+
+@pytest.mark.parametrize("inputs", [False, True])
+@pytest.mark.parametrize("ragged", [True, False])
+@pytest.mark.parametrize(("nodes", "count"), FUSED)
+def test_passes_in_one_kernel_agree_with_those_slice_by_slice(
+    nodes: int, count: int, ragged: bool, inputs: bool
+) -> None:
+    rng = np.random.default_rng(nodes)
+    root = "last" if ragged == inputs else "first"
+    network = initial_network(bits(3), nodes, rng=rng, root=root)
+    if nodes == 420:  # a bottom of its own
+        own, other = network.parameters, initial_network(bits(3), nodes, rng=rng, root=root)
+        network = network.with_parameters(replace(own, bottom=other.parameters.template))
+    lengths = rng.integers(1, 5, count) if ragged else np.full(count, 3)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    values = rng.integers(0, 2, (offsets[-1], 3)).astype(np.float64)
+    values[rng.random(values.shape) < 0.2] = np.nan
+    known = None
+    if inputs:
+        network = with_tables(network, 0)
+        height = np.arange(len(values)) - np.repeat(offsets[:-1], lengths)
+        height = height if root == "last" else np.repeat(lengths, lengths) - 1 - height
+        known = np.array([[0, 1], [2, 0], [2, 0], [1, 1]], dtype=np.float64)[height]
+    data = Sequences.from_codes(values, offsets, network.schema, inputs=known)
+    weights = rng.uniform(0.5, 2.0, count)
+    fused, plain = (
+        compile_program(network, engine=_engine_of_hopper(fused=own), precision="single")
+        for own in (True, False)
+    )
+    own, other = fused.components[0], plain.components[0]
+    assert isinstance(own, GpuProgram) and isinstance(other, GpuProgram)
+    assert own.chain is not None and own.chain.run(own.device.batch(data)).fused is not None
+    assert other.chain is not None and other.chain.run(other.device.batch(data)).fused is None
+    # Sums in another order, and then rounded to ten fraction bits.
+    close = {"rtol": 1e-3, "atol": 1e-4}
+    np.testing.assert_allclose(fused.log_likelihood(data), plain.log_likelihood(data), **close)
+    pairs = zip(*(_all_flows(one, data, weights) for one in (fused, plain)), strict=True)
+    for mine, theirs in pairs:
+        np.testing.assert_allclose(mine, theirs, **close)
+    found, expected = (inference.interface_posteriors(one, data) for one in (fused, plain))
+    np.testing.assert_allclose(found, expected, rtol=3e-3, atol=1e-4)
+    some = data[np.array([0, count // 2, count - 1])]
+    rows = np.concatenate([np.arange(*offsets[i : i + 2]) for i in (0, count // 2, count - 1)])
+    reference = compile_program(network, engine="reference")
+    exact = reference.log_likelihood(some)
+    np.testing.assert_allclose(
+        fused.log_likelihood(data)[[0, count // 2, count - 1]], exact, rtol=3e-4, atol=3e-3
+    )
+    exact = inference.interface_posteriors(reference, some)
+    np.testing.assert_allclose(found[rows], exact, rtol=3e-3, atol=3e-4)
+
+
+def test_passes_in_one_kernel_are_in_doubt_where_others_are() -> None:
+    network, data = _unreachable(256, 2.0**-110, FUSED[0][1])
+    program = compile_program(network, engine=_engine_of_hopper(fused=True), precision="single")
+    own, reference = program.components[0], compile_program(network, engine="reference")
+    assert isinstance(own, GpuProgram) and own.chain is not None
+    run = own.chain.run(own.device.batch(data))
+    assert run.fused is not None
+    expected = reference.log_likelihood(data)
+    np.testing.assert_allclose(program.log_likelihood(data), expected, rtol=1e-5)
+    expected = inference.interface_posteriors(reference, data)
+    found = inference.interface_posteriors(program, data)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("nodes", [20, 50, 100] if EVERY_CASE else [50])
@@ -746,7 +831,8 @@ def test_estimators_learn_with_the_engine_as_on_the_processor(
 def test_the_benchmark_runs_with_tiny_sizes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gpu.main(["--dry", "--ours", "--jobs", "A,B,C,L,M", "--out", str(tmp_path / "found")])
+    given = ["--dry", "--ours", "--fused", "--jobs", "A,B,C,L,M", "--out", str(tmp_path / "found")]
+    gpu.main(given)
     found = gpu.read(tmp_path / "found")
     assert {own["job"][0] for own in found} == set("ABCLM")
     assert all(isinstance(own["ms"], float) for own in found), found
@@ -765,6 +851,7 @@ _COMPILED = [
     *(("arrays", f"-DREAL={real}") for real in ("float", "double")),
     *(("climb", f"-DREAL=double -DLOGS={logs}") for logs in (0, 1)),
     ("paths", "-DREAL=double"),
+    ("hopper", "-DREAL=float"),
 ]  # fmt: skip
 
 
@@ -777,7 +864,8 @@ def test_kernels_compile_for_a_card_and_keep_to_its_registers(
     folder = Path(passes.__file__).with_name("kernels")
     text = tmp_path / "text.cu"
     text.write_text("".join((folder / f"{name}.cu").read_text() for name in ("common", source)))
-    command = ["nvcc", "-arch=sm_90", "-std=c++17", "-ftz=true", "-Xptxas", "-v", "-cubin"]
+    kind = "sm_90a" if source == "hopper" else "sm_90"
+    command = ["nvcc", f"-arch={kind}", "-std=c++17", "-ftz=true", "-Xptxas", "-v", "-cubin"]
     given = [*command, *options.split(), "-o", str(tmp_path / "out"), str(text)]
     found = subprocess.run(given, check=False, capture_output=True, text=True)
     assert not found.returncode, found.stderr

@@ -28,7 +28,7 @@ import numpy as np
 
 from dspn.engine.gpu import GpuEngine
 
-_HEADER = Path(__file__).with_name("cuda.h")
+_HEADER, _HOPPER = (Path(__file__).with_name(name) for name in ("cuda.h", "hopper.h"))
 _OPTIONS = ("-std=c++17", "-O1", "-fno-strict-aliasing", "-ffp-contract=off", "-w", "-fPIC",
             "-U_FORTIFY_SOURCE", "-fno-stack-protector", "-fcf-protection=none")  # fmt: skip
 _GUARD = 256
@@ -91,10 +91,13 @@ def _instructions(text: str) -> str:
 
 
 def _source(text: str) -> str:
-    text = re.sub(r"extern __shared__ (\w+) (\w+)\[\];", r"\1* \2 = (\1*)emulator::dynamic;", text)
-    names = re.findall(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(', text)
-    emulated = (f"EMULATE({name})" for name in names)
-    return "\n".join([_HEADER.read_text(), _instructions(text), *emulated])
+    dynamic = r"\1* \2 = (\1*)emulator::dynamic_memory();"
+    text = re.sub(r"extern __shared__ (\w+) (\w+)\[\];", dynamic, text)
+    text = re.sub(r"#ifndef EMULATED\n.*?#endif\n", "", text, flags=re.DOTALL)
+    found = re.findall(r'extern "C" __global__ void ((?:__\w+__\([^)]*\) )*)(\w+)\(', text)
+    emulated = (f"EMULATE({name}, {int('__cluster_dims__' in given)})" for given, name in found)
+    headers = [_HEADER.read_text(), *([_HOPPER.read_text()] if "__cluster_dims__" in text else [])]
+    return "\n".join([*headers, _instructions(text), *emulated])
 
 
 @cache
@@ -124,6 +127,8 @@ def _library(text: str, options: tuple[str, ...]) -> ctypes.CDLL:
 
 class Kernel:
     """A kernel of a compiled file."""
+
+    ptr = 0
 
     def __init__(self, card: "Card", library: ctypes.CDLL, name: str) -> None:
         self.card, self.name = card, name
@@ -188,6 +193,21 @@ class Kernel:
         return held, copy
 
 
+class Module:
+    """The kernels of a file that was compiled for one kind of card."""
+
+    def __init__(self, card: "Card") -> None:
+        self.card = card
+
+    def load(self, binary: tuple[str, tuple[str, ...]]) -> None:
+        """Takes what NVRTC has made."""
+        self.library = _library(*binary)
+
+    def get_function(self, name: str) -> Kernel:
+        """A kernel."""
+        return Kernel(self.card, self.library, name)
+
+
 class Card:
     """What the engine uses of the module `cupy`; other names are those of NumPy.
 
@@ -218,9 +238,17 @@ class Card:
             sgemm=_sgemm, sgemmStridedBatched=_batched(ctypes.c_float, modes),
             dgemmStridedBatched=_batched(ctypes.c_double, modes),
         )  # fmt: skip
+        nvrtc = SimpleNamespace(
+            createProgram=lambda code, name, headers, names: [code],
+            compileProgram=lambda program, options: program.append(options),
+            getCUBIN=tuple, destroyProgram=list.clear, getProgramLog=str,
+            NVRTCError=type("NVRTCError", (RuntimeError,), {}),
+        )  # fmt: skip
         memory = SimpleNamespace(OutOfMemoryError=type("OutOfMemoryError", (MemoryError,), {}))
         self.cuda = SimpleNamespace(
             runtime=runtime, Device=lambda: device, memory=memory, cublas=cublas,
+            nvrtc=nvrtc, function=SimpleNamespace(Module=lambda: Module(self)),
+            driver=SimpleNamespace(funcSetAttribute=lambda function, attribute, value: None),
             alloc_pinned_memory=lambda size: bytearray(-(-size // 512) * 512),
             device=SimpleNamespace(get_cublas_handle=lambda: 0),
         )  # fmt: skip
@@ -324,9 +352,9 @@ def _batched(kind: Any, modes: dict[int, int]) -> Any:
     return run
 
 
-def engine(card: Card | None = None, **options: Any) -> GpuEngine:
+def engine(card: Card | None = None, *, fused: bool = False, **options: Any) -> GpuEngine:
     """The GPU engine on an emulated card, which is `engine(...).device.xp`."""
-    found = GpuEngine()
+    found = GpuEngine(fused=fused)
     with patch.dict(sys.modules, {"cupy": card or Card(**options)}):
         _ = found.device.xp
     return found

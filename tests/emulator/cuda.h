@@ -35,8 +35,9 @@ static char first_of_shared __attribute__((section("emulated_shared"), used, ali
 
 namespace emulator {
 
-enum State { READY, AT_WARP, AT_BLOCK, AT_BARRIER, ENDED };
-constexpr int STACK = 128 << 10, MOST_THREADS = 1024, DYNAMIC = 140 << 10, BEHIND = 256;
+enum State { READY, AT_WARP, AT_BLOCK, AT_BARRIER, AT_EVENT, ENDED };
+constexpr int STACK = 128 << 10, MOST_THREADS = 2304, DYNAMIC = 200 << 10, BEHIND = 256;
+constexpr int MOST_BLOCKS = 6;  // that run side by side
 struct Thread {
     jmp_buf at;
     ucontext_t start;
@@ -50,11 +51,12 @@ static Thread thread[MOST_THREADS];
 static Warp warp[MOST_THREADS / 32];
 static char* stacks;
 static jmp_buf scheduler;
-static int self, threads, at_block, at_barrier[16];
+static int self, threads, shared_size, at_block[MOST_BLOCKS], at_barrier[MOST_BLOCKS][16];
 static char message[200];
 static void (*body)(void**);
 static void** arguments;
-alignas(16) static char dynamic[DYNAMIC + BEHIND];
+alignas(16) static char dynamic[MOST_BLOCKS][DYNAMIC + BEHIND];
+static char* dynamic_memory() { return dynamic[self / threads]; }
 
 [[noreturn]] static void fail(const char* what, const char* more = "") {
     snprintf(message, sizeof message, "block (%u, %u), thread %d: %s%s", blockIdx.x, blockIdx.y, self,
@@ -68,20 +70,29 @@ __attribute__((noinline)) static void leave(State state) {
 }
 
 static void wait_for_block() {
-    if (++at_block < threads) { return leave(AT_BLOCK); }
-    at_block = 0;
-    for (int t = 0; t < threads; ++t) {
+    const int block = self / threads;
+    if (++at_block[block] < threads) { return leave(AT_BLOCK); }
+    at_block[block] = 0;
+    for (int t = block * threads; t < (block + 1) * threads; ++t) {
         if (t != self && thread[t].state != AT_BLOCK) { fail("__syncthreads without all threads"); }
         thread[t].state = READY;
     }
 }
 
 static void wait_for_some(int barrier, int count) {
+    const int block = self / threads;
     thread[self].barrier = barrier;
-    if (++at_barrier[barrier] < count) { return leave(AT_BARRIER); }
-    at_barrier[barrier] = 0;
-    for (int t = 0; t < threads; ++t) {
+    if (++at_barrier[block][barrier] < count) { return leave(AT_BARRIER); }
+    at_barrier[block][barrier] = 0;
+    for (int t = block * threads; t < (block + 1) * threads; ++t) {
         if (thread[t].state == AT_BARRIER && thread[t].barrier == barrier) { thread[t].state = READY; }
+    }
+}
+
+// Lets all look again at what they wait for.
+[[maybe_unused]] static void wake() {
+    for (Thread& own : thread) {
+        if (own.state == AT_EVENT) { own.state = READY; }
     }
 }
 
@@ -124,9 +135,12 @@ static void begin() {
     }
 }
 
+static long long first_block;
 __attribute__((noinline)) static void resume(int t) {
     self = t;
-    threadIdx = {unsigned(t), 0, 0};
+    const long long block = first_block + t / threads;
+    blockIdx = {unsigned(block % gridDim.x), unsigned(block / gridDim.x), 0};
+    threadIdx = {unsigned(t % threads), 0, 0};
     if (_setjmp(scheduler)) { return; }
     if (thread[t].begun) { _longjmp(thread[t].at, 1); }
     thread[t].begun = true;
@@ -139,14 +153,15 @@ static unsigned random_below(unsigned n) {
     return (random_state >> 8) % n;
 }
 
-// Order 0 takes warps in turn, 1 the last one first and as far as it goes, 2 any.
-static void run_block(int order, int shared_bytes) {
+// Some blocks side by side; `__shared__` variables are those of a single one. Order 0 takes warps in turn,
+// 1 the last one first and as far as it goes, 2 any.
+static void run_blocks(int count, int order, int shared_bytes) {
     memset(__start_emulated_shared, 0xff, __stop_emulated_shared - __start_emulated_shared);
-    memset(dynamic, 0xff, shared_bytes + BEHIND);
-    at_block = 0;
+    for (int b = 0; b < count; ++b) { memset(dynamic[b], 0xff, shared_bytes + BEHIND); }
+    memset(at_block, 0, sizeof at_block);
     memset(at_barrier, 0, sizeof at_barrier);
-    const int warps = threads / 32;
-    for (int t = 0; t < threads; ++t) { thread[t].state = READY; }
+    const int all = count * threads, warps = all / 32;
+    for (int t = 0; t < all; ++t) { thread[t].state = READY; }
     for (int w = 0; w < warps; ++w) { warp[w].waiting = 0; }
     for (bool left = true; left;) {
         for (int w = 0; w < warps; ++w) {
@@ -164,16 +179,16 @@ static void run_block(int order, int shared_bytes) {
             }
         }
         left = false;
-        for (int t = 0; t < threads && !left; ++t) { left = thread[t].state == READY; }
+        for (int t = 0; t < all && !left; ++t) { left = thread[t].state == READY; }
     }
-    for (int t = 0; t < threads; ++t) {
+    for (int t = 0; t < all; ++t) {
         if (thread[t].state == ENDED) { continue; }
         snprintf(message, sizeof message, "block (%u, %u): thread %d waits for threads that have ended",
                  blockIdx.x, blockIdx.y, t);
         return;
     }
-    for (int i = shared_bytes; i < shared_bytes + BEHIND; ++i) {
-        if (dynamic[i] != char(0xff)) {
+    for (int i = 0; i < count * BEHIND; ++i) {
+        if (dynamic[i / BEHIND][shared_bytes + i % BEHIND] != char(0xff)) {
             snprintf(message, sizeof message, "wrote behind its %d bytes of shared memory", shared_bytes);
             return;
         }
@@ -207,7 +222,7 @@ template <auto kernel, typename... A> void call_all(void (*own)(A...), void** fr
 }
 
 static const char* launch(void (*kernel)(void**), void** from, const unsigned* size, int shared_bytes,
-                          int order) {
+                          int order, bool together) {
     body = kernel;
     arguments = from;
     message[0] = 0;
@@ -215,16 +230,19 @@ static const char* launch(void (*kernel)(void**), void** from, const unsigned* s
     blockDim = {size[2], 1, 1};
     threads = int(size[2]);
     random_state = 1;
-    if (threads % 32 || threads > MOST_THREADS || threads == 0 || shared_bytes > DYNAMIC) {
+    shared_size = shared_bytes;
+    const long long blocks = (long long)size[0] * size[1], side = together ? blocks : 1;
+    if (threads % 32 || threads > 1024 || threads == 0 || shared_bytes > DYNAMIC) {
         return "a block has a multiple of 32 threads, 1024 at most";
     }
+    if (side > MOST_BLOCKS || side * threads > MOST_THREADS) { return "too many blocks side by side"; }
     if (!stacks) { stacks = static_cast<char*>(malloc(std::size_t(STACK) * MOST_THREADS)); }
 #if defined(__x86_64__)
     const unsigned before = _mm_getcsr();
     // CuPy compiles for a card that takes float32 numbers below 2^-126 for 0.
     _mm_setcsr(sizeof(REAL) == 4 ? before | 0x8040 : before);
 #endif
-    for (int t = 0; t < threads; ++t) {
+    for (int t = 0; t < side * threads; ++t) {
         getcontext(&thread[t].start);
         thread[t].start.uc_stack.ss_sp = stacks + std::size_t(STACK) * t;
         thread[t].start.uc_stack.ss_size = STACK;
@@ -232,11 +250,9 @@ static const char* launch(void (*kernel)(void**), void** from, const unsigned* s
         thread[t].begun = false;
         thread[t].turn = 0;
     }
-    const long long blocks = (long long)size[0] * size[1];
-    for (long long b = 0; b < blocks && !message[0]; ++b) {
-        const long long own = order == 1 ? blocks - 1 - b : b;
-        blockIdx = {unsigned(own % size[0]), unsigned(own / size[0]), 0};
-        run_block(order, shared_bytes);
+    for (long long b = 0; b < blocks && !message[0]; b += side) {
+        first_block = order == 1 ? blocks - side - b : b;
+        run_blocks(int(side), order, shared_bytes);
     }
 #if defined(__x86_64__)
     _mm_setcsr(before);
@@ -247,11 +263,11 @@ static const char* launch(void (*kernel)(void**), void** from, const unsigned* s
 }  // namespace emulator
 
 // Put behind the text of a kernel file for each of its kernels.
-#define EMULATE(name)                                                                                \
+#define EMULATE(name, together)                                                                      \
     extern "C" const char* signature_##name() { return emulator::signature(&name); }                 \
     extern "C" const char* launch_##name(void** from, const unsigned* size, int shared, int order) { \
         return emulator::launch([](void** own) { emulator::call_all<&name>(&name, own); }, from,     \
-                                size, shared, order);                                                \
+                                size, shared, order, together);                                      \
     }
 
 template <typename T> T min(T a, T b) { return b < a ? b : a; }

@@ -40,13 +40,14 @@ _TF32_TENSOR_OP_MATH: Final = 3
 class Device:
     """An array module and what it can hold; `xp` is CuPy or NumPy.
 
-    Data are brought to the device once and stay there as long as their `Sequences` live.
+    Data are brought to the device once and stay there as long as their `Sequences` live. `fused` is
+    that of `GpuEngine`.
     """
 
-    def __init__(self, name: str = "cupy") -> None:
+    def __init__(self, name: str = "cupy", *, fused: bool = False) -> None:
         if name not in ("cupy", "numpy"):
             raise StructureError(f"`arrays` must be 'cupy' or 'numpy', not {name!r}.")
-        self.name = name
+        self.name, self.fused = name, fused
         self._kept: dict[int, tuple[Any, Array]] = {}
         self._kept_bytes = 0
         self._modules: dict[tuple[str, tuple[str, ...]], Any] = {}
@@ -91,6 +92,11 @@ class Device:
     def processors(self) -> int:
         """Multiprocessors of the card."""
         return int(self.xp.cuda.Device().attributes["MultiProcessorCount"]) if self.is_gpu else 1
+
+    @cached_property
+    def is_hopper(self) -> bool:
+        """Whether the card is one that kernels of `hopper.cu` are for."""
+        return self.is_gpu and str(self.xp.cuda.Device().compute_capability) == "90"
 
     @property
     def cells(self) -> int:
@@ -228,7 +234,7 @@ class Device:
             self._batches[data] = found
         return found
 
-    def kernel(self, source: str, name: str, options: tuple[str, ...]) -> Callable[..., None]:
+    def kernel(self, source: str, name: str, options: tuple[str, ...]) -> Any:
         """A kernel of one of the files of `kernels`, compiled when it is first used."""
         found = self.kernels.get((source, name, options))
         if found is None:
@@ -236,10 +242,29 @@ class Device:
             if module is None:
                 folder = files("dspn.engine.gpu") / "kernels"
                 text = "".join((folder / f"{own}.cu").read_text() for own in ("common", source))
-                module = self.xp.RawModule(code=text, options=("-std=c++17", *options))
+                make = self._hopper_module if source == "hopper" else self.xp.RawModule
+                module = make(code=text, options=("-std=c++17", *options))
                 self._modules[source, options] = module
             found = self.kernels[source, name, options] = module.get_function(name)
         return found
+
+    def _hopper_module(self, code: str, options: tuple[str, ...]) -> Any:
+        """A module that may use instructions of Hopper alone, which CuPy does not ask for."""
+        cuda = self.xp.cuda
+        program = cuda.nvrtc.createProgram(code, "hopper.cu", (), ())
+        try:
+            cuda.nvrtc.compileProgram(program, (*options, "-arch=sm_90a", "-ftz=true"))
+            binary = cuda.nvrtc.getCUBIN(program)
+        except cuda.nvrtc.NVRTCError:
+            raise NumericalError(
+                "a kernel for this GPU could not be compiled: "
+                f"{cuda.nvrtc.getProgramLog(program)[:500]}"
+            ) from None
+        finally:
+            cuda.nvrtc.destroyProgram(program)
+        module = cuda.function.Module()
+        module.load(binary)
+        return module
 
 
 def real_option(dtype: Any) -> str:

@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 
 from dspn._arguments import Bools, Floats, Ints
+from dspn.engine.gpu import hopper
 from dspn.engine.gpu.coefficients import Chunks, Tables, leaf_logs
 from dspn.engine.gpu.device import (
     Array,
@@ -231,6 +232,11 @@ class ChainRun:
         return TensorProducts(self.device) if self.narrow and self.device.is_gpu else None
 
     @cached_property
+    def fused(self) -> hopper.HopperPasses | None:
+        """Passes in one kernel, where the engine is asked for them and the chain is of the kind."""
+        return hopper.HopperPasses(self) if self.device.fused and hopper.serves(self) else None
+
+    @cached_property
     def _divisor_sums(self) -> Array:
         return self.tables.divisor_sums((self.first, self.lengths, self.direction))
 
@@ -251,6 +257,9 @@ class ChainRun:
                  np.int32(self.layout.num_nodes), self.dtype.type(under), *kept, results),
             )  # fmt: skip
             return up
+        if self.fused is not None:
+            self.fused.rise(up, under)
+            return up
         with self.products or nullcontext():
             rise(self, up, under)
         return up
@@ -270,6 +279,8 @@ class ChainRun:
                  self.form, self.chunks.slot, *self._lanes, up.vectors, up.exponents, up.root,
                  share, posteriors, uses, highest),
             )  # fmt: skip
+        elif self.fused is not None:
+            self.fused.fall(up, share, posteriors, uses, highest)
         else:
             with self.products or nullcontext():
                 fall(self, up, share, posteriors, uses, highest)
