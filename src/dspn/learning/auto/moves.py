@@ -43,7 +43,7 @@ _WINDOWS: Final = (
     (3, 0),
     (1, None),
 )
-RACED: Final = 5
+RACED: Final = 4
 # Pseudo-observations of sums, by edge or as a whole, and of leaves.
 _OTHER_SUMS: Final = ((0.1, True), (0.4, True), (0.2, False), (1.0, False))
 _LEAF: Final = 1.0

@@ -368,26 +368,27 @@ class AutoRun:
     def _race(self, block: Block, recipe: Recipe, most: float) -> Iterator[AutoState]:
         """A few steps from clusters of several windows, then all of them for the best.
 
-        As many are compared as a share of what is left allows. The window so far is left for one
-        that is clearly better only: a few steps flatter windows of few slices.
+        Where that is too much work, nodes for each position are compared with nodes for all of
+        them. The window so far is left for one that is clearly better only: a few steps flatter
+        windows of few slices.
         """
         task, first = self._task, len(self._trail)
-        raced = other_windows(task, recipe)[: RACED if recipe.amount < _LAST_RACE else 2]
-        recipes, work = list[Recipe](), 0.0
-        for own in dict.fromkeys([recipe, *raced]):
-            more = task.expected_work(block, own, None, LEAST_STEPS)
-            if work + more > _RUNG_SHARE * (most - self._work):
+        others = other_windows(task, recipe)
+        raced = [others[: RACED if recipe.amount < _LAST_RACE else 2]]
+        raced += [others[:1]] * (others[0].by_position != recipe.by_position)
+        for found in raced:
+            recipes = list(dict.fromkeys([recipe, *found]))
+            work = sum(task.expected_work(block, own, None, LEAST_STEPS) for own in recipes)
+            if len(recipes) > 1 and work <= _RUNG_SHARE * (most - self._work):
                 break
-            recipes.append(own)
-            work += more
-        if len(recipes) < 2:
+        else:
             yield from self._rung(block, [recipe], self._rung_work(block, recipe, most))
             return
         yield from self._rung(block, recipes, work)
         if self._has_ended:
             return
-        best, *others = (own.candidate for own in self._trail[first:])
-        for other in others:
+        best, *rest = (own.candidate for own in self._trail[first:])
+        for other in rest:
             if other.score > best.score and is_clear(other.validation, best.validation, 2.0):
                 best = other
         seen = {name: getattr(best.recipe, name) for name in ("width", "ahead", "by_position")}
