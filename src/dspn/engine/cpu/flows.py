@@ -410,6 +410,7 @@ def expected_flows(
     every = worker.job.blocks(worker.climb.lanes)
     parts = [every[first::_SHARDS] for first in range(min(_SHARDS, len(every)))]
     shards = in_threads(lambda own: worker.shard(own, log_values), parts, program.paths.threads)
+    program.is_too_narrow = program.single and all(own.is_double for own in shards)
     # Shards of one precision are added up in their order, and then those of the other.
     kinds = ([s for s in shards if not s.is_double], [s for s in shards if s.is_double])
     found = []

@@ -5,7 +5,9 @@ that can have mattered and repeats the lanes concerned in log space:
 
 - upward: when the processor reports an underflow, the pass is repeated with a floor of 1e-300 under
   every value. All weights are non-negative, so that is an upper bound; where it equals the first
-  result, apart from the divisors that both share, nothing was lost.
+  result, apart from the divisors that both share, nothing was lost. Lanes whose root is at least
+  exp(-600), those divisors apart, need no bound: densities are at most 1 once they are divided and
+  weights add up to 1, so that a value below exp(-690) that is lost takes no more than that from it.
 - downward: given an upward pass that lost nothing, the values v and derivatives d of a slice are
   scaled to at most 1, so a mass sum_i v_i d_i of at least 1e-250 bounds what the derivatives can
   have lost by 1e-50 of the result.
@@ -39,6 +41,7 @@ from dspn.engine.cpu.program import CpuProgram, Memo
 from dspn.engine.cpu.records import Chosen, Segment, State
 
 AGREEMENT: Final = 1e-12
+_PLAIN: Final = -600.0
 # A sum of logarithms below this may lack 1e-10 of what was added to it.
 _LEAST_IN_ONE_FLOAT: Final = -1e6
 _NO_CHOICES: Final = np.empty((0, 0), dtype=np.int64)
@@ -109,7 +112,8 @@ class Room:
 class Ascent:
     """An upward pass that remembers the state below every segment.
 
-    From there each segment can be run again on the way down.
+    From there each segment can be run again on the way down, with its coefficients where there is
+    room to keep those of all segments.
     """
 
     def __init__(self, run: Any, block: LaneBlock, room: Room | None = None) -> None:
@@ -123,11 +127,16 @@ class Ascent:
         one = len(self.segments) == 1
         self._only = self._new_store(self.segments[0]) if one else run.no_store
         state = run.start(block.width)
+        program = run.job.program
+        size = 8 * block.width * block.num_positions * program.num_coefficients
+        self._given: dict[int, Any] = {}
         for number, segment in enumerate(self.segments):
             if not one:
                 self.below[number] = state.copy()
-            self._given = run.given(block, segment)
-            self.lossy = run.upward(block, segment, self._given, state, self._only) or self.lossy
+            given = run.given(block, segment)
+            if size <= program.paths.segment_bytes or number + 1 == len(self.segments):
+                self._given[number] = given
+            self.lossy = run.upward(block, segment, given, state, self._only) or self.lossy
         self.state = state
         self.top: TopValues = run.top(state, block.width)
         self.lossy = self.lossy or self.top.lossy
@@ -143,9 +152,10 @@ class Ascent:
 
     def from_the_top(self) -> Iterator[tuple[Segment, Any, Floats]]:
         """Segments from the topmost down, with coefficients and the vectors at every position."""
-        for segment, below in zip(reversed(self.segments), reversed(self.below), strict=True):
-            topmost = segment is self.segments[-1]
-            given = self._given if topmost else self.run.given(self.block, segment)
+        for number, segment in reversed([*enumerate(self.segments)]):
+            below, given = self.below[number], self._given.get(number)
+            if given is None:
+                given = self.run.given(self.block, segment)
             store = self._only
             if not store.size:
                 store = self._new_store(segment)
@@ -202,11 +212,16 @@ class Climber:
 
         `top` is that of the pass in doubt.
         """
-        highest, _ = self(BOUND, block)
+        always = self.job.program.paths.doubt
         with np.errstate(invalid="ignore", divide="ignore"):
-            excess = np.log(highest.value) - np.log(top.value)
-            excess += (highest.powers - top.powers) * LOG_TWO
-            return np.asarray(~(excess <= AGREEMENT)) | self.job.program.paths.doubt
+            own = np.log(top.value)
+            doubtful = np.asarray(~(own + top.powers * LOG_TWO >= _PLAIN)) | always
+            if doubtful.any():
+                highest, _ = self(BOUND, block.only(doubtful))
+                excess = np.log(highest.value) - own[doubtful]
+                excess += (highest.powers - top.powers[doubtful]) * LOG_TWO
+                doubtful[doubtful] = ~(excess <= AGREEMENT) | always
+        return doubtful
 
 
 def _block_likelihood(climb: Climber, block: LaneBlock) -> TopValues:

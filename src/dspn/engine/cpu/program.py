@@ -78,8 +78,10 @@ class CpuProgram(base.NetworkProgram):
 
     With `single` the passes over chains compute in single precision where its range suffices, and
     in double precision where it does not. The memos hold what follows from the network alone,
-    and `places`, which programs of other parameters share, what follows from its structure. The
-    modules that run a program know its class, so that its methods import them when they are called.
+    and `places`, which programs of other parameters share, what follows from its structure. Where
+    flows could not be found in single precision at all, programs of other parameters do not try.
+    The modules that run a program know its class, so that its methods import them when they are
+    called.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class CpuProgram(base.NetworkProgram):
         self.template, self.top = layouts
         self.paths = paths
         self.single = single
+        self.is_too_narrow = False
         self.untied = network.parameters.bottom is not None
         self.bound = Memo()
         self.leaf_tables = Memo()
@@ -111,8 +114,10 @@ class CpuProgram(base.NetworkProgram):
         """The same layouts with another network of the same structure, as learning makes them."""
         assert network.template is self.network.template
         assert network.top is self.network.top
-        found = CpuProgram(network, self.layouts, self.paths, self.single)
-        found.places = self.places
+        single = self.single and not self.is_too_narrow
+        found = CpuProgram(network, self.layouts, self.paths, single)
+        if single == self.single:
+            found.places = self.places
         return found
 
     @cached_property
