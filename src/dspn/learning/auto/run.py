@@ -612,9 +612,10 @@ class AutoRun:
         yield state
         credit = self._work + _CREDIT * ladder
         while state.failures < options.patience:
-            if options.effort is None and self._work > credit:
-                return
             steps = next_steps(state, task, _ROUND)
+            if options.effort is None:
+                left = credit - self._work
+                steps = [own for own in steps if self._expected(own) <= left]
             before = self._work
             yield from self._made(steps, task.allowed - self._work)
             if self._state is state:
@@ -623,6 +624,10 @@ class AutoRun:
             assert state is not None
             if state.failures == 0:
                 credit += _EARNED * (self._work - before)
+
+    def _expected(self, step: Step) -> float:
+        """The work that a step is likely to take."""
+        return sum(self._task.expected_work(*part) for part in step.parts)
 
     def _after(self, state: AutoState, step: Step, trained: Sequence[Candidate]) -> AutoState:
         """The state that knows what a step has led to."""
