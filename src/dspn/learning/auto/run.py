@@ -56,7 +56,7 @@ _RUNG_SHARE: Final = 0.3
 _TURN_SHARE: Final = 0.25
 _SETTINGS: Final = ("concentration", "per_edge", "leaf")
 # The ladder of all variables together may take so much of the effort; with one variable, or where
-# no more effort than this was asked for, all.
+# no more effort than this was asked for, all, and no settings are turned.
 _LADDER_SHARE: Final = 0.6
 _LITTLE: Final = 2.0
 # It may take less where a few slices say that other layouts are better, by their lead over it in
@@ -148,8 +148,9 @@ class AutoRun:
         yield from self._begin()
         if self._state is None or task.varying == task.constant:
             return
-        runs, look = self._runs(task.varying), self._look()
-        is_all = len(task.varying) == 1 or (task.options.effort or inf) <= _LITTLE
+        is_all = len(task.varying) == 1 or self._is_short
+        runs = self._runs(task.varying)
+        look = _Look((task.varying,)) if is_all else self._look()
         share = 1.0 if is_all and not runs else _LADDER_SHARE
         share /= 1.0 + _LEAN * max(0.0, look.lead)
         yield from self._climb(task.varying, share * task.allowed)
@@ -252,6 +253,11 @@ class AutoRun:
         yield state
 
     @property
+    def _is_short(self) -> bool:
+        """Whether all work is best spent on the ladder of all variables with usual settings."""
+        return (self._task.options.effort or inf) <= _LITTLE
+
+    @property
     def _work(self) -> float:
         assert self._state is not None
         return self._state.work
@@ -307,10 +313,10 @@ class AutoRun:
             else:
                 yield from self._rung(block, [recipe], self._rung_work(block, recipe, most))
             yield from self._give_time(block, recipe.amount, most)
-            if self._best(block).size == recipe.amount and not self._has_ended:
-                yield from self._turn(block, most)
             if self._has_ended:
                 return
+            if self._best(block).size == recipe.amount and not self._is_short:
+                yield from self._turn(block, most)
         last = self._best(block)
         if last.is_cut and self._affords(block, last.recipe, most, last, _FEWEST_STEPS):
             yield from self._continued(last, [replace(last.recipe, parent=last.number)], most)
