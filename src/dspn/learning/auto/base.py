@@ -44,7 +44,7 @@ LEAST_STEPS: Final = 6
 _ENTRIES_A_UNIT: Final = 500
 _SLICES_A_UNIT: Final = 10_000
 _LEAST_EFFORT: Final = 1.0
-_MOST_EFFORT: Final = 120.0
+_MOST_EFFORT: Final = 300.0
 # Of the effort: what training on all data in the end may take.
 REFIT_SHARE: Final = 0.1
 _EM: Final = EmOptions(max_steps=40, min_steps=8, tolerance=1e-5, patience=4, single_precision=True)
@@ -78,27 +78,35 @@ _MOST_PAIRS: Final = 50_000_000
 FEW_SLICES: Final = 3_000
 # Work in edges: of sums over all inputs, which are products of matrices, in one chain and in some
 # beside each other, and of sums over some inputs; of what a leaf adds at a slice, and for each
-# different value of its variable, more where it is told something; of a slice and of a step
-# whatever the template; of a node that is built and compiled; of a count that is pooled. Measured
-# with the CPU engine in single precision, where an edge takes a third of a nanosecond.
-_DENSE_EDGE: Final = 0.33
-_CHAIN_EDGE: Final = 0.5
-_SPARSE_EDGE: Final = 0.4
-_PER_LEAF: Final = 1.2
+# different value of its variable, more where it is told something; of nodes and edges below the
+# interface, for each different slice; of a slice, of a chain beside others there, and of a step
+# whatever the template; of a network that is begun, and of a node and a dense edge of it; of a
+# node that is split; of a count that is pooled. Measured with the CPU engine in single precision, where an edge is a third
+# of a nanosecond.
+_DENSE_EDGE: Final = 0.1
+_CACHED: Final = 512
+_CHAIN_EDGE: Final = 0.4
+_SPARSE_EDGE: Final = 0.2
+_PER_LEAF: Final = 0.2
 _PER_TOLD_LEAF: Final = 20.0
 _PER_TOLD_SLICE: Final = 1_000.0
-_PER_VALUE: Final = 100.0
-_PER_SLICE: Final = 350.0
+_PER_VALUE: Final = 75.0
+_PER_INNER: Final = 6.0
+_PER_SLICE: Final = 450.0
+_PER_CHAIN: Final = 200.0
 _PER_STEP: Final = 3e6
-_PER_NODE: Final = 3e5
-_PER_POOLED: Final = 3e4
+_PER_START: Final = 3e7
+_PER_NODE: Final = 3.6e4
+_PER_BUILT_EDGE: Final = 1e3
+_PER_SPLIT: Final = 6e6
+_PER_POOLED: Final = 1.5e4
 _SCORED: Final = 0.3
 # Clusters: what a multiplication of k-means takes, its iterations, windows and axes at the most.
-_PRODUCT: Final = 0.3
+_PRODUCT: Final = 0.15
 _ITERATIONS: Final = 12
 _MOST_WINDOWS: Final = 20_000
 _MOST_AXES: Final = 40
-_PER_FEATURE: Final = 20.0
+_PER_FEATURE: Final = 36.0
 
 
 class Move(ABC):
@@ -137,6 +145,10 @@ class Move(ABC):
     def is_learned(self, task: "AutoTask", data: "BlockData") -> bool:
         """Whether the start is what there is to learn, and steps of EM would undo it."""
         return False
+
+    def inner_edges(self, recipe: "Recipe", size: int, width: int) -> int:
+        """Edges and leaves below states that `size` nodes of `width` variables are given."""
+        return 0
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Move) and other.name == self.name
@@ -256,8 +268,8 @@ class Auto(Options):
     `effort` counts work, not time: one unit is 10^9 edges of a template evaluated at a slice in a
     step of EM, leaves, clusters and edges of wide sums counted by what they take, which is of the
     order of a third of a second. The same effort does as much on a slow machine as on a fast one.
-    Without one it follows the data: a unit for every 500 entries, 120 at most, more only for more
-    than 1,200,000 slices; what comes after the ladder is then bounded by what it gains. The share
+    Without one it follows the data: a unit for every 500 entries, 300 at most, more only for more
+    than 3,000,000 slices; what comes after the ladder is then bounded by what it gains. The share
     `exploration` of the effort, at most, goes into finding layouts: which variables share an
     interface. A model mixes `max_layouts` layouts at most, and a block of variables `max_members`
     models that are mixed. The search ends after `patience` moves in a row that made nothing better.
@@ -322,6 +334,12 @@ class BlockData:
         if order not in self._num_runs:
             self._num_runs[order] = count_runs(self.train, order)
         return self._num_runs[order]
+
+    @cached_property
+    def num_slices(self) -> int:
+        """Different slices of the training set, as far as the engine tells them apart."""
+        is_told_apart = self.has_missing or any(own.num_categories == 0 for own in self.train.schema)
+        return self.train.total_slices if is_told_apart else self.num_runs(1)
 
     @cached_property
     def num_told(self) -> int:
@@ -529,8 +547,11 @@ class AutoTask:
         if recipe.move.is_learned(self, data):
             steps = 0
         if parent is not None:
-            nodes = len(parent.network.template.nodes) if recipe.move.growth > 1 else 0
-            return recipe.move.growth * (work_of(parent.network, data, steps) + built_work(nodes))
+            is_new = recipe.move.growth > 1
+            built = begun_work(recipe, len(parent.network.template.nodes)) if is_new else 0.0
+            inner = _inner_work(data, recipe.move.inner_edges(recipe, parent.size, len(block)))
+            grown = recipe.move.growth * work_of(parent.network, data, steps)
+            return built + grown + (steps + 1) * inner
         leaves = recipe.amount * len(block)
         sums = _chain_work([recipe.amount] * max(1, len(recipe.layout)))
         if not recipe.move.has_clusters:
@@ -557,17 +578,20 @@ class AutoTask:
 
     def start_work(self, block: Block, recipe: Recipe) -> float:
         """What clusters of windows take, in the units of the effort."""
-        built = built_work(recipe.amount * (len(block) + 2))
+        is_dense = recipe.move.has_clusters and not recipe.by_position
+        edges = max(1, len(recipe.layout)) * recipe.amount**2 * is_dense
+        built = built_work(recipe.amount * (len(block) + 2), edges)
         data, slices = self.data(block), self.train.total_slices
         if recipe.amount == 1 or not recipe.move.has_clusters:
             is_pooled = recipe.move.is_learned(self, data)
             cells = recipe.amount * data.num_runs(1) if is_pooled else 0
-            return built + _PER_POOLED * cells / _WORK_UNIT
+            return built + (_PER_START + _PER_POOLED * cells) / _WORK_UNIT
         features = data.num_features * recipe.slices
         products = _ITERATIONS * min(slices, _MOST_WINDOWS) + slices
         axes = min(features, _MOST_AXES * max(1, len(recipe.layout)))
         edges = _PRODUCT * products * recipe.amount * axes
-        return built + (edges + _PER_FEATURE * slices * features) / _WORK_UNIT
+        begun = _PER_START * max(1, len(recipe.layout))
+        return built + (begun + edges + _PER_FEATURE * slices * features) / _WORK_UNIT
 
     def priors_of(self, recipe: Recipe, size: int, block: Block) -> Priors:
         """The pseudo-observations of a recipe, for sums over `size` nodes.
@@ -663,8 +687,8 @@ class Trial(NamedTuple):
 def _chain_work(sizes: Sequence[int]) -> float:
     """What the dense sums of chains of these sizes take at a slice, in edges."""
     if len(sizes) == 1:
-        return _DENSE_EDGE * sizes[0] ** 2
-    return sum(_CHAIN_EDGE * size**2 + _PER_SLICE for size in sizes)
+        return _DENSE_EDGE * sizes[0] ** 2 * (1 + (sizes[0] > _CACHED))
+    return sum(_CHAIN_EDGE * size**2 + _PER_CHAIN for size in sizes)
 
 
 def _work(data: BlockData, sums: float, leaves: int, size: int, steps: int) -> float:
@@ -676,19 +700,36 @@ def _work(data: BlockData, sums: float, leaves: int, size: int, steps: int) -> f
     return (edges + tables + _PER_STEP) * (steps + 1) / _WORK_UNIT
 
 
-def built_work(num_nodes: int) -> float:
+def _inner_work(data: BlockData, edges: int) -> float:
+    """What a step takes for edges and leaves below states of the interface."""
+    return _PER_INNER * edges * data.num_slices / _WORK_UNIT
+
+
+def built_work(num_nodes: int, num_edges: int = 0) -> float:
     """What it takes to build and compile a template, in the units of the effort."""
-    return _PER_NODE * num_nodes / _WORK_UNIT
+    return (_PER_NODE * num_nodes + _PER_BUILT_EDGE * num_edges) / _WORK_UNIT
+
+
+def begun_work(recipe: Recipe, num_nodes: int) -> float:
+    """What it takes to make a template of so many nodes from another one."""
+    split = _PER_SPLIT * recipe.amount if recipe.move.adds_nodes else 0.0
+    return built_work(num_nodes) + split / _WORK_UNIT
 
 
 def work_of(network: DynamicNetwork, data: BlockData, steps: int) -> float:
     """What so many steps of EM take, in the units of the effort."""
     template, groups = network.template, network.groups
+    size, inputs = template.num_interfaces, set(template.inputs)
+    sums = [node.children for node in template.nodes if isinstance(node, Sum)]
+    mixes = [len(below) for below in sums if below[0] in inputs]
+    states = sum(len(below) for below in sums) - sum(mixes)
     if len(groups) > 1:
-        sums = _chain_work([len(own) for own in groups])
+        edges = _chain_work([len(own) for own in groups])
     else:
-        size = template.num_interfaces
-        widths = [len(node.children) for node in template.nodes if isinstance(node, Sum)]
-        sums = sum(own * (_DENSE_EDGE if own == size else _SPARSE_EDGE) for own in widths)
-    leaves = sum(len(bank.nodes) for bank in template.banks)
-    return _work(data, sums, leaves, max(len(bank.nodes) for bank in template.banks), steps)
+        dense, sparse = mixes.count(size), [own for own in mixes if own != size]
+        edges = _SPARSE_EDGE * sum(sparse) + dense / size * _chain_work([size])
+    leaves = [len(bank.nodes) for bank in template.banks]
+    if states == 0:
+        return _work(data, edges, sum(leaves), max(leaves), steps)
+    inner = _inner_work(data, states + sum(leaves))
+    return _work(data, edges, 0, max(leaves), steps) + (steps + 1) * inner

@@ -245,7 +245,6 @@ class SharedMixture(Move):
     name = "shared mixture"
     words = "mixture of {amount} shared"
     expected = 1.0
-    growth = 1.5
 
     def recipes(self, record: BlockRecord) -> list[Recipe]:
         """Half as many states as nodes, and as many, up to what the variables can tell apart."""
@@ -259,6 +258,10 @@ class SharedMixture(Move):
         sizes = [min(most, max(_FEW, parent.size // 2)), min(most, parent.size)]
         return [parent.follow(self, size) for size in dict.fromkeys(sizes)]
 
+    def inner_edges(self, recipe: Recipe, size: int, width: int) -> int:
+        """Those to the states, and their leaves."""
+        return recipe.amount * (size + width)
+
     def start(self, trial: Trial) -> DynamicNetwork:
         """States that begin as clusters of slices."""
         return trial.apply(shared_mixture)
@@ -271,7 +274,6 @@ class HiddenTree(Move):
     name = "hidden tree"
     words = "hidden tree of {amount} states"
     expected = 0.5
-    growth = 1.5
 
     def recipes(self, record: BlockRecord) -> list[Recipe]:
         """A few states, and twice as many, for three variables or more."""
@@ -279,6 +281,10 @@ class HiddenTree(Move):
         if parent is None or len(record.block) < 3:
             return []
         return [parent.follow(self, states) for states in (_FEW, 2 * _FEW)]
+
+    def inner_edges(self, recipe: Recipe, size: int, width: int) -> int:
+        """Those to the root of the tree, between its variables' states, and their leaves."""
+        return recipe.amount * (size + width * (recipe.amount + 1))
 
     def start(self, trial: Trial) -> DynamicNetwork:
         """States that begin as clusters of a variable and its neighbours in the tree."""

@@ -50,8 +50,9 @@ _FIRST_RACE: Final = 8
 _LAST_RACE: Final = 128
 # A rung is left out where the next one is expected to take less than this share of what is left.
 _LEAP_SHARE: Final = 0.25
-# A rung takes no more than this share of what is left.
+# A rung takes no more than this share of what is left, the first race a little more.
 _RUNG_SHARE: Final = 0.3
+_FIRST_SHARE: Final = 0.4
 # At every rung that is better other settings are tried, for so much of the effort that is left.
 _TURN_SHARE: Final = 0.25
 _SETTINGS: Final = ("concentration", "per_edge", "leaf")
@@ -86,7 +87,7 @@ _USUAL_WORK: Final = 0.02
 # A gain below this share of the score is none, nor is one of deepening below so many standard
 # errors: of many small ones the luckiest would be taken.
 _NO_GAIN: Final = 1e-5
-_SURE: Final = 1.0
+_SURE: Final = 2.0
 # Without an effort that was asked for, what follows the ladder may take so much of its work, and
 # of the work of every try that has paid.
 _CREDIT: Final = 0.4
@@ -153,13 +154,16 @@ class AutoRun:
         look = _Look((task.varying,)) if is_all else self._look()
         share = 1.0 if is_all and not runs else _LADDER_SHARE
         share /= 1.0 + _LEAN * max(0.0, look.lead)
+        spare = max(0.0, _LADDER_SHARE - share)
         yield from self._climb(task.varying, share * task.allowed)
         ladder = self._work
         if not self._has_ended:
             yield from self._remember(task.varying, runs)
         if len(task.varying) > 1 and not self._has_ended:
             self._state = replace(self._state, stage="layouts")
-            yield from self._explore(look, max(0.0, _LADDER_SHARE - share))
+            if self._is_short:
+                look, spare = self._look(), 1.0
+            yield from self._explore(look, spare)
         if not self._has_ended:
             self._state = replace(self._state, stage="deepening", failures=0)
             yield from self._deepen(ladder)
@@ -236,13 +240,15 @@ class AutoRun:
     def _made(self, steps: Sequence[Step], most: float) -> Iterator[AutoState]:
         """The state after steps that are trained side by side, none where time was up.
 
-        Each try may take an equal part of so much work.
+        So much work is divided by what each try is expected to take.
         """
         state = self._state
         assert state is not None
         parts = [part for step in steps for part in step.parts]
-        share = most / max(1, len(parts))
-        tries = [Try(n, *part, share) for n, part in enumerate(parts, len(state.trail))]
+        expected = [self._task.expected_work(*part) for part in parts]
+        shares = [most * own / sum(expected) for own in expected]
+        numbered = enumerate(zip(parts, shares, strict=True), len(state.trail))
+        tries = [Try(n, *part, share) for n, (part, share) in numbered]
         trained = self._train(tries) if tries else None
         if trained is None:
             return
@@ -254,7 +260,7 @@ class AutoRun:
 
     @property
     def _is_short(self) -> bool:
-        """Whether all work is best spent on the ladder of all variables with usual settings."""
+        """Whether work is so little that the ladder comes first, with usual settings."""
         return (self._task.options.effort or inf) <= _LITTLE
 
     @property
@@ -364,7 +370,7 @@ class AutoRun:
         The best one is trained on in the end where that was too little.
         """
         least = self._task.expected_work(block, recipe, parent, LEAST_STEPS)
-        return max(least, _RUNG_SHARE * (most - self._work))
+        return least if self._is_short else max(least, _RUNG_SHARE * (most - self._work))
 
     def _rung(self, block: Block, recipes: Sequence[Recipe], most: float) -> Iterator[AutoState]:
         """Candidates begun anew, side by side."""
@@ -375,17 +381,19 @@ class AutoRun:
         """A few steps from clusters of several windows, then all of them for the best.
 
         Where that is too much work, nodes for each position are compared with nodes for all of
-        them. The window so far is left for one that is clearly better only: a few steps flatter
+        them, and single slices with the window so far at first. The window so far is left for one that is clearly better only: a few steps flatter
         windows of few slices.
         """
         task, first = self._task, len(self._trail)
         others = other_windows(task, recipe)
         raced = [others[: RACED if recipe.amount < _LAST_RACE else 2]]
         raced += [others[:1]] * (others[0].by_position != recipe.by_position)
+        raced += [[own for own in others if own.width == 0]] * (recipe.amount == _FIRST_RACE)
         for found in raced:
             recipes = list(dict.fromkeys([recipe, *found]))
             work = sum(task.expected_work(block, own, None, LEAST_STEPS) for own in recipes)
-            if len(recipes) > 1 and work <= _RUNG_SHARE * (most - self._work):
+            share = _FIRST_SHARE if recipe.amount == _FIRST_RACE else _RUNG_SHARE
+            if len(recipes) > 1 and work <= share * (most - self._work):
                 break
         else:
             yield from self._rung(block, [recipe], self._rung_work(block, recipe, most))
@@ -454,7 +462,8 @@ class AutoRun:
         """
         task = self._task
         units, every = task.varying_units, (task.varying,)
-        most = min(self._work + task.options.exploration * task.effort, task.allowed)
+        share = 1.0 if self._is_short else task.options.exploration
+        most = min(self._work + share * task.effort, task.allowed)
         plain = [] if len(units) == 1 else self._rough([(task.varying, USUAL)], most)
         scores = self._roughly(every, most) if plain else {}
         scores |= self._roughly(units, most) if scores else {}
@@ -472,7 +481,7 @@ class AutoRun:
             scores |= found
         score, blocks = self._cut(scores)
         gain = max(together - plain[0].score, _NO_GAIN * max(1.0, abs(together)))
-        joint = self._joint_starts([units, blocks], most)
+        joint = self._joint_starts([units, blocks], score, most)
         if joint is None or joint.score <= score:
             return _Look(blocks, None, (score - together) / gain)
         return _Look(blocks, joint.recipe, (joint.score - together) / gain)
@@ -513,14 +522,24 @@ class AutoRun:
         self._state = replace(state, spent=state.spent + sum(own.work for own in there))
         return there
 
-    def _joint_starts(self, layouts: Iterable[Layout], most: float) -> Candidate | None:
-        """The best joint starts of the blocks of a layout, for a few slices."""
+    def _joint_starts(
+        self, layouts: Iterable[Layout], score: float, most: float
+    ) -> Candidate | None:
+        """The best joint starts of the blocks of a layout, for a few slices.
+
+        Other windows are looked at where the first comes near to a score.
+        """
         moves, few, whole = self._task.options.moves, self._few, self._task.varying
         if moves is not None and JOINT_STARTS not in moves:
             return None
-        several = dict.fromkeys(own for own in layouts if len(own) > 1)
-        recipes = [own for layout in several for own in JOINT_STARTS.first(few, layout)]
-        found = [own for recipe in recipes for own in self._rough([(whole, recipe)], most)]
+        found = list[Candidate]()
+        for layout in dict.fromkeys(own for own in layouts if len(own) > 1):
+            recipes = JOINT_STARTS.first(few, layout)
+            own = self._rough([(whole, recipe) for recipe in recipes[:1]], most)
+            if own and score - own[0].score <= _NEAR * abs(score):
+                for recipe in recipes[1:]:
+                    own += self._rough([(whole, recipe)], most)
+            found += own
         return max(found, key=lambda own: own.score, default=None)
 
     def _climb_joint_starts(self, recipe: Recipe, most: float) -> Iterator[AutoState]:
@@ -596,7 +615,8 @@ class AutoRun:
             if not parts or self._work + work > limit:
                 return
             step = Step(REGROUP, tuple(parts), None if layout in state.layouts else layout)
-            yield from self._made([step], limit - self._work)
+            least = sum(task.expected_work(*part, LEAST_STEPS) for part in parts)
+            yield from self._made([step], max(least, _RUNG_SHARE * (limit - self._work)))
             state = self._state
             if self._has_ended or state is None:
                 return

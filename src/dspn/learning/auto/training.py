@@ -25,7 +25,7 @@ from dspn.learning.auto.base import (
     Candidate,
     Trial,
     Try,
-    built_work,
+    begun_work,
     work_of,
 )
 from dspn.learning.em import EmFit, EmOptions, Task
@@ -64,7 +64,7 @@ def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
     network = recipe.move.start(trial)
     work = task.start_work(attempt.block, recipe) if parent is None else 0.0
     if parent is not None and network.template is not parent.network.template:
-        work = built_work(len(network.template.nodes))
+        work = begun_work(recipe, len(network.template.nodes))
     own = Task(train, data.validation, LIKELIHOOD, priors)
     train_network = partial(own.fit, rng=rng, deadline=task.clock.is_due)
     grows = recipe.move.adds_nodes and network.num_interfaces >= MANY
