@@ -45,6 +45,8 @@ _ENTRIES_A_UNIT: Final = 500
 _SLICES_A_UNIT: Final = 10_000
 _LEAST_EFFORT: Final = 1.0
 _MOST_EFFORT: Final = 300.0
+# A time limit is an effort of no more than this, so that first looks do not use it up.
+_UNITS_A_SECOND: Final = 5.0
 # Of the effort: what training on all data in the end may take.
 REFIT_SHARE: Final = 0.1
 _EM: Final = EmOptions(max_steps=40, min_steps=8, tolerance=1e-5, patience=4, single_precision=True)
@@ -426,12 +428,20 @@ class AutoTask:
         return self.executor.share(replace(self, executor=Serial()))
 
     @property
+    def asked(self) -> float:
+        """The effort that is given, and what a fast machine does within the time limit."""
+        given = inf if self.options.effort is None else self.options.effort
+        limit = self.clock.limit
+        return given if limit is None else min(given, _UNITS_A_SECOND * limit)
+
+    @property
     def effort(self) -> float:
-        """The effort that is given, or what is usual for such data."""
+        """The effort that is asked for, by default what is usual for such data."""
         if self.options.effort is not None:
-            return self.options.effort
+            return self.asked
         usual = min(_MOST_EFFORT, self.train.values.size / _ENTRIES_A_UNIT)
-        return max(_LEAST_EFFORT, usual, self.train.total_slices / _SLICES_A_UNIT)
+        usual = max(_LEAST_EFFORT, usual, self.train.total_slices / _SLICES_A_UNIT)
+        return min(self.asked, usual)
 
     @property
     def allowed(self) -> float:

@@ -261,7 +261,7 @@ class AutoRun:
     @property
     def _is_short(self) -> bool:
         """Whether work is so little that the ladder comes first, with usual settings."""
-        return (self._task.options.effort or inf) <= _LITTLE
+        return self._task.asked <= _LITTLE
 
     @property
     def _work(self) -> float:
