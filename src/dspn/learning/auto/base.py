@@ -32,11 +32,10 @@ from dspn.leaves.categorical import CategoricalPrior
 from dspn.leaves.told import sources_of
 from dspn.options import Options, number_field, part_field, whole_field
 from dspn.structure.network import DynamicNetwork, Root
-from dspn.structure.nodes import Leaf, Product, Sum
+from dspn.structure.nodes import Leaf, Product
 
 Block = tuple[int, ...]
 
-_WORK_UNIT: Final = 1e9
 # The steps that training usually takes, and those without which it is not begun.
 USUAL_STEPS: Final = 25
 LEAST_STEPS: Final = 6
@@ -67,48 +66,15 @@ _LEAST_COUNT: Final = 0.01
 # From this many interface nodes on, transitions that fewer slices are expected at are pruned.
 MANY: Final = 64
 LEAST_FLOW: Final = 0.02
-# From so many on, with so many slices for each, chains of clusters are thinned after so many steps;
-# as many edges by node are expected to stay.
+# From so many on, with so many slices for each, chains of clusters are thinned after so many steps.
 _LARGE: Final = 256
 _MANY_SLICES: Final = 100
 _MANY_AT_POSITION: Final = 50
 EARLY_STEPS: Final = 2
-_USUAL_EDGES: Final = 40
 # Estimates of dependence look at so many pairs of entries at the most.
 _MOST_PAIRS: Final = 50_000_000
 # A model of so many slices tells how long one of all would take, and serves until there is one.
 FEW_SLICES: Final = 3_000
-# Work in edges: of sums over all inputs, which are products of matrices, in one chain and in some
-# beside each other, and of sums over some inputs; of what a leaf adds at a slice, and for each
-# different value of its variable, more where it is told something; of nodes and edges below the
-# interface, for each different slice; of a slice, of a chain beside others there, and of a step
-# whatever the template; of a network that is begun, and of a node and a dense edge of it; of a
-# node that is split; of a count that is pooled. Measured with the CPU engine in single precision, where an edge is a third
-# of a nanosecond.
-_DENSE_EDGE: Final = 0.1
-_CACHED: Final = 512
-_CHAIN_EDGE: Final = 0.4
-_SPARSE_EDGE: Final = 0.2
-_PER_LEAF: Final = 0.2
-_PER_TOLD_LEAF: Final = 20.0
-_PER_TOLD_SLICE: Final = 1_000.0
-_PER_VALUE: Final = 75.0
-_PER_INNER: Final = 6.0
-_PER_SLICE: Final = 450.0
-_PER_CHAIN: Final = 200.0
-_PER_STEP: Final = 3e6
-_PER_START: Final = 3e7
-_PER_NODE: Final = 3.6e4
-_PER_BUILT_EDGE: Final = 1e3
-_PER_SPLIT: Final = 6e6
-_PER_POOLED: Final = 1.5e4
-_SCORED: Final = 0.3
-# Clusters: what a multiplication of k-means takes, its iterations, windows and axes at the most.
-_PRODUCT: Final = 0.15
-_ITERATIONS: Final = 12
-_MOST_WINDOWS: Final = 20_000
-_MOST_AXES: Final = 40
-_PER_FEATURE: Final = 36.0
 
 
 class Move(ABC):
@@ -340,19 +306,15 @@ class BlockData:
     @cached_property
     def num_slices(self) -> int:
         """Different slices of the training set, as far as the engine tells them apart."""
-        is_told_apart = self.has_missing or any(own.num_categories == 0 for own in self.train.schema)
+        is_told_apart = self.has_missing or any(
+            own.num_categories == 0 for own in self.train.schema
+        )
         return self.train.total_slices if is_told_apart else self.num_runs(1)
 
     @cached_property
     def num_told(self) -> int:
         """Variables whose leaves are told something: their densities are not tabulated."""
         return sum(bool(sources_of(own)) for own in self.train.schema)
-
-    def leaf_work(self, num_leaves: int) -> float:
-        """What leaves take at a slice, in edges."""
-        told = self.num_told / len(self.train.schema)
-        each = told * _PER_TOLD_LEAF + (1.0 - told) * _PER_LEAF
-        return num_leaves * each + self.num_told * _PER_TOLD_SLICE
 
     @cached_property
     def num_features(self) -> int:
@@ -545,35 +507,6 @@ class AutoTask:
         """The randomness of one try."""
         return np.random.default_rng([self.seed, _STREAM, number])
 
-    def expected_work(
-        self,
-        block: Block,
-        recipe: Recipe,
-        parent: Candidate | None,
-        steps: int = USUAL_STEPS,
-    ) -> float:
-        """What a try is likely to take with so many steps, in the units of the effort."""
-        data = self.data(block)
-        if recipe.move.is_learned(self, data):
-            steps = 0
-        if parent is not None:
-            is_new = recipe.move.growth > 1
-            built = begun_work(recipe, len(parent.network.template.nodes)) if is_new else 0.0
-            inner = _inner_work(data, recipe.move.inner_edges(recipe, parent.size, len(block)))
-            grown = recipe.move.growth * work_of(parent.network, data, steps)
-            return built + grown + (steps + 1) * inner
-        leaves = recipe.amount * len(block)
-        sums = _chain_work([recipe.amount] * max(1, len(recipe.layout)))
-        if not recipe.move.has_clusters:
-            sums = _SPARSE_EDGE * recipe.amount * data.num_runs(1)
-        elif recipe.by_position:
-            sums = _SPARSE_EDGE * recipe.amount**2 / self.longest
-        started = self.start_work(block, recipe)
-        if self.is_thinned(recipe):
-            started += _work(data, sums, leaves, recipe.amount, EARLY_STEPS + 2)
-            sums = _SPARSE_EDGE * _USUAL_EDGES * recipe.amount
-        return started + _work(data, sums, leaves, recipe.amount, steps)
-
     def is_thinned(self, recipe: Recipe) -> bool:
         """Whether edges that the first steps hardly use are left out: clusters lead to a few.
 
@@ -585,23 +518,6 @@ class AutoTask:
         slices = _MANY_AT_POSITION if recipe.by_position else _MANY_SLICES
         is_much = self.train.total_slices >= slices * recipe.amount
         return is_begun and is_much and recipe.amount >= _LARGE and is_apt
-
-    def start_work(self, block: Block, recipe: Recipe) -> float:
-        """What clusters of windows take, in the units of the effort."""
-        is_dense = recipe.move.has_clusters and not recipe.by_position
-        edges = max(1, len(recipe.layout)) * recipe.amount**2 * is_dense
-        built = built_work(recipe.amount * (len(block) + 2), edges)
-        data, slices = self.data(block), self.train.total_slices
-        if recipe.amount == 1 or not recipe.move.has_clusters:
-            is_pooled = recipe.move.is_learned(self, data)
-            cells = recipe.amount * data.num_runs(1) if is_pooled else 0
-            return built + (_PER_START + _PER_POOLED * cells) / _WORK_UNIT
-        features = data.num_features * recipe.slices
-        products = _ITERATIONS * min(slices, _MOST_WINDOWS) + slices
-        axes = min(features, _MOST_AXES * max(1, len(recipe.layout)))
-        edges = _PRODUCT * products * recipe.amount * axes
-        begun = _PER_START * max(1, len(recipe.layout))
-        return built + (begun + edges + _PER_FEATURE * slices * features) / _WORK_UNIT
 
     def priors_of(self, recipe: Recipe, size: int, block: Block) -> Priors:
         """The pseudo-observations of a recipe, for sums over `size` nodes.
@@ -692,54 +608,3 @@ class Trial(NamedTuple):
     def expected_flows(self, network: DynamicNetwork) -> ExpectedFlows:
         """The expected flows of a network on the training set."""
         return self.task.options.em.compile(network).expected_flows(self.data.train).flows
-
-
-def _chain_work(sizes: Sequence[int]) -> float:
-    """What the dense sums of chains of these sizes take at a slice, in edges."""
-    if len(sizes) == 1:
-        return _DENSE_EDGE * sizes[0] ** 2 * (1 + (sizes[0] > _CACHED))
-    return sum(_CHAIN_EDGE * size**2 + _PER_CHAIN for size in sizes)
-
-
-def _work(data: BlockData, sums: float, leaves: int, size: int, steps: int) -> float:
-    """So many steps of EM and a last pass, in units of 10^9 edges."""
-    # Every step is followed by a pass over the validation set.
-    slices = data.train.total_slices + _SCORED * data.validation.total_slices
-    edges = slices * (_PER_SLICE + sums + data.leaf_work(leaves))
-    tables = _PER_VALUE * data.num_values * size
-    return (edges + tables + _PER_STEP) * (steps + 1) / _WORK_UNIT
-
-
-def _inner_work(data: BlockData, edges: int) -> float:
-    """What a step takes for edges and leaves below states of the interface."""
-    return _PER_INNER * edges * data.num_slices / _WORK_UNIT
-
-
-def built_work(num_nodes: int, num_edges: int = 0) -> float:
-    """What it takes to build and compile a template, in the units of the effort."""
-    return (_PER_NODE * num_nodes + _PER_BUILT_EDGE * num_edges) / _WORK_UNIT
-
-
-def begun_work(recipe: Recipe, num_nodes: int) -> float:
-    """What it takes to make a template of so many nodes from another one."""
-    split = _PER_SPLIT * recipe.amount if recipe.move.adds_nodes else 0.0
-    return built_work(num_nodes) + split / _WORK_UNIT
-
-
-def work_of(network: DynamicNetwork, data: BlockData, steps: int) -> float:
-    """What so many steps of EM take, in the units of the effort."""
-    template, groups = network.template, network.groups
-    size, inputs = template.num_interfaces, set(template.inputs)
-    sums = [node.children for node in template.nodes if isinstance(node, Sum)]
-    mixes = [len(below) for below in sums if below[0] in inputs]
-    states = sum(len(below) for below in sums) - sum(mixes)
-    if len(groups) > 1:
-        edges = _chain_work([len(own) for own in groups])
-    else:
-        dense, sparse = mixes.count(size), [own for own in mixes if own != size]
-        edges = _SPARSE_EDGE * sum(sparse) + dense / size * _chain_work([size])
-    leaves = [len(bank.nodes) for bank in template.banks]
-    if states == 0:
-        return _work(data, edges, sum(leaves), max(leaves), steps)
-    inner = _inner_work(data, states + sum(leaves))
-    return _work(data, edges, 0, max(leaves), steps) + (steps + 1) * inner

@@ -13,6 +13,7 @@ from dspn.learning.auto.base import FEW_SLICES, AutoTask, Block, Try
 from dspn.learning.auto.choice import is_clear
 from dspn.learning.auto.moves import USUAL, most_clusters
 from dspn.learning.auto.training import attempted
+from dspn.learning.auto.work import expected_work
 from dspn.learning.dependence import dependence, joins_by_dependence
 from dspn.leaves.block import with_blocks
 
@@ -67,7 +68,7 @@ def choose_covariances(task: AutoTask) -> tuple[AutoTask, tuple[TriedCovariance,
     sizes = [replace(USUAL, amount=min(own, most_clusters(few))) for own in _NODES]
     budget, count = _SHARE * task.effort, 2 * len(free) - 1
     affordable = (
-        own for own in sizes if count * few.expected_work(free, own, None, _STEPS) <= budget
+        own for own in sizes if count * expected_work(few, free, own, None, _STEPS) <= budget
     )
     recipe = next(affordable, None)
     if recipe is None:
@@ -78,7 +79,7 @@ def choose_covariances(task: AutoTask) -> tuple[AutoTask, tuple[TriedCovariance,
         """Validation scores of a model of some variables; None where that is too much work."""
         nonlocal work
         own = _with_covariances(few, covariances)
-        if work + own.expected_work(block, recipe, None, _STEPS) > budget:
+        if work + expected_work(own, block, recipe, None, _STEPS) > budget:
             return None
         found = attempted(Try(_FIRST, block, recipe), own)
         work += 0.0 if found is None else found.work

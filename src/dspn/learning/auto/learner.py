@@ -26,13 +26,13 @@ from dspn.learning.auto.base import (
     Candidate,
     Trial,
     divide,
-    work_of,
 )
 from dspn.learning.auto.choice import BlockModel, Choice
 from dspn.learning.auto.covariances import TriedCovariance, choose_covariances
 from dspn.learning.auto.planner import AutoState, Tried
 from dspn.learning.auto.run import AutoRun
 from dspn.learning.auto.training import Journal
+from dspn.learning.auto.work import work_of
 from dspn.learning.em import fit_em
 from dspn.learning.priors import Priors
 from dspn.learning.run import Clock, Ending, Report, Reporter, check_sets, follow, limited

@@ -18,6 +18,7 @@ from dspn.learning.auto.base import (
 )
 from dspn.learning.auto.choice import Choice, Pool
 from dspn.learning.auto.moves import DEFAULT_MOVES, REGROUP, first_recipe
+from dspn.learning.auto.work import expected_work
 from dspn.learning.dependence import Layout
 
 # How much is hoped for from a move that was tried seldom, in shares of what moves paid on average.
@@ -176,7 +177,7 @@ def _block_steps(
             if recipe is None:
                 continue
             parent = next((c for c in record.candidates if c.number == recipe.parent), None)
-            if task.expected_work(block, recipe, parent, LEAST_STEPS) <= left:
+            if expected_work(task, block, recipe, parent, LEAST_STEPS) <= left:
                 hope = weight * share * _FADING ** _failures(state, move, block)
                 hope *= 1.0 if (not recipe.layout) in used else _UNUSED
                 yield state.bandit.value(move) * hope, Step(move, ((block, recipe, parent),))
@@ -209,6 +210,6 @@ def _layout_steps(state: AutoState, task: AutoTask) -> Iterator[tuple[float, Ste
         if layout in state.layouts or not new or not task.is_apart(layout):
             continue
         parts = tuple((block, first_recipe(task, block, REGROUP), None) for block in new)
-        if sum(task.expected_work(*part) for part in parts) <= left:
+        if sum(expected_work(task, *part) for part in parts) <= left:
             yield state.bandit.value(REGROUP) * hope, Step(REGROUP, parts, layout)
             return

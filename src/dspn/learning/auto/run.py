@@ -36,6 +36,7 @@ from dspn.learning.auto.moves import (
 )
 from dspn.learning.auto.planner import AutoState, Bandit, Part, Step, Tried, next_steps
 from dspn.learning.auto.training import Journal, attempted
+from dspn.learning.auto.work import expected_work
 from dspn.learning.dependence import Layout, one_block
 from dspn.learning.run import Clock, is_large
 
@@ -245,7 +246,7 @@ class AutoRun:
         state = self._state
         assert state is not None
         parts = [part for step in steps for part in step.parts]
-        expected = [self._task.expected_work(*part) for part in parts]
+        expected = [expected_work(self._task, *part) for part in parts]
         shares = [most * own / sum(expected) for own in expected]
         numbered = enumerate(zip(parts, shares, strict=True), len(state.trail))
         tries = [Try(n, *part, share) for n, (part, share) in numbered]
@@ -305,7 +306,7 @@ class AutoRun:
             leap = of_size(self._task, self._turned, min(2 * after, top))
             left = most - self._work
             if sizes[0] == after > _FIRST_RUNG and after < _LAST_RACE:
-                cost = self._task.expected_work(block, leap, None)
+                cost = expected_work(self._task, block, leap, None)
                 sizes[:0] = [leap.amount] if cost <= _LEAP_SHARE * left else []
             fresh = dict.fromkeys(n for own in sizes if 1 < (n := min(own, top)) not in tried)
             recipes = (of_size(self._task, self._turned, own) for own in fresh)
@@ -369,7 +370,7 @@ class AutoRun:
 
         The best one is trained on in the end where that was too little.
         """
-        least = self._task.expected_work(block, recipe, parent, LEAST_STEPS)
+        least = expected_work(self._task, block, recipe, parent, LEAST_STEPS)
         return least if self._is_short else max(least, _RUNG_SHARE * (most - self._work))
 
     def _rung(self, block: Block, recipes: Sequence[Recipe], most: float) -> Iterator[AutoState]:
@@ -381,8 +382,8 @@ class AutoRun:
         """A few steps from clusters of several windows, then all of them for the best.
 
         Where that is too much work, nodes for each position are compared with nodes for all of
-        them, and single slices with the window so far at first. The window so far is left for one that is clearly better only: a few steps flatter
-        windows of few slices.
+        them, and in the first race single slices with the window so far. The window so far is left
+        for one that is clearly better only: a few steps flatter windows of few slices.
         """
         task, first = self._task, len(self._trail)
         others = other_windows(task, recipe)
@@ -391,7 +392,7 @@ class AutoRun:
         raced += [[own for own in others if own.width == 0]] * (recipe.amount == _FIRST_RACE)
         for found in raced:
             recipes = list(dict.fromkeys([recipe, *found]))
-            work = sum(task.expected_work(block, own, None, LEAST_STEPS) for own in recipes)
+            work = sum(expected_work(task, block, own, None, LEAST_STEPS) for own in recipes)
             share = _FIRST_SHARE if recipe.amount == _FIRST_RACE else _RUNG_SHARE
             if len(recipes) > 1 and work <= share * (most - self._work):
                 break
@@ -433,7 +434,7 @@ class AutoRun:
         steps: int = LEAST_STEPS,
     ) -> bool:  # fmt: skip
         """Whether so much work in all allows so many steps, by default those of a try."""
-        return self._work + self._task.expected_work(block, recipe, parent, steps) <= most
+        return self._work + expected_work(self._task, block, recipe, parent, steps) <= most
 
     def _turn(self, block: Block, most: float) -> Iterator[AutoState]:
         """Other pseudo-observations for some more steps of the best model of the last rung."""
@@ -444,7 +445,7 @@ class AutoRun:
         ]
         if not others:
             return
-        work = task.expected_work(block, others[0], best, LEAST_STEPS)
+        work = expected_work(task, block, others[0], best, LEAST_STEPS)
         others = others[: int(_TURN_SHARE * (most - self._work) / work)]
         first = len(self._trail)
         yield from self._continued(best, others, self._work + len(others) * work)
@@ -510,7 +511,7 @@ class AutoRun:
         """Models that saw a few slices; none where that is too much work."""
         task, state = self._few, self._state
         assert state is not None
-        work = sum(task.expected_work(*part, None, _FEW_STEPS) for part in parts)
+        work = sum(expected_work(task, *part, None, _FEW_STEPS) for part in parts)
         if self._work + work > most:
             return []
         tries = [Try(n, *part) for n, part in enumerate(parts, FIRST_ROUGH + self._roughs)]
@@ -550,7 +551,7 @@ class AutoRun:
         while recipe.amount <= most_clusters(task):
             # Chains side by side learn slowly: a few steps of a large rung tell nothing.
             work = self._rung_work(task.varying, recipe, most)
-            least = task.expected_work(task.varying, recipe, None, _LEAST_STEPS)
+            least = expected_work(task, task.varying, recipe, None, _LEAST_STEPS)
             if work < least or self._work + least > most:
                 return
             known = self._score(task.varying)
@@ -607,7 +608,7 @@ class AutoRun:
                     parts.append((own, larger, None))
             # Long data are worth a few steps where the layout is promising.
             steps = LEAST_STEPS if behind == inf else USUAL_STEPS
-            work = sum(task.expected_work(*part, steps) for part in parts)
+            work = sum(expected_work(task, *part, steps) for part in parts)
             limit = task.allowed if layout in state.choice.layouts else most
             if behind == inf and self._work + _BOTH * work <= limit:
                 wide = [(own, replace(like, width=WIDE, ahead=None)) for own, like, _ in parts]
@@ -615,7 +616,7 @@ class AutoRun:
             if not parts or self._work + work > limit:
                 return
             step = Step(REGROUP, tuple(parts), None if layout in state.layouts else layout)
-            least = sum(task.expected_work(*part, LEAST_STEPS) for part in parts)
+            least = sum(expected_work(task, *part, LEAST_STEPS) for part in parts)
             yield from self._made([step], max(least, _RUNG_SHARE * (limit - self._work)))
             state = self._state
             if self._has_ended or state is None:
@@ -653,7 +654,7 @@ class AutoRun:
 
     def _expected(self, step: Step) -> float:
         """The work that a step is likely to take."""
-        return sum(self._task.expected_work(*part) for part in step.parts)
+        return sum(expected_work(self._task, *part) for part in step.parts)
 
     def _after(self, state: AutoState, step: Step, trained: Sequence[Candidate]) -> AutoState:
         """The state that knows what a step has led to."""

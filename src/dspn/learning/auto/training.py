@@ -25,9 +25,8 @@ from dspn.learning.auto.base import (
     Candidate,
     Trial,
     Try,
-    begun_work,
-    work_of,
 )
+from dspn.learning.auto.work import made_work, start_work, work_of
 from dspn.learning.em import EmFit, EmOptions, Task
 from dspn.learning.moves import pruned
 from dspn.learning.run import Clock, RunDirectory, describe_options, describe_run, limited
@@ -62,9 +61,9 @@ def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
     priors = task.priors_of(recipe, size, attempt.block)
     trial, train = Trial(recipe, parent, data, priors, rng, task), data.train
     network = recipe.move.start(trial)
-    work = task.start_work(attempt.block, recipe) if parent is None else 0.0
+    work = start_work(task, attempt.block, recipe) if parent is None else 0.0
     if parent is not None and network.template is not parent.network.template:
-        work = begun_work(recipe, len(network.template.nodes))
+        work = made_work(recipe, len(network.template.nodes))
     own = Task(train, data.validation, LIKELIHOOD, priors)
     train_network = partial(own.fit, rng=rng, deadline=task.clock.is_due)
     grows = recipe.move.adds_nodes and network.num_interfaces >= MANY
