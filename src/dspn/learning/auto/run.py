@@ -51,9 +51,8 @@ _FIRST_RACE: Final = 8
 _LAST_RACE: Final = 128
 # A rung is left out where the next one is expected to take less than this share of what is left.
 _LEAP_SHARE: Final = 0.25
-# A rung takes no more than this share of what is left, the first race a little more.
+# A rung takes no more than this share of what is left, in a short run a few steps only.
 _RUNG_SHARE: Final = 0.3
-_FIRST_SHARE: Final = 0.4
 # At every rung that is better other settings are tried, for so much of the effort that is left.
 _TURN_SHARE: Final = 0.25
 _SETTINGS: Final = ("concentration", "per_edge", "leaf")
@@ -393,8 +392,7 @@ class AutoRun:
         for found in raced:
             recipes = list(dict.fromkeys([recipe, *found]))
             work = sum(expected_work(task, block, own, None, LEAST_STEPS) for own in recipes)
-            share = _FIRST_SHARE if recipe.amount == _FIRST_RACE else _RUNG_SHARE
-            if len(recipes) > 1 and work <= share * (most - self._work):
+            if len(recipes) > 1 and work <= _RUNG_SHARE * (most - self._work):
                 break
         else:
             yield from self._rung(block, [recipe], self._rung_work(block, recipe, most))

@@ -9,12 +9,13 @@ import pytest
 from dspn import EmOptions, Model, Schema, Sequences, Variable
 from dspn.executors import Serial
 from dspn.learning.auto import Auto, AutoLearned, base, learn_auto
-from dspn.learning.auto.base import AutoTask, BlockRecord, Candidate, Recipe, Try, work_of
+from dspn.learning.auto.base import AutoTask, BlockRecord, Candidate, Recipe, Try
 from dspn.learning.auto.choice import BlockModel, Choice
 from dspn.learning.auto.learner import build_mixture
 from dspn.learning.auto.moves import CLUSTERS, DEFAULT_MOVES, JOINT_STARTS, REGROUP, Training
 from dspn.learning.auto.run import AutoRun
 from dspn.learning.auto.training import attempted
+from dspn.learning.auto.work import work_of
 from dspn.learning.run import Clock
 from dspn.structure import Root
 from dspn.structure.validity import violations
