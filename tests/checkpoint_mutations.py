@@ -28,7 +28,7 @@ from dspn.executors import Serial
 from dspn.io.files import Contents, pack, unpack
 from dspn.learning.auto import Auto, learn_auto
 from dspn.learning.auto.base import AutoTask, Try
-from dspn.learning.auto.training import Journal
+from dspn.learning.auto.journal import Journal
 from dspn.learning.growth import GrowthOptions
 from dspn.learning.learner import Plan, _Run, learn
 from dspn.learning.run import CheckpointFile, Clock, describe_run

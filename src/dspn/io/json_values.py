@@ -94,6 +94,13 @@ def whole(value: JSON, where: str) -> int:
     raise _misfit(value, "a whole number", where)
 
 
+def number(value: JSON, where: str) -> float:
+    """The value, which has to be a finite number; a boolean is none."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    raise _misfit(value, "a finite number", where)
+
+
 def items(value: JSON, where: str) -> list[JSON]:
     """The value, which has to be a list."""
     if isinstance(value, list):

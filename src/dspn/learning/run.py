@@ -518,7 +518,7 @@ class RunDirectory:
                 f"there is a run in the directory {str(directory)!r} already; go on from it with "
                 "`resume=True`, or remove it."
             )
-        others = _differences(_read_run(known), run)
+        others = _differences(_read(known, "what run the directory is of", lambda own: own), run)
         if others:
             raise ModelFileError(
                 f"the run in {str(directory)!r} is another one: {'; '.join(others)}. Give what it "
@@ -529,6 +529,15 @@ class RunDirectory:
 
     def _file(self, number: int) -> Path:
         return self.path / f"{number:05d}.dspn"
+
+    def note(self, name: str, value: JSON) -> None:
+        """Writes a file of JSON."""
+        write_atomically(self.path / name, json.dumps(value, indent=1).encode("utf-8"))
+
+    def noted(self, name: str, what: str, read: Callable[[JSON], State]) -> State | None:
+        """What `read` makes of a file of JSON that says `what`; None without the file."""
+        path = self.path / name
+        return _read(path, what, read) if os.path.lexists(path) else None
 
     def save(self, number: int, network: DynamicNetwork, details: Mapping[str, JSON]) -> None:
         """Writes a network with details; a disk that is full does not end learning."""
@@ -571,14 +580,14 @@ def _make_directory(path: str | os.PathLike[str]) -> Path:
     return directory
 
 
-def _read_run(path: Path) -> JSON:
+def _read(path: Path, what: str, read: Callable[[JSON], State]) -> State:
     try:
         # A pipe would keep whoever opens it waiting, and a description is short.
         if not path.is_file() or path.stat().st_size > _MOST_BYTES:
             raise ValueError("it is no file of this size")
-        return plain(parse(path.read_text(encoding="utf-8")), "it")
+        return read(plain(parse(path.read_text(encoding="utf-8")), "it"))
     except (OSError, ValueError) as error:
         raise ModelFileError(
-            f"{str(path)!r}, which says what run the directory is of, cannot be read ({error}); "
-            "remove the directory and begin anew."
+            f"{str(path)!r}, which says {what}, cannot be read ({error}); remove the directory and "
+            "begin anew."
         ) from error

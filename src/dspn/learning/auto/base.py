@@ -44,8 +44,6 @@ _ENTRIES_A_UNIT: Final = 500
 _SLICES_A_UNIT: Final = 10_000
 _LEAST_EFFORT: Final = 1.0
 _MOST_EFFORT: Final = 300.0
-# A time limit is an effort of no more than this, so that first looks do not use it up.
-_UNITS_A_SECOND: Final = 5.0
 # Of the effort: what training on all data in the end may take.
 REFIT_SHARE: Final = 0.1
 _EM: Final = EmOptions(max_steps=40, min_steps=8, tolerance=1e-5, patience=4, single_precision=True)
@@ -371,7 +369,11 @@ def restrict(data: Sequences, block: Block) -> Sequences:
 @final
 @dataclass(frozen=True, eq=False)
 class AutoTask:
-    """Data, options, seed and clock of one run; the sets restricted to blocks are made once."""
+    """Data, options, seed and clock of one run; the sets restricted to blocks are made once.
+
+    `timed` is the effort that the time limit allows on a fast machine, where it is less than what
+    is asked for.
+    """
 
     train: Sequences
     validation: Sequences
@@ -382,6 +384,7 @@ class AutoTask:
     tied: bool
     executor: Executor
     clock: Clock
+    timed: float = inf
     _restricted: dict[Block, BlockData] = field(default_factory=dict)
 
     @cached_property
@@ -391,10 +394,8 @@ class AutoTask:
 
     @property
     def asked(self) -> float:
-        """The effort that is given, and what a fast machine does within the time limit."""
-        given = inf if self.options.effort is None else self.options.effort
-        limit = self.clock.limit
-        return given if limit is None else min(given, _UNITS_A_SECOND * limit)
+        """The effort that is given, or less within a time limit."""
+        return min(self.timed, inf if self.options.effort is None else self.options.effort)
 
     @property
     def effort(self) -> float:

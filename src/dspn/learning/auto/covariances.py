@@ -48,14 +48,33 @@ class TriedCovariance(NamedTuple):
         return f"covariance of {', '.join(self.names)}: {worth}{', kept' * self.kept}"
 
 
-def choose_covariances(task: AutoTask) -> tuple[AutoTask, tuple[TriedCovariance, ...], float]:
-    """The task with Gaussian leaves over blocks of variables where that pays.
+@final
+class Beginning(NamedTuple):
+    """What depends on the clock before the first model: a run that goes on takes it as it was.
 
-    Also what was tried, and the work that it took. Variables are joined by their dependence, the
-    strongest first. Of each block a model whose leaves have a covariance is compared with one that
-    has those found so far, and with the models of the two blocks that it is joined from; all are
-    trained on a few slices. Variables that name a leaf family keep theirs.
+    `timed` is the effort that the time limit allowed; `work` is what the covariances took that were
+    tried.
     """
+
+    timed: float
+    tried: tuple[TriedCovariance, ...] = ()
+    work: float = 0.0
+
+    def of(self, task: AutoTask) -> AutoTask:
+        """The task that begins like this."""
+        kept = [own.names for own in self.tried if own.kept]
+        return _with_covariances(replace(task, timed=self.timed), kept)
+
+
+def choose_covariances(task: AutoTask) -> Beginning:
+    """Gaussian leaves over blocks of variables where that pays.
+
+    Variables are joined by their dependence, the strongest first. Of each block a model whose
+    leaves have a covariance is compared with one that has those found so far, and with the models
+    of the two blocks that it is joined from; all are trained on a few slices. Variables that name a
+    leaf family keep theirs.
+    """
+    names, nothing = task.schema.names, Beginning(task.timed)
     still = set(task.constant)
     free = tuple(
         column
@@ -63,7 +82,7 @@ def choose_covariances(task: AutoTask) -> tuple[AutoTask, tuple[TriedCovariance,
         if variable.kind is Kind.CONTINUOUS and variable.leaf is None and column not in still
     )
     if len(free) < 2:
-        return task, (), 0.0
+        return nothing
     few = task.sampled(FEW_SLICES, task.clock.within(_SHARE)).with_steps(_STEPS)
     sizes = [replace(USUAL, amount=min(own, most_clusters(few))) for own in _NODES]
     budget, count = _SHARE * task.effort, 2 * len(free) - 1
@@ -72,13 +91,16 @@ def choose_covariances(task: AutoTask) -> tuple[AutoTask, tuple[TriedCovariance,
     )
     recipe = next(affordable, None)
     if recipe is None:
-        return task, (), 0.0
+        return nothing
     tried, work = list[TriedCovariance](), 0.0
+
+    def named(block: Block) -> tuple[str, ...]:
+        return tuple(names[column] for column in block)
 
     def scores(block: Block, covariances: Sequence[Block]) -> Floats | None:
         """Validation scores of a model of some variables; None where that is too much work."""
         nonlocal work
-        own = _with_covariances(few, covariances)
+        own = _with_covariances(few, [named(joint) for joint in covariances])
         if work + expected_work(own, block, recipe, None, _STEPS) > budget:
             return None
         found = attempted(Try(_FIRST, block, recipe), own)
@@ -91,7 +113,7 @@ def choose_covariances(task: AutoTask) -> tuple[AutoTask, tuple[TriedCovariance,
     for block in singles:
         single = scores(block, [])
         if single is None:
-            return task, (), work
+            return nothing._replace(work=work)
         best[block] = single, []
     for union, one, other in joins_by_dependence(dependence(few.train), singles):
         apart, kept = best[one][0] + best[other][0], best[one][1] + best[other][1]
@@ -104,21 +126,18 @@ def choose_covariances(task: AutoTask) -> tuple[AutoTask, tuple[TriedCovariance,
         gains = (full - apart) * (len(full) / few.validation.total_slices)
         is_better = is_clear(full, apart, _CLEARLY)
         best[union] = (full, [union]) if is_better else (apart, kept)
-        names = tuple(task.schema.names[column] for column in union)
         error = float(np.std(gains) / np.sqrt(gains.size))
-        tried.append(TriedCovariance(names, float(np.mean(gains)), error, False))
-    blocks = best[free][1]
-    chosen = [tuple(task.schema.names[column] for column in block) for block in blocks]
-    tried = [own._replace(kept=own.names in chosen) for own in tried]
-    return _with_covariances(task, blocks), tuple(tried), work
+        tried.append(TriedCovariance(named(union), float(np.mean(gains)), error, False))
+    chosen = [named(block) for block in best[free][1]]
+    found = tuple(own._replace(kept=own.names in chosen) for own in tried)
+    return Beginning(task.timed, found, work)
 
 
-def _with_covariances(task: AutoTask, blocks: Sequence[Block]) -> AutoTask:
+def _with_covariances(task: AutoTask, blocks: Sequence[Sequence[str]]) -> AutoTask:
     """The task with a covariance of each of the blocks."""
     if not blocks:
         return task
-    names = task.schema.names
-    schema = with_blocks(task.schema, [[names[own] for own in block] for block in blocks])
+    schema = with_blocks(task.schema, blocks)
     train, validation = (
         sequences_of(data, schema, name)
         for name, data in (("train", task.train), ("validation", task.validation))

@@ -28,10 +28,10 @@ from dspn.learning.auto.base import (
     divide,
 )
 from dspn.learning.auto.choice import BlockModel, Choice
-from dspn.learning.auto.covariances import TriedCovariance, choose_covariances
+from dspn.learning.auto.covariances import Beginning, TriedCovariance, choose_covariances
+from dspn.learning.auto.journal import Journal
 from dspn.learning.auto.planner import AutoState, Tried
 from dspn.learning.auto.run import AutoRun
-from dspn.learning.auto.training import Journal
 from dspn.learning.auto.work import work_of
 from dspn.learning.em import fit_em
 from dspn.learning.priors import Priors
@@ -44,6 +44,8 @@ from dspn.structure.network import DynamicNetwork, Root, checked_root
 _SEARCH: Final = 0.85
 _GRACE: Final = 0.05
 _LEAST_SECONDS: Final = 2.0
+# A time limit is an effort of no more than this, so that first looks do not use it up.
+_UNITS_A_SECOND: Final = 5.0
 
 
 @final
@@ -193,6 +195,7 @@ def learn_auto(
     refit = refit or train is validation
     if refit:
         train, validation = divide(train, validation, checked_seed)
+    whole = Clock(time_limit) if clock is None else clock
     task = AutoTask(
         train,
         validation,
@@ -202,16 +205,24 @@ def learn_auto(
         checked_root(root),
         tied,
         executor_of(executor, num_jobs),
-        (whole := Clock(time_limit) if clock is None else clock).within(_SEARCH),
+        whole.within(_SEARCH),
     )
-    task, tried, spent = choose_covariances(task) if covariances else (task, (), 0.0)
+    if whole.limit is not None and _UNITS_A_SECOND * whole.limit < task.effort:
+        task = replace(task, timed=_UNITS_A_SECOND * whole.limit)
     if checkpoint is None and resume:
         raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
     held = nullcontext() if checkpoint is None else Journal.held(checkpoint, task, resume=resume)
     with held as journal:
-        run = AutoRun(task, journal, spent)
+        begun = None if journal is None else journal.beginning(task)
+        # With more time than before a run begins anew.
+        if begun is None or begun.timed < task.timed:
+            begun = choose_covariances(task) if covariances else Beginning(task.timed)
+            if journal is not None:
+                journal.begin(begun)
+        task = begun.of(task)
+        run = AutoRun(task, journal, begun.work)
         found = _follow(run, task, whole, refit, report, on_state)
-    return replace(found, covariances=tried)
+    return replace(found, covariances=begun.tried)
 
 
 def _follow(

@@ -19,6 +19,7 @@ from dspn.learning.auto.base import (
     Try,
 )
 from dspn.learning.auto.choice import Chooser, Pool, is_clear
+from dspn.learning.auto.journal import Journal
 from dspn.learning.auto.moves import (
     CLUSTERS,
     CONTEXTS,
@@ -35,7 +36,7 @@ from dspn.learning.auto.moves import (
     other_windows,
 )
 from dspn.learning.auto.planner import AutoState, Bandit, Part, Step, Tried, next_steps
-from dspn.learning.auto.training import Journal, attempted
+from dspn.learning.auto.training import attempted
 from dspn.learning.auto.work import expected_work
 from dspn.learning.dependence import Layout, one_block
 from dspn.learning.run import Clock, is_large
@@ -108,7 +109,7 @@ def _train_one(task: Shared[AutoTask], journal: Journal | None, attempt: Try) ->
         return known
     new = attempted(attempt, task.value)
     if journal is not None and new is not None and new.is_whole:
-        journal.keep(new)
+        journal.keep(new, task.value)
     return new
 
 

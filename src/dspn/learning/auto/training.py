@@ -1,20 +1,11 @@
-"""One try: a network begun by a move, trained on a block, and scored on the validation set.
+"""One try: a network begun by a move, trained on a block, and scored on the validation set."""
 
-A journal keeps every trained candidate in a directory, so that a run goes on where it was
-interrupted.
-"""
-
-import math
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import Final, final
+from typing import Final
 
 from dspn.engine import TimeUpError, compile_program, until
-from dspn.errors import ModelFileError
-from dspn.io.json_values import JSON, fields, whole
 from dspn.learning.auto.base import (
     EARLY_STEPS,
     FEW_SLICES,
@@ -29,7 +20,7 @@ from dspn.learning.auto.base import (
 from dspn.learning.auto.work import made_work, start_work, work_of
 from dspn.learning.em import EmFit, EmOptions, Task
 from dspn.learning.moves import pruned
-from dspn.learning.run import Clock, RunDirectory, describe_options, describe_run, limited
+from dspn.learning.run import Clock, limited
 from dspn.learning.scores import LIKELIHOOD, StopReason
 from dspn.structure.network import DynamicNetwork
 
@@ -73,7 +64,8 @@ def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
         first = train_network(network, early)
         work += work_of(network, data, steps + 2)
         network = _thin(trial, first.network, _LEAST_EARLY_FLOW)
-    is_first = network.num_interfaces == 1 and parent is None  # it begins at the maximum
+    # A node alone begins at the maximum, unless its leaves are told something.
+    is_first = network.num_interfaces == 1 and parent is None and not data.num_told
     if is_first or recipe.move.is_learned(task, data):
         options = replace(options, max_steps=0)
     fit = train_network(network, _within(options, attempt.most - work, network, data))
@@ -120,75 +112,3 @@ def _cut_short(attempt: Try, fit: EmFit, task: AutoTask, work: float) -> Candida
     return Candidate(
         attempt.number, attempt.block, fit.network, attempt.recipe, values, steps, work, False
     )
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Journal:
-    """The candidates of one run, by the numbers of their tries."""
-
-    directory: RunDirectory
-
-    @classmethod
-    @contextmanager
-    def held(
-        cls, path: str | os.PathLike[str], task: AutoTask, *, resume: bool
-    ) -> Iterator["Journal"]:
-        """The directory, made where it is missing, kept from other runs until this one ends.
-
-        With `resume` it may belong to this run already.
-        """
-        run = describe_run(
-            task.train,
-            task.validation,
-            task.seed,
-            options=task.options,
-            priors=task.priors,
-            root=task.root,
-            tied=task.tied,
-        )
-        with RunDirectory.hold(path, run, resume=resume) as directory:
-            yield cls(replace(directory, families=task.train.schema.families))
-
-    def recall(self, attempt: Try, task: AutoTask) -> Candidate | None:
-        """The candidate of a try, where it was trained before."""
-        data = task.data(attempt.block)
-
-        def read(network: DynamicNetwork, details: dict[str, JSON]) -> Candidate:
-            record = fields(details, "its record", ("try", "steps", "work", "is_cut"))
-            steps, work = whole(record["steps"], "`steps`"), record["work"]
-            is_cut = record["is_cut"]
-            if record["try"] != _describe_try(attempt):
-                raise ModelFileError("it is of another try")
-            if steps < 0 or not isinstance(work, float) or not 0 <= work < math.inf:
-                raise ModelFileError("its steps and work must not be negative")
-            if not isinstance(is_cut, bool):
-                raise ModelFileError("`is_cut` must be true or false")
-            own = (network.schema, network.root, network.parameters.tied)
-            if own != (data.train.schema, task.root, task.tied):
-                raise ModelFileError("its network has other variables, root or ties")
-            values = compile_program(network).log_likelihood(data.validation)
-            made = (attempt.number, attempt.block, network, attempt.recipe, values, steps, work)
-            return Candidate(*made, is_cut=is_cut)
-
-        return self.directory.load(attempt.number, read)
-
-    def keep(self, candidate: Candidate) -> None:
-        """Writes a candidate, whole or not at all; a disk that is full does not end learning."""
-        details: dict[str, JSON] = {
-            "try": _describe_try(candidate),
-            "steps": candidate.steps,
-            "work": candidate.work,
-            "is_cut": candidate.is_cut,
-        }
-        self.directory.save(candidate.number, candidate.network, details)
-
-
-def _describe_try(made: Try | Candidate) -> JSON:
-    recipe = describe_options(made.recipe)
-    assert isinstance(recipe, dict)
-    return {
-        "number": made.number,
-        "block": list(made.block),
-        "recipe": {**recipe, "move": made.recipe.move.name},
-    }

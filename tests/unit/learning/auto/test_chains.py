@@ -15,7 +15,7 @@ from dspn.learning.auto.learner import build_mixture
 from dspn.learning.auto.moves import CLUSTERS, DEFAULT_MOVES, JOINT_STARTS, REGROUP, Training
 from dspn.learning.auto.run import AutoRun
 from dspn.learning.auto.training import attempted
-from dspn.learning.auto.work import work_of
+from dspn.learning.auto.work import expected_work, start_work, work_of
 from dspn.learning.run import Clock
 from dspn.structure import Root
 from dspn.structure.validity import violations
@@ -141,8 +141,8 @@ def test_work_is_expected_as_it_is_counted() -> None:
     for layout in (APART, PAIRED):
         found = begun(own, layout, amount=16)
         data = own.data(EVERY)
-        counted = work_of(found.network, data, 2) + own.start_work(EVERY, found.recipe)
-        expected = own.expected_work(EVERY, found.recipe, None, 2)
+        counted = work_of(found.network, data, 2) + start_work(own, EVERY, found.recipe)
+        expected = expected_work(own, EVERY, found.recipe, None, 2)
         assert expected == pytest.approx(counted, rel=0.1)
 
 

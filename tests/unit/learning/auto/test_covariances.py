@@ -1,5 +1,6 @@
 """Covariances that the automatic learner chooses, and layouts of variables that leaves are told."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -46,15 +47,18 @@ def task_of(train: Sequences, validation: Sequences, **options: Any) -> AutoTask
 
 def test_a_covariance_is_chosen_where_numbers_move_together() -> None:
     train, validation = data_of(drawn(60, 0.95)), data_of(drawn(30, 0.95, 1))
-    task, tried, work = choose_covariances(task_of(train, validation))
+    given = task_of(train, validation)
+    timed, tried, work = begun = choose_covariances(given)
+    task = begun.of(given)
+    assert task.timed == timed == math.inf
     assert task.units == ((0, 1), (2,))
     assert [own.names for own in tried if own.kept] == [("a", "b")]
     best = next(own for own in tried if own.kept)
     assert best.gain > 5 * best.error > 0
     assert "covariance of a, b: +" in str(best)
     assert 0 < work < 0.15 * task.effort
-    again, other, same = choose_covariances(task_of(train, validation))
-    assert (again.schema, other, same) == (task.schema, tried, work)
+    again = choose_covariances(task_of(train, validation))
+    assert again == begun and again.of(given).schema == task.schema
 
 
 @pytest.mark.parametrize(
@@ -66,9 +70,10 @@ def test_leaves_stay_independent_without_a_reason(
 ) -> None:
     train = data_of(drawn(60, correlation), **leaves)
     validation = data_of(drawn(30, correlation, 1), **leaves)
-    task, tried, _ = choose_covariances(task_of(train, validation, **options))
-    assert task.units == ((0,), (1,), (2,))
-    assert not any(own.kept for own in tried)
+    task = task_of(train, validation, **options)
+    begun = choose_covariances(task)
+    assert begun.of(task).units == ((0,), (1,), (2,))
+    assert not any(own.kept for own in begun.tried)
 
 
 def test_the_default_learner_has_them() -> None:

@@ -16,9 +16,10 @@ from dspn.io import load_network, save_network
 from dspn.learning.auto import Auto, AutoLearned, learn_auto
 from dspn.learning.auto import run as running
 from dspn.learning.auto.base import AutoTask, Candidate, Recipe, Try
+from dspn.learning.auto.journal import Journal
 from dspn.learning.auto.moves import CLUSTERS, REGROUP
 from dspn.learning.auto.run import FIRST_ROUGH
-from dspn.learning.auto.training import Journal, attempted
+from dspn.learning.auto.training import attempted
 from dspn.learning.run import Clock, Ending
 from dspn.structure import Root
 
@@ -91,7 +92,7 @@ def test_a_candidate_comes_back_as_it_was(tmp_path: Path) -> None:
     journal = opened(tmp_path / "run", own, resume=False)
     assert journal.recall(ATTEMPT, own) is None
     candidate = made()
-    journal.keep(candidate)
+    journal.keep(candidate, own)
     again = opened(tmp_path / "run", own, resume=True).recall(ATTEMPT, own)
     assert again is not None
     assert again.network.fingerprint == candidate.network.fingerprint
@@ -111,7 +112,7 @@ def test_a_candidate_comes_back_as_it_was(tmp_path: Path) -> None:
 )
 def test_the_candidate_of_another_try_is_refused(tmp_path: Path, other: Try) -> None:
     journal = opened(tmp_path / "run", task(), resume=False)
-    journal.keep(made())
+    journal.keep(made(), task())
     with pytest.raises(ModelFileError, match="not the model that this run trained"):
         journal.recall(other, task())
 
@@ -126,7 +127,7 @@ def test_a_model_that_is_no_candidate_is_refused(tmp_path: Path, said: dict | No
 
 def test_a_damaged_candidate_is_refused_by_name(tmp_path: Path) -> None:
     journal = opened(tmp_path / "run", task(), resume=False)
-    journal.keep(made())
+    journal.keep(made(), task())
     path = tmp_path / "run" / "00007.dspn"
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(ModelFileError, match=r"00007\.dspn"):
@@ -254,6 +255,56 @@ def test_what_is_in_the_directory_is_not_trained_again(
 def test_the_time_limit_does_not_hinder_reading(directory: Path, whole: AutoLearned) -> None:
     again = learned(checkpoint=directory, resume=True, time_limit=1e-9)
     assert again.mixture.fingerprint == whole.mixture.fingerprint
+
+
+def test_what_the_clock_decided_at_the_beginning_is_kept(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    schema = Schema((Variable.continuous("a"), Variable.continuous("b")))
+
+    def moved(count: int) -> Sequences:
+        noise = rng.normal(size=(count, 20, 1)) + 0.1 * rng.normal(size=(count, 20, 2))
+        return Sequences.from_arrays(list(noise), schema=schema)
+
+    sets, options = (moved(60), moved(20)), Auto(effort=5.0, patience=2)
+    directory = tmp_path / "run"
+    begun = learn_auto(*sets, seed=0, options=options, checkpoint=directory, time_limit=100.0)
+    assert any(own.kept for own in begun.covariances)
+    again = learn_auto(
+        *sets, seed=0, options=options, checkpoint=directory, time_limit=1e-9, resume=True
+    )
+    assert again.covariances == begun.covariances
+    assert again.mixture.fingerprint == begun.mixture.fingerprint
+
+
+def test_with_more_time_than_before_a_run_begins_anew(tmp_path: Path, whole: AutoLearned) -> None:
+    directory = tmp_path / "run"
+    short = learned(checkpoint=directory, time_limit=0.1)
+    assert short.work < whole.work
+    again = learned(checkpoint=directory, resume=True)
+    assert again.mixture.fingerprint == whole.mixture.fingerprint
+
+
+BEGINNING = {"timed": None, "tried": [], "work": 0.0}
+TRIED = {"names": ["x0", "x1"], "gain": 1.0, "error": 0.1, "kept": True}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [],
+        {**BEGINNING, "timed": "long"},
+        {**BEGINNING, "work": None},
+        {**BEGINNING, "more": 1},
+        {**BEGINNING, "tried": [{**TRIED, "kept": 1}]},
+        {**BEGINNING, "tried": [{**TRIED, "names": ["y0", "y1"]}]},
+        {**BEGINNING, "tried": [{**TRIED, "names": "x0"}]},
+        {**BEGINNING, "tried": [TRIED]},  # not a number
+    ],
+)
+def test_a_damaged_beginning_is_refused(directory: Path, said: object) -> None:
+    (directory / "beginning.json").write_text(json.dumps(said), encoding="utf-8")
+    with pytest.raises(ModelFileError, match=r"beginning\.json.*begun with.*begin anew"):
+        learned(checkpoint=directory, resume=True)
 
 
 @pytest.mark.parametrize("number", [1, 2, 5, 7, 9, 10])

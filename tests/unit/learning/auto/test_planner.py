@@ -14,6 +14,7 @@ from dspn.learning.auto.base import AutoTask, Recipe, restrict
 from dspn.learning.auto.choice import Pool
 from dspn.learning.auto.moves import CLUSTERS, DEFAULT_MOVES, REGROUP
 from dspn.learning.auto.planner import AutoState, next_steps
+from dspn.learning.auto.work import expected_work
 from dspn.learning.dependence import layout_of
 from dspn.learning.run import Clock
 from dspn.structure import Root
@@ -113,11 +114,11 @@ def test_nothing_is_tried_that_is_too_much_for_the_effort(states: list[AutoState
 
 def test_expected_work_grows_with_the_template_and_the_data() -> None:
     small, large = (
-        TASK.expected_work((0, 1), Recipe(CLUSTERS, amount, 0.3), None) for amount in (4, 32)
+        expected_work(TASK, (0, 1), Recipe(CLUSTERS, amount, 0.3), None) for amount in (4, 32)
     )
     assert 0 < small < large
     half = replace(TASK, train=TRAIN[np.arange(15)])
-    assert half.expected_work((0, 1), Recipe(CLUSTERS, 4, 0.3), None) < small
+    assert expected_work(half, (0, 1), Recipe(CLUSTERS, 4, 0.3), None) < small
 
 
 # The run.

@@ -10,7 +10,7 @@ from dspn.engine import compile_program
 from dspn.executors import Serial
 from dspn.learning import Priors
 from dspn.learning.auto import Auto, Move
-from dspn.learning.auto.base import AutoTask, Candidate, Recipe, Try, work_of
+from dspn.learning.auto.base import AutoTask, Candidate, Recipe, Try
 from dspn.learning.auto.moves import (
     CLUSTERS,
     REGROUP,
@@ -22,6 +22,7 @@ from dspn.learning.auto.moves import (
     Split,
 )
 from dspn.learning.auto.training import attempted
+from dspn.learning.auto.work import start_work, work_of
 from dspn.learning.run import Clock
 from dspn.leaves import Categorical, CategoricalPrior
 from dspn.structure import Root
@@ -157,7 +158,7 @@ def test_work_follows_slices_and_steps() -> None:
     found = begun(own)
     assert found.steps == 3
     data = own.data(EVERY)
-    begin = own.start_work(EVERY, found.recipe)
+    begin = start_work(own, EVERY, found.recipe)
     assert found.work == pytest.approx(begin + work_of(found.network, data, 3), rel=1e-12)
     one, other = (work_of(found.network, data, steps) for steps in (0, 4))
     assert other == pytest.approx(5 * one, rel=1e-12)
