@@ -579,6 +579,7 @@ class Try(NamedTuple):
 class Trial(NamedTuple):
     """What a move needs to start a try: recipe and parent, the block's data, priors, randomness."""
 
+    block: Block
     recipe: Recipe
     parent: Candidate | None
     data: BlockData

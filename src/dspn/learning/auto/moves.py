@@ -102,7 +102,7 @@ class Clusters(Move):
         settings |= {"width": recipe.width, "ahead": recipe.ahead}
         settings |= {"by_position": recipe.by_position}
         if recipe.layout:
-            place = {variable: n for n, variable in enumerate(task.varying)}
+            place = {variable: n for n, variable in enumerate(trial.block)}
             groups = [[place[variable] for variable in block] for block in recipe.layout]
             settings |= {"groups": groups, "num_products": recipe.products}
         network = clustered_network(trial.data.train, recipe.amount, **settings)

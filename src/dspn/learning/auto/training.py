@@ -50,7 +50,7 @@ def _attempted(attempt: Try, task: AutoTask) -> Candidate | None:
         size += recipe.amount
     data, rng = task.data(attempt.block), task.rng(attempt.number)
     priors = task.priors_of(recipe, size, attempt.block)
-    trial, train = Trial(recipe, parent, data, priors, rng, task), data.train
+    trial, train = Trial(attempt.block, recipe, parent, data, priors, rng, task), data.train
     network = recipe.move.start(trial)
     work = start_work(task, attempt.block, recipe) if parent is None else 0.0
     if parent is not None and network.template is not parent.network.template:

@@ -70,6 +70,15 @@ def test_chains_are_those_of_the_layout_with_joint_starts(
     np.testing.assert_allclose(Model(network).log_likelihood(few), expected, rtol=1e-9)
 
 
+def test_a_variable_may_be_constant_in_the_few_slices_that_are_looked_at() -> None:
+    train = drawn(120, 0)
+    values = train.values.copy()
+    values[:, 1] = 0.0
+    rare = Sequences.from_codes(values, train.offsets, SCHEMA)
+    own = begun(task(train=rare), PAIRED)
+    assert own.network.group_variables == PAIRED
+
+
 def test_constant_variables_are_left_out_of_the_chains() -> None:
     train = drawn(120, 0)
     values = train.values.copy()
