@@ -3,7 +3,7 @@
 The groups of a chain lie side by side in padded columns, which the kernels of chains read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple, cast, final
@@ -14,6 +14,7 @@ from dspn._arguments import Floats, Ints
 from dspn.engine.base import TERMS, check_time
 from dspn.engine.cpu.arithmetic import LINEAR, Arithmetic, TopValues, underflows
 from dspn.engine.cpu.batch import Job, LaneBlock
+from dspn.engine.cpu.densities import GroupDensities
 from dspn.engine.cpu.kernels.chain import LEAST_MASS, chain_upward
 from dspn.engine.cpu.kernels.coding import join_leaves, multiply_chunks
 from dspn.engine.cpu.kernels.sparse import EDGES
@@ -39,6 +40,9 @@ _SMALL_SINGLE: Final = 1e-10
 # too much to it; see `passes`.
 _FLOOR_SINGLE: Final = 1e-34
 _LEAST_MASS_SINGLE: Final = 1e-18
+# Logarithms of the least coefficients over the largest of a slice, in double and single precision.
+_LEAST_LOG: Final = -708.0
+_LEAST_LOG_SINGLE: Final = -87.0
 
 Real = type[np.float64]
 DOUBLE: Final[Real] = np.float64
@@ -140,6 +144,33 @@ class Chain:
         return [
             (own, layout.load_member[row[own]]) for own, row in zip(outputs, loads, strict=True)
         ]
+
+    @cached_property
+    def members(self) -> list[dict[int, Ints]] | None:
+        """For each group its variables, and their leaves' places in the bank, output after output.
+
+        None where groups share a variable, or coefficients are no products of leaves.
+        """
+        if self.program.template.factors is None:
+            return None
+        found: list[dict[int, Ints]] = [{} for _ in self._ranges]
+        for variable, (outputs, members) in enumerate(self.outputs_of):
+            group = int(self.program.input_group[outputs[0]]) if outputs.size else 0
+            rows = self._ranges[group][0]
+            if not np.array_equal(outputs, np.arange(rows.start, rows.stop)):
+                return None
+            found[group][variable] = members
+        return found
+
+    def densities(self, job: Job, bottom: bool) -> list[GroupDensities]:
+        """The leaves of each group; none where coefficients are no products of its own leaves."""
+        found = [
+            GroupDensities(job, bottom, *ranges, members)
+            for ranges, members in zip(self._ranges, self.members or (), strict=False)
+        ]
+        for own in found:
+            _ = own.leaves  # threads only read them
+        return found
 
     def _find_dense_places(self, transposed: bool) -> tuple[Ints, Ints]:
         """The edges of dense matrices and their places; rows are inputs or, transposed, outputs."""
@@ -266,6 +297,7 @@ class ChainRun:
         self.has_floor = for_flows and self.is_single
         self.no_store = _NO_STORES[self.dtype]
         self.shared: dict[bool, ChainGiven] = {}
+        self.densities: dict[bool, list[GroupDensities]] = {}
         self._loses_weights: dict[bool, bool] = {}
         for bottom in {False, job.program.untied}:
             self._prepare(bottom, transposed)
@@ -283,6 +315,8 @@ class ChainRun:
             job.shared_tables(self.arithmetic, bottom)
             if job.coding.is_complete:
                 _ = job.coding.row_chunks
+            elif self.arithmetic.is_linear:
+                self.densities[bottom] = self.chain.densities(job, bottom)
         elif job.program.template.factors is None:
             given = job.shared_given(self.arithmetic, bottom)
             self.shared[bottom] = self._expand(*given)
@@ -334,6 +368,16 @@ class ChainRun:
         narrow = values.astype(self.dtype, copy=False)
         return _ChunkTables(narrow, coding.chunk_first[:-1], divisors, least, lossy)
 
+    def _multiply(self, groups: Sequence[GroupDensities], rows: Ints) -> ChainGiven:
+        """Coefficients that are products of leaves, from the logarithms of their densities."""
+        out = np.full((rows.size, self.chain.shape.width), self.padding, self.dtype)
+        least = _LEAST_LOG_SINGLE if self.is_single else _LEAST_LOG
+        scale = np.zeros((2, rows.size))
+        lost = [own.multiply(rows, least, self.arithmetic.floor, out, scale) for own in groups]
+        # Under a floor, what is less than the floor is no loss.
+        lossy = any(lost) and not self.has_floor
+        return ChainGiven(out, scale, self.job.is_large(scale), _NO_SHIFT, lossy)
+
     def _expand(self, own: Coefficients, lossy: bool) -> ChainGiven:
         """Coefficients of every slice in the padded columns of its outputs."""
         chain, count = self.chain, own.scale.shape[1]
@@ -358,6 +402,8 @@ class ChainRun:
         if job.coding.is_complete and job.program.template.factors is not None:
             rows = block.rows(segment)[0].ravel()
             return self._products(segment.bottom, job.coding.row_chunks, rows)
+        if groups := self.densities.get(segment.bottom):
+            return self._multiply(groups, block.rows(segment)[0].ravel())
         span, lossy = job.given(self.arithmetic, block, segment)
         return self._expand(span.given, lossy)
 

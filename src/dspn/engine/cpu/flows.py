@@ -95,6 +95,19 @@ class _Sums:
             places = [tables.start[own][:, None] + np.arange(values.size) for own in loads]
             self._add_statistics(banks, values, members, [counts[own] for own in places])
 
+    def add_moments(self, rows: Ints, posterior: Floats) -> set[int]:
+        """Adds the statistics of Gaussian variables, from posteriors (slices, outputs) of a chain.
+
+        Returns these variables.
+        """
+        assert self.run is not None
+        found = set[int]()
+        for group in self.run.densities.get(self.bottom, ()):
+            for variable, own in group.moments(rows, posterior).items():
+                np.add.at(self.leaves[variable], group.members[variable], own)
+                found.add(variable)
+        return found
+
     def add_outputs(self, banks: list[int], values: Floats, counts: list[Floats]) -> None:
         """Adds the statistics of values, which output o of a chain has `counts[bank][o]` times."""
         assert self.run is not None
@@ -305,9 +318,11 @@ class _Shard:
         own = rows.ravel()[places]
         assert sums.run is not None
         if program.template.factors is not None:
-            by_output = posterior[places][:, sums.run.chain.columns].T
+            by_output = posterior[places][:, sums.run.chain.columns]
+            added = sums.add_moments(own, by_output)
             for variable in range(len(program.network.template.banks)):
-                sums.add_outputs([variable], job.values_at(variable, own), [by_output])
+                if variable not in added:
+                    sums.add_outputs([variable], job.values_at(variable, own), [by_output.T])
             return
         seeds = sums.seeds_of_outputs(posterior[places], values[places])
         shift = job.given(LINEAR, block, segment).span.given.shift[:, places]

@@ -243,10 +243,12 @@ def _block_likelihood(climb: Climber, block: LaneBlock) -> TopValues:
 def log_totals(program: CpuProgram, data: Sequences) -> Floats:
     """Log P(observed entries) of each sequence, as totals."""
     transitions = program.template.transitions
-    if transitions is not None and transitions.is_sparse.any():
-        # Entries few edges away from likely ones differ too much for the range of float32.
-        program = program.double
     job = Job(program, data)
+    is_sparse = transitions is not None and transitions.is_sparse.any()
+    if program.single and (is_sparse or not job.coding.is_complete):
+        # Entries few edges away from likely ones differ too much for the range of float32, and so
+        # do densities of numbers.
+        job = Job(program.double, data)
     climb, count = Climber(job), data.num_sequences
     climb.run(LINEAR)
     none = np.empty(0)

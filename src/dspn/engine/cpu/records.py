@@ -89,6 +89,25 @@ class LeafTables(NamedTuple):
     dense_divisor: Floats
 
 
+class LogLeaves(NamedTuple):
+    """Log densities of leaves by column, for coefficients that are products of leaves.
+
+    Column c has a leaf of log density peak[g, c] - ((x - mean[g, c]) factor[g, c])^2 of the
+    Gaussian variable `variables[g]`, whose values are a column of `values` (slices, all variables).
+    Those of the other variables are in `table` (rows, columns), which slices read by row. Moments
+    of Gaussian variables are those of (x - origin) / unit, up to LARGEST_SCALE.
+    """
+
+    values: Floats
+    variables: Ints
+    mean: Floats
+    factor: Floats
+    peak: Floats
+    table: Floats
+    origin: Floats
+    unit: Floats
+
+
 class Slices(NamedTuple):
     """Some slices, rows `rows` of the data, with their leaf densities.
 

@@ -298,7 +298,9 @@ def _refit(
         with limited(clock, everything):
             if recipe.move.is_learned(task, data):
                 again = BlockData(everything, everything)
-                return recipe.move.start(Trial(candidate.block, recipe, None, again, priors, rng, task))
+                return recipe.move.start(
+                    Trial(candidate.block, recipe, None, again, priors, rng, task)
+                )
             fit = fit_em(
                 candidate.network,
                 everything,

@@ -37,6 +37,11 @@ _PER_LEAF: Final = 0.2
 _PER_VALUE: Final = 75.0
 _PER_TOLD_LEAF: Final = 20.0
 _PER_TOLD_SLICE: Final = 1_000.0
+# Slices with Gaussian variables have no numbers: a node, one of its leaves, and dense edges in
+# shares of what they take otherwise.
+_PER_PRODUCT: Final = 10.0
+_PER_GAUSSIAN: Final = 1.0
+_WITHOUT_NUMBERS: Final = 1.5
 # Edges and leaves below states of the interface, for each different slice.
 _PER_INNER: Final = 6.0
 # A step; a network that is begun, by node and by dense edge; a node that is split; a count that is
@@ -139,6 +144,9 @@ def _step_work(data: BlockData, sums: float, leaves: int, size: int) -> float:
     """A step of EM, with sums that take so much at a slice."""
     told = data.num_told / len(data.train.schema)
     each = told * _PER_TOLD_LEAF + (1.0 - told) * _PER_LEAF
+    if data.num_gaussian:
+        sums *= _WITHOUT_NUMBERS
+        sums += (_PER_PRODUCT + _PER_GAUSSIAN * data.num_gaussian) * size
     edges = _PER_SLICE + sums + leaves * each + data.num_told * _PER_TOLD_SLICE
     slices = data.train.total_slices + _SCORED * data.validation.total_slices
     return (slices * edges + _PER_VALUE * data.num_values * size + _PER_STEP) / _UNIT
