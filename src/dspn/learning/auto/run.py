@@ -89,9 +89,10 @@ _USUAL_WORK: Final = 0.02
 # errors: of many small ones the luckiest would be taken.
 _NO_GAIN: Final = 1e-5
 _SURE: Final = 2.0
-# Without an effort that was asked for, what follows the ladder may take so much of its work, and
-# of the work of every try that has paid.
+# Without an effort that was asked for, deepening may take so much of the work of the ladder, or of
+# all work so far, and of the work of every step that has paid.
 _CREDIT: Final = 0.4
+_CREDIT_OF_ALL: Final = 0.25
 _EARNED: Final = 3.0
 # A network of all data takes so many times what one of a few took to begin, and as many steps of EM
 # besides; with fewer steps than these it is not worth while.
@@ -636,7 +637,7 @@ class AutoRun:
         options, task, state = self._task.options, self._task, self._state
         assert state is not None
         yield state
-        credit = self._work + _CREDIT * ladder
+        credit = self._work + max(_CREDIT * ladder, _CREDIT_OF_ALL * self._work)
         while state.failures < options.patience:
             steps = next_steps(state, task, _ROUND)
             if options.effort is None:
