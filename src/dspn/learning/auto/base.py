@@ -382,8 +382,8 @@ def restrict(data: Sequences, block: Block) -> Sequences:
 class AutoTask:
     """Data, options, seed and clock of one run; the sets restricted to blocks are made once.
 
-    `timed` is the effort that the time limit allows on a fast machine, where it is less than what
-    is asked for.
+    `timed` is the effort that the time limit is likely to allow, where it is less than what is
+    asked for.
     """
 
     train: Sequences

@@ -45,7 +45,7 @@ _SEARCH: Final = 0.85
 _GRACE: Final = 0.05
 _LEAST_SECONDS: Final = 2.0
 # A time limit is an effort of no more than this, so that first looks do not use it up.
-_UNITS_A_SECOND: Final = 5.0
+_UNITS_A_SECOND: Final = 3.0
 
 
 @final
