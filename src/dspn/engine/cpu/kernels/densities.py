@@ -18,6 +18,7 @@ _PER_POWER = 1.4426950408889634
 _HIGH = 0.693147180369123816490
 _LOW = 1.90821492927058770002e-10
 _LEAST = -708.0
+_LANES = 32
 _FACTORIALS = tuple(float(math.factorial(n)) for n in range(13, -1, -1))
 
 
@@ -31,22 +32,18 @@ def _largest(values: Floats) -> float:
 
 
 @kernel
-def _add_logs(
-    leaves: LogLeaves, row: int, numbers: Ints, source: int, end: int, total: Floats
-) -> None:
-    """Adds the log densities of some variables at a row of the data: Gaussian ones, then others."""
-    mean, factor, peak, table = leaves.mean, leaves.factor, leaves.peak, leaves.table
+def _add_logs(leaves: LogLeaves, row: int, numbers: Ints, source: int, total: Floats) -> None:
+    """Adds the log densities of one variable at a row of the data: Gaussian ones, then others."""
     count = leaves.variables.size
-    for g in range(source, min(end, count)):
-        x = leaves.values[row, leaves.variables[g]]
-        if x == x:
-            for c in range(total.size):
-                distance = (x - mean[g, c]) * factor[g, c]
-                total[c] += peak[g, c] - distance * distance
-    for t in range(max(source, count), end):
-        number = numbers[t - count]
+    if source >= count:
         for c in range(total.size):
-            total[c] += table[number, c]
+            total[c] += leaves.table[numbers[source - count], c]
+        return
+    x = leaves.values[row, leaves.variables[source]]
+    if x == x:
+        for c in range(total.size):
+            distance = (x - leaves.mean[source, c]) * leaves.factor[source, c]
+            total[c] += leaves.peak[source, c] - distance * distance
 
 
 @kernel
@@ -70,7 +67,7 @@ def _add_with_care(
     for source in range(count + 1):
         if source < count:
             part[:] = 0.0
-            _add_logs(leaves, row, numbers, source, source + 1, part)
+            _add_logs(leaves, row, numbers, source, part)
         else:
             part[:] = total
             total[:] = 0.0
@@ -105,6 +102,52 @@ def read_moments(leaves: LogLeaves, rows: Ints, moments: Floats) -> None:
 
 
 @kernel
+def _add_lanes(
+    leaves: LogLeaves, rows: Ints, numbers: Ints, first: int, n: int, x: Floats, total: Floats
+) -> None:
+    """total[c, lane] = sum of the log densities below column c at row `first + lane`."""
+    mean, factor, peak, table = leaves.mean, leaves.factor, leaves.peak, leaves.table
+    total[:] = 0.0
+    for g in range(leaves.variables.size):
+        for lane in range(n):
+            x[lane] = leaves.values[rows[first + lane], leaves.variables[g]]
+        for c in range(total.shape[0]):
+            centre, scale, highest = mean[g, c], factor[g, c], peak[g, c]
+            for lane in range(n):
+                distance = (x[lane] - centre) * scale
+                log_density = highest - distance * distance
+                total[c, lane] += log_density if x[lane] == x[lane] else 0.0
+    for t in range(numbers.shape[1]):
+        for lane in range(n):
+            number = numbers[first + lane, t]
+            for c in range(total.shape[0]):
+                total[c, lane] += table[number, c]
+
+
+@kernel
+def _divide_lanes(
+    leaves: LogLeaves, rows: Ints, numbers: Ints, first: int, n: int, total: Floats, scale: Floats
+) -> None:
+    """Subtracts the largest number of each lane, which goes to `scale`."""
+    largest = np.full(n, -np.inf)
+    for c in range(total.shape[0]):
+        for lane in range(n):
+            largest[lane] = total[c, lane] if total[c, lane] > largest[lane] else largest[lane]
+    for lane in range(n):
+        if abs(largest[lane]) < _LARGE:
+            split_scale(scale, first + lane, largest[lane], 0.0)
+            continue
+        own, part = np.empty(total.shape[0]), np.empty(total.shape[0])
+        high, low = _add_with_care(leaves, rows[first + lane], numbers[first + lane], own, part)
+        split_scale(scale, first + lane, high, low)
+        total[:, lane] = own
+        largest[lane] = 0.0
+    for c in range(total.shape[0]):
+        for lane in range(n):
+            total[c, lane] -= largest[lane]
+
+
+@kernel
 def multiply_leaves(
     leaves: LogLeaves,
     rows: Ints,
@@ -121,29 +164,27 @@ def multiply_leaves(
     Logarithms of the divisors go to `scale`. Coefficients whose logarithm is below `least` are 0;
     returns how many of them were more. The floor is added to all.
     """
-    size = leaves.mean.shape[1]
-    total, power = np.empty(size), np.empty(size)
+    total = np.empty((leaves.mean.shape[1], _LANES))
+    x, value, power = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
     bits = power.view(np.int64)
     lost = 0
-    for s in range(rows.size):
-        row = rows[s]
-        total[:] = 0.0
-        _add_logs(leaves, row, numbers[s], 0, leaves.variables.size + numbers.shape[1], total)
-        high, low = _largest(total), 0.0
-        if abs(high) < _LARGE:
-            _less(total, high)
-        else:
-            high, low = _add_with_care(leaves, row, numbers[s], total, power)
-        split_scale(scale, s, high, low)
-        for c in range(size):
-            power[c] = max(total[c], _LEAST) * _PER_POWER + _WHOLE
-        for c in range(size):
-            out[s, column + c] = _exponential(max(total[c], _LEAST), power[c] - _WHOLE)
-        for c in range(size):
-            bits[c] = (bits[c] + 1023) << 52
-        for c in range(size):
-            is_kept = total[c] >= least
-            lost += (not is_kept) and total[c] > -np.inf
-            value = out[s, column + c] * power[c] if is_kept else 0.0
-            out[s, column + c] = value + floor
+    for first in range(0, rows.size, _LANES):
+        n = min(_LANES, rows.size - first)
+        _add_lanes(leaves, rows, numbers, first, n, x, total)
+        _divide_lanes(leaves, rows, numbers, first, n, total, scale)
+        for c in range(total.shape[0]):
+            for lane in range(n):
+                x[lane] = total[c, lane] if total[c, lane] > _LEAST else _LEAST
+            for lane in range(n):
+                power[lane] = x[lane] * _PER_POWER + _WHOLE
+            for lane in range(n):
+                value[lane] = _exponential(x[lane], power[lane] - _WHOLE)
+            for lane in range(n):
+                bits[lane] = (bits[lane] + 1023) << 52
+            for lane in range(n):
+                is_kept = total[c, lane] >= least
+                lost += (not is_kept) and total[c, lane] > -np.inf
+                value[lane] = (value[lane] * power[lane] if is_kept else 0.0) + floor
+            for lane in range(n):
+                out[first + lane, column + c] = value[lane]
     return lost
