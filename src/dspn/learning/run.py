@@ -355,8 +355,13 @@ def _lock(lock: str, path: Path, run: Mapping[str, JSON]) -> AbstractContextMana
 
 def _keep_network(network: DynamicNetwork, path: Path, entry: Mapping[str, JSON]) -> None:
     """Writes a network whole or not at all; warns where the disk does not take it."""
+    _keep(lambda: save_network(network, path, provenance={_ENTRY: entry}))
+
+
+def _keep(write: Callable[[], None]) -> None:
+    """Writes something; warns where the disk does not take it."""
     try:
-        save_network(network, path, provenance={_ENTRY: entry})
+        write()
     except ModelFileError as error:
         if not isinstance(error.__cause__, OSError):
             raise
@@ -531,8 +536,9 @@ class RunDirectory:
         return self.path / f"{number:05d}.dspn"
 
     def note(self, name: str, value: JSON) -> None:
-        """Writes a file of JSON."""
-        write_atomically(self.path / name, json.dumps(value, indent=1).encode("utf-8"))
+        """Writes a file of JSON; a disk that is full does not end learning."""
+        text = json.dumps(value, indent=1).encode("utf-8")
+        _keep(lambda: write_atomically(self.path / name, text))
 
     def noted(self, name: str, what: str, read: Callable[[JSON], State]) -> State | None:
         """What `read` makes of a file of JSON that says `what`; None without the file."""

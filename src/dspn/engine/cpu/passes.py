@@ -14,12 +14,13 @@ that can have mattered and repeats the lanes concerned in log space:
 
 Single precision would report an underflow nearly always where few edges lead from likely nodes to
 unlikely ones. So expected flows are found there with a floor f of 1e-34 under every value of the
-upward pass, which is more than what an underflow loses. The root is then too large by the sum over
-slices of f (1 + c_i) d_i over the outputs i, in the scale of a slice; what the derivatives lack of
-it is no more than they lost, times v_i, which is far less. Derivatives are at most the number k of
-nodes, so a slice adds less than 2 k^2 f / mass of the result: with masses of at least 1e-18, a
-thousand nodes and a thousand slices, 2e-7 at worst. Otherwise the work is repeated in double
-precision.
+upward pass, which is more than what an underflow loses, in products or in coefficients that are
+densities of numbers: these are at most 1 and lost below exp(-87). The root is then too large by the
+sum over slices of f (1 + c_i) d_i over the outputs i, in the scale of a slice; what the derivatives
+lack of it is no more than they lost, times v_i, which is far less. Derivatives are at most the
+number k of nodes, so a slice adds less than 2 k^2 f / mass of the result: with masses of at least
+1e-18, a thousand nodes and a thousand slices, 2e-7 at worst. Otherwise the work is repeated in
+double precision.
 """
 
 from collections.abc import Callable, Iterator

@@ -29,11 +29,16 @@ class Journal:
     @classmethod
     @contextmanager
     def held(
-        cls, path: str | os.PathLike[str], task: AutoTask, *, resume: bool
+        cls,
+        path: str | os.PathLike[str],
+        task: AutoTask,
+        *,
+        resume: bool,
+        covariances: bool = True,
     ) -> Iterator["Journal"]:
         """The directory, made where it is missing, kept from other runs until this one ends.
 
-        With `resume` it may belong to this run already.
+        With `resume` it may belong to this run already, which may have `covariances` or not.
         """
         run = describe_run(
             task.train,
@@ -43,6 +48,7 @@ class Journal:
             priors=task.priors,
             root=task.root,
             tied=task.tied,
+            covariances=covariances,
         )
         with RunDirectory.hold(path, run, resume=resume) as directory:
             yield cls(directory)

@@ -211,7 +211,8 @@ def learn_auto(
         task = replace(task, timed=_UNITS_A_SECOND * whole.limit)
     if checkpoint is None and resume:
         raise StructureError("`resume` needs a `checkpoint` to go on from; give its path.")
-    held = nullcontext() if checkpoint is None else Journal.held(checkpoint, task, resume=resume)
+    kept = {"resume": resume, "covariances": covariances}
+    held = nullcontext() if checkpoint is None else Journal.held(checkpoint, task, **kept)
     with held as journal:
         begun = None if journal is None else journal.beginning(task)
         # With more time than before a run begins anew.

@@ -267,13 +267,36 @@ def test_what_the_clock_decided_at_the_beginning_is_kept(tmp_path: Path) -> None
 
     sets, options = (moved(60), moved(20)), Auto(effort=5.0, patience=2)
     directory = tmp_path / "run"
-    begun = learn_auto(*sets, seed=0, options=options, checkpoint=directory, time_limit=100.0)
+    begun = learn_auto(*sets, seed=0, options=options, checkpoint=directory, time_limit=1e4)
     assert any(own.kept for own in begun.covariances)
     again = learn_auto(
         *sets, seed=0, options=options, checkpoint=directory, time_limit=1e-9, resume=True
     )
     assert again.covariances == begun.covariances
     assert again.mixture.fingerprint == begun.mixture.fingerprint
+
+
+def test_a_run_with_covariances_is_not_one_without(tmp_path: Path) -> None:
+    learned(checkpoint=tmp_path / "run", covariances=True)
+    with pytest.raises(ModelFileError, match="another one: its `covariances` is True"):
+        learned(checkpoint=tmp_path / "run", covariances=False, resume=True)
+
+
+def test_a_full_disk_at_the_beginning_does_not_end_learning(
+    tmp_path: Path, whole: AutoLearned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = os.replace
+
+    def replace(source: str, target: str) -> None:
+        if target.endswith("beginning.json"):
+            raise OSError(28, "No space left on device")
+        plain(source, target)
+
+    monkeypatch.setattr(atomic.os, "replace", replace)
+    with pytest.warns(UserWarning, match="beginning.json.*learning goes on"):
+        found = learned(checkpoint=tmp_path / "run")
+    assert found.mixture.fingerprint == whole.mixture.fingerprint
+    assert not (tmp_path / "run" / "beginning.json").exists()
 
 
 def test_with_more_time_than_before_a_run_begins_anew(tmp_path: Path, whole: AutoLearned) -> None:

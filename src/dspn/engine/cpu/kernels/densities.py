@@ -17,7 +17,9 @@ _WHOLE = 6755399441055744.0
 _PER_POWER = 1.4426950408889634
 _HIGH = 0.693147180369123816490
 _LOW = 1.90821492927058770002e-10
+# Smaller logarithms are not those of normal numbers.
 _LEAST = -708.0
+# Slices that are evaluated side by side.
 _LANES = 32
 _FACTORIALS = tuple(float(math.factorial(n)) for n in range(13, -1, -1))
 
