@@ -4,8 +4,7 @@ Every size runs in a process of its own, ours first and last in it, so that what
 but itself. Times are medians in milliseconds: of whole calls, which end with the results in the
 machine's memory, and of the passes alone between two events of the card. Every line is printed and
 kept as it is measured, and the tables of docs/speed.md follow at the end; `--tables FILE` prints
-those of an earlier run. A peer that is not installed or fails says so in its place. `--fused`
-measures passes of large chains in one kernel too (`GpuEngine(fused=True)`).
+those of an earlier run. A peer that is not installed or fails says so in its place.
 
 Jobs: A and B are hidden Markov models, C is an irregular template, L a chain of 4,096 nodes, M a
 Monarch template of 16,384 nodes beside a dense one, P the CPU engine where Numba is installed. With
@@ -30,6 +29,7 @@ from benchmarks import gpu_peers
 from dspn import Schema, Sequences, Variable
 from dspn.engine import Engine, compile_program
 from dspn.engine.gpu import ENGINE, GpuEngine
+from dspn.engine.gpu.device import HOPPER
 from dspn.engine.gpu.flows import sums_there, used
 from dspn.engine.gpu.passes import ChainRun
 from dspn.structure import NetworkBuilder, assemble, from_hmm, initial_network
@@ -50,8 +50,8 @@ _SECONDS: Final = 400  # of one size
 class Run:
     """What is measured in one process, and how."""
 
-    def __init__(self, out: Path | None, *, dry: bool, peers: bool, fused: bool = False) -> None:
-        self.out, self.dry, self.peers, self.fused = out, dry, peers, fused
+    def __init__(self, out: Path | None, *, dry: bool, peers: bool) -> None:
+        self.out, self.dry, self.peers = out, dry, peers
         self.engine = GpuEngine("numpy") if dry else ENGINE
 
     def show(self, job: str, k: int, who: str, found: float | str) -> None:
@@ -222,11 +222,6 @@ def chain(run: Run, case: Case) -> None:
             peers(run, case, which, [who for who in gpu_peers.CHAINS if who != "PyJuice"])
             ours(run, case, "single", which, " (again)")
     run.guarded(f"{case.name} stages", case.k, "stages", lambda: stages(run, case))
-    # Last: an error of a kernel leaves the card of no use to this process.
-    if run.fused:
-        fused = GpuEngine("numpy" if run.dry else "cupy", fused=True)
-        for which in ("likelihood", "EM"):
-            ours(run, case, "single", which, ", fused", fused)
     if run.peers:
         for which in ("likelihood", "EM"):
             peers(run, case, which, ["PyJuice"])
@@ -302,7 +297,7 @@ def resources(run: Run) -> None:
     """Registers and local memory of every kernel that was used."""
     for (source, name, options), kernel in run.engine.device.kernels.items():  # type: ignore[attr-defined]
         given: Any = kernel
-        if source == "hopper":  # a plain function of CuPy, without these attributes
+        if HOPPER in options:  # a plain function of CuPy, without these attributes
             continue
         print(
             f"# {source} {name} {' '.join(options)}: {given.num_regs} registers, "
@@ -365,7 +360,6 @@ def main(given: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", default="A,B,C,L,M,P")
     parser.add_argument("--ours", action="store_true", help="leave the peers out")
-    parser.add_argument("--fused", action="store_true", help="passes in one kernel too")
     parser.add_argument("--out", type=Path, default=Path("out/gpu.jsonl"))
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no size after these")
     parser.add_argument("--tables", type=Path, help="print the tables of these results")
@@ -376,7 +370,7 @@ def main(given: list[str] | None = None) -> None:
     if own.tables:
         print(tables(read(own.tables)))
         return
-    run = Run(own.out, dry=own.dry, peers=not own.ours, fused=own.fused)
+    run = Run(own.out, dry=own.dry, peers=not own.ours)
     own.out.parent.mkdir(parents=True, exist_ok=True)
     if own.one:
         job, number = own.one.split(":")
@@ -394,8 +388,7 @@ def main(given: list[str] | None = None) -> None:
                 print(f"# not begun: {job}:{number}")
                 continue
             command = [sys.executable, "-m", "benchmarks.gpu", "--one", f"{job}:{number}",
-                       "--out", str(own.out), *(["--ours"] if own.ours else []),
-                       *(["--fused"] if own.fused else [])]  # fmt: skip
+                       "--out", str(own.out), *(["--ours"] if own.ours else [])]  # fmt: skip
             try:
                 code = subprocess.run(command, timeout=_SECONDS, check=False).returncode
             except subprocess.TimeoutExpired:

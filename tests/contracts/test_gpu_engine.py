@@ -28,7 +28,7 @@ from dspn.engine.base import rounded, without_values
 from dspn.engine.gpu import GpuEngine, large, passes, queries, transition
 from dspn.engine.gpu.chain import ChainProgram
 from dspn.engine.gpu.climb import Climb
-from dspn.engine.gpu.device import Device
+from dspn.engine.gpu.device import HOPPER, Device
 from dspn.engine.gpu.general import General, Structure
 from dspn.engine.gpu.program import GpuProgram
 from dspn.engine.gpu.stream import LaneStream
@@ -465,16 +465,22 @@ def test_flows_of_large_chains_are_in_doubt_where_likely_nodes_cannot_be_reached
         _close(engine, mine, theirs)
 
 
-def _engine_of_hopper(*, fused: bool) -> GpuEngine:
-    """The engine of such a card, or of one on the processor where there is none at all."""
+def _engine_of_hopper(*, fused: bool = True) -> GpuEngine:
+    """The engine of such a card, or of one on the processor where there is none at all.
+
+    Where not `fused` it works as on an older card.
+    """
     if not has_gpu():
         if emulator.why_not() is not None:
             pytest.skip(str(emulator.why_not()))
         orders = ORDERS if fused else (0,)
-        return emulator.engine(processors=6, orders=orders, fused=fused)
-    found = GpuEngine(fused=fused)
-    if not found.device.is_hopper:
-        pytest.skip("passes in one kernel need a card of compute capability 9.0")
+        found = emulator.engine(processors=6, orders=orders)
+    else:
+        found = GpuEngine()
+        if not found.device.is_hopper:
+            pytest.skip("passes in one kernel need a card of compute capability 9.0")
+    if not fused:
+        found.device.is_hopper = False
     return found
 
 
@@ -531,7 +537,7 @@ def test_passes_in_one_kernel_agree_with_those_slice_by_slice(
 
 def test_passes_in_one_kernel_are_in_doubt_where_others_are() -> None:
     network, data = _unreachable(256, 2.0**-110, FUSED[0][1])
-    program = compile_program(network, engine=_engine_of_hopper(fused=True), precision="single")
+    program = compile_program(network, engine=_engine_of_hopper(), precision="single")
     own, reference = program.components[0], compile_program(network, engine="reference")
     assert isinstance(own, GpuProgram) and own.chain is not None
     run = own.chain.run(own.device.batch(data))
@@ -541,6 +547,57 @@ def test_passes_in_one_kernel_are_in_doubt_where_others_are() -> None:
     expected = inference.interface_posteriors(reference, data)
     found = inference.interface_posteriors(program, data)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("is_hopper", [True, False])
+@pytest.mark.parametrize("nodes", [100, 128])
+def test_scans_of_hopper_and_of_older_cards_agree_with_the_reference(
+    nodes: int, is_hopper: bool
+) -> None:
+    times = 60 if has_gpu() else 1
+    network, arrays, _ = _chain_case(7, nodes)
+    data = as_sequences(network.schema, arrays * times)
+    own = _engine_of_hopper(fused=is_hopper) if has_gpu() else emulator.engine(processors=1)
+    own.device.is_hopper = is_hopper
+    program = compile_program(network, engine=own, precision="single")
+    run = program.components[0].chain.run(own.device.batch(data))  # type: ignore[attr-defined]
+    assert run.together
+    expected_logs, expected, weights = _reference_of_chain(7, nodes)
+    found = program.log_likelihood(data)
+    np.testing.assert_allclose(found, np.tile(expected_logs, times), rtol=1e-5, atol=1e-6)
+    for mine, other in zip(
+        _all_flows(program, data, np.tile(weights, times)), expected, strict=True
+    ):
+        np.testing.assert_allclose(mine, times * other, rtol=1e-4, atol=1e-5 * times)
+
+
+def test_kernels_of_hopper_are_compiled_once_and_again_where_damaged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if emulator.why_not() is not None:
+        pytest.skip(str(emulator.why_not()))
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path / "kept"))
+    asked = ("hopper", "arrange", ("-DREAL=float", HOPPER))
+    made: list[object] = []
+
+    def device() -> Device:
+        found = emulator.engine().device
+        nvrtc = found.xp.cuda.nvrtc
+        compiled = nvrtc.getCUBIN
+        nvrtc.getCUBIN = lambda program: made.append(program) or compiled(program)
+        return found
+
+    for expected in (1, 1):
+        device().kernel(*asked)
+        assert len(made) == expected
+    (file,) = (tmp_path / "kept").iterdir()
+    file.write_bytes(file.read_bytes()[:-1])
+    device().kernel(*asked)
+    device().kernel(*asked)
+    assert len(made) == 2
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(file))  # no directory
+    device().kernel(*asked)
+    assert len(made) == 3
 
 
 @pytest.mark.parametrize("nodes", [20, 50, 100] if EVERY_CASE else [50])
@@ -831,7 +888,7 @@ def test_estimators_learn_with_the_engine_as_on_the_processor(
 def test_the_benchmark_runs_with_tiny_sizes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ["--dry", "--ours", "--fused", "--jobs", "A,B,C,L,M", "--out", str(tmp_path / "found")]
+    given = ["--dry", "--ours", "--jobs", "A,B,C,L,M", "--out", str(tmp_path / "found")]
     gpu.main(given)
     found = gpu.read(tmp_path / "found")
     assert {own["job"][0] for own in found} == set("ABCLM")
@@ -844,14 +901,16 @@ _SCANS = (("float", 8, 0), ("float", 32, 0), ("float", 32, 1), ("float", 128, 0)
 _COMPILED = [
     *(("scan", f"-DREAL={real} -DK={k} -DTHREADS={128 if k < 64 else k} -DTABLES={tables}")
       for real, k, tables in _SCANS),
-    *(("tensor", f"-DREAL=float -DK={k} -DTHREADS=128") for k in (32, 64, 128)),
+    *(("tensor", f"-DREAL=float -DK={k} -DTHREADS=128 -DWHOLE={whole}")
+      for k in (32, 64, 128) for whole in (0, 1)),
     *(("large", f"-DREAL={real} -DVECTOR={vector} -DTHREADS={threads} -DMOST={most}")
       for real, vector in (("float", 4), ("double", 2)) for threads, most in ((32, 4), (1024, 8))),
     *(("rows", f"-DREAL={real} -DVECTOR=4") for real in ("float", "double")),
     *(("arrays", f"-DREAL={real}") for real in ("float", "double")),
     *(("climb", f"-DREAL=double -DLOGS={logs}") for logs in (0, 1)),
     ("paths", "-DREAL=double"),
-    ("hopper", "-DREAL=float"),
+    ("tensor", f"-DREAL=float -DK=128 -DTHREADS=128 -DWHOLE=1 -DGROUP=1 {HOPPER}"),
+    ("hopper", f"-DREAL=float {HOPPER}"),
 ]  # fmt: skip
 
 
@@ -863,9 +922,10 @@ def test_kernels_compile_for_a_card_and_keep_to_its_registers(
 ) -> None:
     folder = Path(passes.__file__).with_name("kernels")
     text = tmp_path / "text.cu"
-    text.write_text("".join((folder / f"{name}.cu").read_text() for name in ("common", source)))
-    kind = "sm_90a" if source == "hopper" else "sm_90"
-    command = ["nvcc", f"-arch={kind}", "-std=c++17", "-ftz=true", "-Xptxas", "-v", "-cubin"]
+    parts = ("common", "warpgroup", source) if HOPPER in options else ("common", source)
+    text.write_text("".join((folder / f"{name}.cu").read_text() for name in parts))
+    kind = () if HOPPER in options else ("-arch=sm_90",)
+    command = ["nvcc", *kind, "-std=c++17", "-ftz=true", "-Xptxas", "-v", "-cubin"]
     given = [*command, *options.split(), "-o", str(tmp_path / "out"), str(text)]
     found = subprocess.run(given, check=False, capture_output=True, text=True)
     assert not found.returncode, found.stderr

@@ -11,6 +11,7 @@ runs. Here are the pieces of CuPy that the engine uses, with what a card would n
 
 import ctypes
 import hashlib
+import json
 import os
 import platform
 import re
@@ -96,8 +97,14 @@ def _source(text: str) -> str:
     text = re.sub(r"#ifndef EMULATED\n.*?#endif\n", "", text, flags=re.DOTALL)
     found = re.findall(r'extern "C" __global__ void ((?:__\w+__\([^)]*\) )*)(\w+)\(', text)
     emulated = (f"EMULATE({name}, {int('__cluster_dims__' in given)})" for given, name in found)
-    headers = [_HEADER.read_text(), *([_HOPPER.read_text()] if "__cluster_dims__" in text else [])]
+    headers = [_HEADER.read_text(), *([_HOPPER.read_text()] if "address_t" in text else [])]
     return "\n".join([*headers, _instructions(text), *emulated])
+
+
+def _home() -> Path:
+    """Where what was compiled stays."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "dspn" / "emulator"
 
 
 @cache
@@ -111,8 +118,7 @@ def _version() -> str:
 def _library(text: str, options: tuple[str, ...]) -> ctypes.CDLL:
     source, given = _source(text), (*_OPTIONS, *(o for o in options if o.startswith("-D")))
     key = hashlib.sha256("\0".join((source, _version(), *given)).encode()).hexdigest()[:32]
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    target = home / "dspn" / "emulator" / f"{key}.so"
+    target = _home() / f"{key}.so"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
@@ -199,9 +205,10 @@ class Module:
     def __init__(self, card: "Card") -> None:
         self.card = card
 
-    def load(self, binary: tuple[str, tuple[str, ...]]) -> None:
+    def load(self, binary: bytes) -> None:
         """Takes what NVRTC has made."""
-        self.library = _library(*binary)
+        text, options = json.loads(binary)
+        self.library = _library(text, tuple(options))
 
     def get_function(self, name: str) -> Kernel:
         """A kernel."""
@@ -241,7 +248,8 @@ class Card:
         nvrtc = SimpleNamespace(
             createProgram=lambda code, name, headers, names: [code],
             compileProgram=lambda program, options: program.append(options),
-            getCUBIN=tuple, destroyProgram=list.clear, getProgramLog=str,
+            getCUBIN=lambda program: json.dumps(program).encode(), getVersion=_version,
+            destroyProgram=list.clear, getProgramLog=str,
             NVRTCError=type("NVRTCError", (RuntimeError,), {}),
         )  # fmt: skip
         memory = SimpleNamespace(OutOfMemoryError=type("OutOfMemoryError", (MemoryError,), {}))
@@ -352,9 +360,10 @@ def _batched(kind: Any, modes: dict[int, int]) -> Any:
     return run
 
 
-def engine(card: Card | None = None, *, fused: bool = False, **options: Any) -> GpuEngine:
+def engine(card: Card | None = None, **options: Any) -> GpuEngine:
     """The GPU engine on an emulated card, which is `engine(...).device.xp`."""
-    found = GpuEngine(fused=fused)
+    os.environ.setdefault("CUPY_CACHE_DIR", str(_home()))
+    found = GpuEngine()
     with patch.dict(sys.modules, {"cupy": card or Card(**options)}):
         _ = found.device.xp
     return found

@@ -36,7 +36,7 @@ static char first_of_shared __attribute__((section("emulated_shared"), used, ali
 namespace emulator {
 
 enum State { READY, AT_WARP, AT_BLOCK, AT_BARRIER, AT_EVENT, ENDED };
-constexpr int STACK = 128 << 10, MOST_THREADS = 2304, DYNAMIC = 200 << 10, BEHIND = 256;
+constexpr int STACK = 128 << 10, MOST_THREADS = 2304, DYNAMIC = 227 << 10, BEHIND = 256;
 constexpr int MOST_BLOCKS = 6;  // that run side by side
 struct Thread {
     jmp_buf at;
@@ -55,6 +55,7 @@ static int self, threads, shared_size, at_block[MOST_BLOCKS], at_barrier[MOST_BL
 static char message[200];
 static void (*body)(void**);
 static void** arguments;
+static long long runs;  // of blocks side by side
 alignas(16) static char dynamic[MOST_BLOCKS][DYNAMIC + BEHIND];
 static char* dynamic_memory() { return dynamic[self / threads]; }
 
@@ -156,6 +157,7 @@ static unsigned random_below(unsigned n) {
 // Some blocks side by side; `__shared__` variables are those of a single one. Order 0 takes warps in turn,
 // 1 the last one first and as far as it goes, 2 any.
 static void run_blocks(int count, int order, int shared_bytes) {
+    ++runs;
     memset(__start_emulated_shared, 0xff, __stop_emulated_shared - __start_emulated_shared);
     for (int b = 0; b < count; ++b) { memset(dynamic[b], 0xff, shared_bytes + BEHIND); }
     memset(at_block, 0, sizeof at_block);

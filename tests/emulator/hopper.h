@@ -1,8 +1,9 @@
-// The instructions of Hopper that hopper.cu uses. Blocks of a launch run side by side here, and wait for
-// each other.
+// The instructions of Hopper that kernels use. Blocks of a launch that are neighbours run side by side
+// here, and wait for each other.
 //
 // Copies are done as soon as they are ordered, products as late as they may be: what is overwritten too
 // early, or read before it is there, gives other numbers.
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -11,7 +12,7 @@
 
 static inline int __float_as_int(float x) { return same_bits<int>(x); }
 static inline int __ldcg(const int* from) { return *from; }
-static inline void __threadfence() {}
+static inline void atomicAdd(unsigned long long* to, unsigned long long own) { *to += own; }
 static inline int atomicMin(int* to, int own) {
     const int before = *to;
     *to = min(before, own);
@@ -22,12 +23,15 @@ namespace emulator {
 
 constexpr unsigned BEGIN_OF_DYNAMIC = 4096 + 16;  // no multiple of what tiles begin at
 struct Barrier { int count, pending; long long bytes; unsigned turn; };
-struct Product { float* sum; unsigned long long left, right; int adds; };
 static std::map<unsigned, Barrier> barriers[MOST_BLOCKS];
-static std::vector<std::vector<Product>> products[MOST_THREADS];  // the last set has not ended
-static std::vector<std::vector<Product>>& sets() {
-    if (products[self].empty()) { products[self].emplace_back(); }
-    return products[self];
+// What a thread has ordered, and is done when it waits for it: the last set has not ended.
+typedef std::vector<std::vector<std::function<void()>>> Sets;
+struct Ordered { Sets sets; long long run; };
+static Ordered products[MOST_THREADS], parts[MOST_THREADS];
+static Sets& sets_of(Ordered* all) {
+    Ordered& own = all[self];
+    if (own.run != runs) { own = {Sets(1), runs}; }
+    return own.sets;
 }
 static int at_pair[MOST_BLOCKS / 2], met[MOST_BLOCKS / 2];
 
@@ -61,42 +65,49 @@ static void copy(int block, unsigned to, const float* from, unsigned bytes, unsi
     look_at(own);
 }
 
-// The number `k` of a row of a tile, without the bits that tensor cores do not read.
-static float number(unsigned long long described, int row, int k) {
+// Where number `k` of a row of a tile is, of so many bytes.
+static const char* number_at(unsigned long long described, int row, int k, int bytes) {
     if (described >> 62 != 1) { fail("only parts in the order of 128 bytes are emulated"); }
     const unsigned begin = unsigned(described & 0x3fff) << 4, step = unsigned(described >> 32 & 0x3fff) << 4;
-    const unsigned address = begin + row / 8 * step + row % 8 * 128 + 4 * k;
+    const unsigned address = begin + row / 8 * step + row % 8 * 128 + bytes * k;
     const unsigned place = address ^ (address >> 7 & 7) << 4;
-    const char* from = shared_at(self / threads, place & ~15u, 16) + place % 16;
-    return __uint_as_float(*reinterpret_cast<const unsigned*>(from) & 0xffffe000u);
+    return shared_at(self / threads, place & ~15u, 16) + place % 16;
 }
 
-// What a thread has of a product of 64 rows and 256 columns over 8 numbers.
-static void multiply(const Product& own) {
-    const int lane = threadIdx.x % 32, first = threadIdx.x / 32 % 4 * 16 + lane / 4;
-    float left[2][8];
-    for (int i = 0; i < 16; ++i) { left[i / 8][i % 8] = number(own.left, first + i / 8 * 8, i % 8); }
-    for (int column = 0; column < 64; ++column) {
-        const int n = column / 2 * 8 + lane % 4 * 2 + column % 2;
-        float right[8];
-        for (int k = 0; k < 8; ++k) { right[k] = number(own.right, n, k); }
+// The same without the bits that tensor cores do not read.
+static float number(unsigned long long described, int row, int k) {
+    return __uint_as_float(*reinterpret_cast<const unsigned*>(number_at(described, row, k, 4)) & 0xffffe000u);
+}
+static float number_of_half(unsigned long long described, int row, int k) {
+    return __uint_as_float(unsigned(*reinterpret_cast<const unsigned short*>(number_at(described, row, k, 2))) << 16);
+}
+
+// What a thread has of a product of 64 rows, of which it knows two.
+template <int COLUMNS, int DEPTH, typename Right>
+static void multiply(float* sums, const float (*left)[DEPTH], Right right, int adds) {
+    for (int column = 0; column < COLUMNS / 4; ++column) {
+        const int n = column / 2 * 8 + threadIdx.x % 4 * 2 + column % 2;
         for (int r = 0; r < 2; ++r) {
-            float& sum = own.sum[column / 2 * 4 + r * 2 + column % 2];
-            double found = own.adds ? sum : 0.0;
-            for (int k = 0; k < 8; ++k) { found += double(left[r][k]) * double(right[k]); }
+            float& sum = sums[column / 2 * 4 + r * 2 + column % 2];
+            double found = adds ? sum : 0.0;
+            for (int k = 0; k < DEPTH; ++k) { found += double(left[r][k]) * double(right(n, k)); }
             sum = float(found);
         }
     }
 }
 
-// Does all products but those of the sets that ended last; no lane goes on before its warp has.
-static void await_sets(unsigned last) {
-    auto& own = sets();
-    if (!own.back().empty()) { fail("products have not ended"); }
+// Does all that was ordered but the sets that ended last.
+static void await_sets(Sets& own, unsigned last) {
+    if (!own.back().empty()) { fail("what was ordered has not ended"); }
     while (own.size() > last + 1) {
-        for (const Product& product : own.front()) { multiply(product); }
+        for (const auto& once : own.front()) { once(); }
         own.erase(own.begin());
     }
+}
+
+// No lane goes on before its warp has its products.
+static void await_products(unsigned last) {
+    await_sets(sets_of(products), last);
     meet("wgmma.wait_group", 0);
 }
 
@@ -155,8 +166,38 @@ static inline void meet_pair() {
 static inline void meet_workers() { emulator::wait_for_some(1, 256); }
 static inline void begin_products() { emulator::meet("wgmma.fence", 0); }
 static inline void multiply(float* sum, unsigned long long left, unsigned long long right, int adds) {
-    emulator::sets().back().push_back({sum, left, right, adds});
+    emulator::sets_of(emulator::products).back().push_back([=] {
+        const int first = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+        float rows[2][8];
+        for (int i = 0; i < 16; ++i) { rows[i / 8][i % 8] = emulator::number(left, first + i / 8 * 8, i % 8); }
+        auto at = [=](int n, int k) { return emulator::number(right, n, k); };
+        emulator::multiply<256, 8>(sum, rows, at, adds);
+    });
 }
-static inline void end_products() { emulator::sets().emplace_back(); }
-static inline void await_earlier_products() { emulator::await_sets(1); }
-static inline void await_products(float*) { emulator::await_sets(0); }
+static inline void multiply(float* sum, const unsigned* left, unsigned long long right, int adds) {
+    uint4 mine = {left[0], left[1], left[2], left[3]};
+    const auto slots = emulator::meet("wgmma.mma_async", mine);
+    struct { float of[2][16]; } rows;
+    for (int i = 0; i < 4; ++i) {
+        const uint4 four = emulator::handed<uint4>(slots, int(threadIdx.x) % 32 / 4 * 4 + i);
+        const unsigned part[4] = {four.x, four.y, four.z, four.w};
+        for (int v = 0; v < 8; ++v) {
+            const unsigned bits = part[v / 2] >> v % 2 * 16 << 16;
+            rows.of[v / 2 % 2][v / 4 * 8 + 2 * i + v % 2] = __uint_as_float(bits);
+        }
+    }
+    emulator::sets_of(emulator::products).back().push_back([=] {
+        auto at = [=](int n, int k) { return emulator::number_of_half(right, n, k); };
+        emulator::multiply<64, 16>(sum, rows.of, at, adds);
+    });
+}
+static inline void end_products() { emulator::sets_of(emulator::products).emplace_back(); }
+static inline void await_earlier_products() { emulator::await_products(1); }
+static inline void await_products(float*) { emulator::await_products(0); }
+template <int left> void await_products(float*) { emulator::await_products(left); }
+static inline void copy_part(unsigned to, const float* from) {
+    emulator::sets_of(emulator::parts).back().push_back(
+        [=] { memcpy(emulator::shared_at(emulator::self / emulator::threads, to, 16), from, 16); });
+}
+static inline void end_copies() { emulator::sets_of(emulator::parts).emplace_back(); }
+template <int left> void await_copies() { emulator::await_sets(emulator::sets_of(emulator::parts), left); }

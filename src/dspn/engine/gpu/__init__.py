@@ -19,18 +19,15 @@ class GpuEngine:
 
     Args:
         arrays: "cupy", or "numpy" to run the same array operations on the processor, for tests.
-        fused: whole passes of large chains in one kernel, in single precision and on cards of
-            compute capability 9.0: an eighth faster from 512 nodes on. Passes of more than four
-            slices have not been compared with others on a card yet.
     """
 
-    def __init__(self, arrays: str = "cupy", *, fused: bool = False) -> None:
-        self.arrays, self.fused = arrays, fused
+    def __init__(self, arrays: str = "cupy") -> None:
+        self.arrays = arrays
 
     @cached_property
     def device(self) -> Device:
         """The card, which all programs of the engine share."""
-        return Device(self.arrays, fused=self.fused)
+        return Device(self.arrays)
 
     def compile(self, network: DynamicNetwork, *, precision: str) -> GpuProgram:
         """The network; with precision 'single' passes compute in float32 where that suffices."""

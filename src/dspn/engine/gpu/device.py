@@ -1,20 +1,24 @@
 """Where arrays live: a GPU through CuPy, or NumPy standing in for it on a machine without one."""
 
+import os
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
+from hashlib import sha256
 from importlib import import_module
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dspn._arguments import Floats, Ints
+from dspn.atomic import write_atomically
 from dspn.data.schema import Kind
 from dspn.data.sequences import Sequences
-from dspn.errors import NumericalError, StructureError
+from dspn.errors import ModelFileError, NumericalError, StructureError
 from dspn.leaves.told import sources_of, told_values
 
 # CuPy's arrays carry no types.
@@ -32,6 +36,10 @@ _MOST_KEPT: Final = 2**28
 _MOST_PINNED: Final = 2**28
 # A recording holds its memory: it needs room for so many of its size.
 _TIMES_RECORDED: Final = 8
+# With this option a kernel may use `warpgroup.cu`.
+HOPPER: Final = "-arch=sm_90a"
+# CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, which CuPy has no name for.
+_SHARED_ATTRIBUTE: Final = 8
 # CUBLAS_TF32_TENSOR_OP_MATH, which CuPy has no name for.
 _TF32_TENSOR_OP_MATH: Final = 3
 
@@ -40,14 +48,13 @@ _TF32_TENSOR_OP_MATH: Final = 3
 class Device:
     """An array module and what it can hold; `xp` is CuPy or NumPy.
 
-    Data are brought to the device once and stay there as long as their `Sequences` live. `fused` is
-    that of `GpuEngine`.
+    Data are brought to the device once and stay there as long as their `Sequences` live.
     """
 
-    def __init__(self, name: str = "cupy", *, fused: bool = False) -> None:
+    def __init__(self, name: str = "cupy") -> None:
         if name not in ("cupy", "numpy"):
             raise StructureError(f"`arrays` must be 'cupy' or 'numpy', not {name!r}.")
-        self.name, self.fused = name, fused
+        self.name = name
         self._kept: dict[int, tuple[Any, Array]] = {}
         self._kept_bytes = 0
         self._modules: dict[tuple[str, tuple[str, ...]], Any] = {}
@@ -95,7 +102,7 @@ class Device:
 
     @cached_property
     def is_hopper(self) -> bool:
-        """Whether the card is one that kernels of `hopper.cu` are for."""
+        """Whether the card has the instructions of `warpgroup.cu`."""
         return self.is_gpu and str(self.xp.cuda.Device().compute_capability) == "90"
 
     @property
@@ -241,28 +248,49 @@ class Device:
             module = self._modules.get((source, options))
             if module is None:
                 folder = files("dspn.engine.gpu") / "kernels"
-                text = "".join((folder / f"{own}.cu").read_text() for own in ("common", source))
-                make = self._hopper_module if source == "hopper" else self.xp.RawModule
+                of_hopper = HOPPER in options
+                parts = ("common", "warpgroup", source) if of_hopper else ("common", source)
+                text = "".join((folder / f"{own}.cu").read_text() for own in parts)
+                make = self._hopper_module if of_hopper else self.xp.RawModule
                 module = make(code=text, options=("-std=c++17", *options))
                 self._modules[source, options] = module
             found = self.kernels[source, name, options] = module.get_function(name)
         return found
 
+    def give_shared_memory(self, kernel: Any, size: int) -> int:
+        """Lets a kernel have so many bytes of shared memory in a block; returns them."""
+        pointer = getattr(kernel, "kernel", kernel).ptr
+        self.xp.cuda.driver.funcSetAttribute(pointer, _SHARED_ATTRIBUTE, size)
+        return size
+
     def _hopper_module(self, code: str, options: tuple[str, ...]) -> Any:
-        """A module that may use instructions of Hopper alone, which CuPy does not ask for."""
-        cuda = self.xp.cuda
-        program = cuda.nvrtc.createProgram(code, "hopper.cu", (), ())
+        """A module that may use instructions of Hopper alone, which CuPy does not ask for.
+
+        It is compiled once for all processes, and kept where CuPy keeps its own.
+        """
+        nvrtc = self.xp.cuda.nvrtc
+        key = "\0".join((code, *options, str(nvrtc.getVersion()))).encode()
+        home = os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache"
+        file = Path(home) / f"dspn-{sha256(key).hexdigest()}.cubin"
+        module = self.xp.cuda.function.Module()
+        with suppress(OSError):
+            kept = file.read_bytes()
+            if kept[:32] == sha256(kept[32:]).digest():
+                module.load(kept[32:])
+                return module
+        program = nvrtc.createProgram(code, "kernels.cu", (), ())
         try:
-            cuda.nvrtc.compileProgram(program, (*options, "-arch=sm_90a", "-ftz=true"))
-            binary = cuda.nvrtc.getCUBIN(program)
-        except cuda.nvrtc.NVRTCError:
+            nvrtc.compileProgram(program, (*options, "-ftz=true"))
+            binary = nvrtc.getCUBIN(program)
+        except nvrtc.NVRTCError:
             raise NumericalError(
-                "a kernel for this GPU could not be compiled: "
-                f"{cuda.nvrtc.getProgramLog(program)[:500]}"
+                f"a kernel for this GPU could not be compiled: {nvrtc.getProgramLog(program)[:500]}"
             ) from None
         finally:
-            cuda.nvrtc.destroyProgram(program)
-        module = cuda.function.Module()
+            nvrtc.destroyProgram(program)
+        with suppress(OSError, ModelFileError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, sha256(binary).digest() + binary)
         module.load(binary)
         return module
 

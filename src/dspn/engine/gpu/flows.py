@@ -123,9 +123,8 @@ def _products(run: ChainRun, left: Array, right: Array) -> Array:
         return total
     if run.is_scan:
         if width in (32, 64, 128) and run.dtype == np.float32:
-            sets = 128 // width
-            blocks = int(min(2 * run.device.processors, -(-rows // (16 * sets))))
-            parts = xp.empty((blocks * sets, width, width), dtype=run.dtype)
+            blocks = int(min(2 * run.device.processors, -(-rows // (2048 // width))))
+            parts = xp.empty((blocks, width, width), dtype=run.dtype)
             kernel = run.tensor_kernel("outer", 256)
         else:
             sets = max(1, 256 // width**2)

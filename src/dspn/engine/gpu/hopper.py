@@ -1,14 +1,11 @@
-"""Passes of large chains on the tensor cores of Hopper, each in one kernel: see `hopper.cu`.
-
-They are used where an engine asks for them, `GpuEngine(fused=True)`.
-"""
+"""Passes of large chains on the tensor cores of Hopper, each in one kernel: see `hopper.cu`."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from dspn.engine.gpu.device import Array
+from dspn.engine.gpu.device import HOPPER, Array
 from dspn.engine.gpu.large import active_lanes, tables_of_heights
 
 if TYPE_CHECKING:
@@ -19,12 +16,11 @@ _DEPTH: Final = 32
 _OUTPUTS: Final = 256
 _PAIR: Final = 256
 _THREADS: Final = 384
-_SHARED_BYTES: Final = 4 * (128 + 256) * 128 + 1024 + 64
-# CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, which CuPy has no name for.
-_SHARED_ATTRIBUTE: Final = 8
+# Four stages, their barriers, and what threads have asked for.
+_SHARED_BYTES: Final = 4 * (128 + 256) * 128 + 64 + 256 * 8 * 16 + 1024
 # Nodes that are not there may be so many for each that is.
 _MOST_PADDING: Final = 0.3
-_OPTIONS: Final = ("-DREAL=float",)
+_OPTIONS: Final = ("-DREAL=float", HOPPER)
 
 
 def serves(run: "ChainRun") -> bool:
@@ -82,7 +78,6 @@ class HopperPasses:
         vectors = xp.empty((2, self.pairs * _PAIR * self.depths * _DEPTH), dtype=np.float32)
         done = xp.zeros(2 * self.pairs, dtype=np.int32)
         kernel = self.device.kernel("hopper", name, _OPTIONS)
-        xp.cuda.driver.funcSetAttribute(kernel.ptr, _SHARED_ATTRIBUTE, _SHARED_BYTES)
         heights = np.int32(batch.longest)
         lanes = (run.first, run.lengths, self._active, heights, run.direction)
         blocks = 2 * min(self.pairs * self.blocks, self.device.processors // 2)
@@ -90,7 +85,7 @@ class HopperPasses:
             (blocks,), (_THREADS,),
             (vectors[0], vectors[1], matrix, self._tables, *rows, run.chunks.slot, *lanes, *sizes,
              done, *more),
-            shared_mem=_SHARED_BYTES,
+            shared_mem=self.device.give_shared_memory(kernel, _SHARED_BYTES),
         )  # fmt: skip
 
     @property

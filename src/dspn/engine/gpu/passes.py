@@ -29,6 +29,7 @@ from dspn._arguments import Bools, Floats, Ints
 from dspn.engine.gpu import hopper
 from dspn.engine.gpu.coefficients import Chunks, Tables, leaf_logs
 from dspn.engine.gpu.device import (
+    HOPPER,
     Array,
     Batch,
     Device,
@@ -56,8 +57,9 @@ _FEWEST_TOGETHER: Final = 1280
 # Recordings of a batch, and arrays of vectors that one holds.
 _MOST_RECORDINGS: Final = 4
 _KEPT_ARRAYS: Final = 4
-# Sets of 16 sequences in a block.
+# Sets of 16 sequences in a block, and nodes for which Hopper multiplies four sets together.
 _MOST_SETS: Final = 4
+_GROUPED: Final = (128,)
 
 
 class Range(NamedTuple):
@@ -233,8 +235,8 @@ class ChainRun:
 
     @cached_property
     def fused(self) -> hopper.HopperPasses | None:
-        """Passes in one kernel, where the engine is asked for them and the chain is of the kind."""
-        return hopper.HopperPasses(self) if self.device.fused and hopper.serves(self) else None
+        """Passes in one kernel, where card and chain are of the kind."""
+        return hopper.HopperPasses(self) if hopper.serves(self) else None
 
     @cached_property
     def _divisor_sums(self) -> Array:
@@ -249,7 +251,9 @@ class ChainRun:
         exponents = xp.empty(slices, dtype=np.int32) if keep else None
         up = Upward(results, vectors, exponents)
         if self.is_scan:
-            tables, kept = self.tables, (vectors, exponents) if keep else (0, 0)
+            # Some kernels keep the last vectors at least, where they find the root's value.
+            last = xp.empty((len(self.batch), self.width), dtype=self.dtype) if self.together else 0
+            tables, kept = self.tables, (vectors, exponents) if keep else (last, 0)
             self._launch(
                 "forward",
                 (self.matrix if self.together else self.turned, self.which, tables.rows,
@@ -293,20 +297,27 @@ class ChainRun:
     def _launch(self, name: str, arguments: tuple[Any, ...]) -> None:
         count, width = len(self.batch), self.width
         if self.together:
-            share, sets = max(1, width // 64), -(-count // 16)
-            each = min(_MOST_SETS, 1 << (-(-sets // self.device.processors) - 1).bit_length())
-            kernel, threads = self.tensor_kernel(name, 32 * share * each), 32 * share * each
-            shared = 4 * width**2 + (128 * (width + 2) * each if share > 1 else 0)
-            kernel.max_dynamic_shared_size_bytes = shared
-            kernel((-(-sets // each),), (threads,), arguments, shared_mem=shared)
+            sets, grouped = -(-count // 16), width in _GROUPED and self.device.is_hopper
+            most = 1 << (-(-sets // self.device.processors) - 1).bit_length()
+            each, share = (4, 1) if grouped else (min(_MOST_SETS, most), max(1, width // 64))
+            kernel = self.tensor_kernel(name, 32 * share * each, grouped=grouped)
+            shared = 4 * width**2
+            if grouped:
+                shared += (2048 if name == "forward" else 4096) * width // 4 + 1024
+            elif share > 1:
+                shared += 128 * (width + 2) * each
+            self.device.give_shared_memory(kernel, shared)
+            kernel((-(-sets // each),), (32 * share * each,), arguments, shared_mem=shared)
             return
         kernel, block = self.scan_kernel(name)
         kernel((-(-count // (block // width)),), (block,), arguments)
 
-    def tensor_kernel(self, name: str, threads: int) -> Any:
-        """A kernel that takes 16 sequences together."""
-        sizes = (f"-DK={self.width}", f"-DTHREADS={threads}")
-        return self.device.kernel("tensor", name, ("-DREAL=float", *sizes))
+    def tensor_kernel(self, name: str, threads: int, *, grouped: bool = False) -> Any:
+        """A kernel that takes 16 sequences together, or 64 on Hopper."""
+        whole = int(self.width == self.layout.num_nodes)
+        sizes = (f"-DK={self.width}", f"-DTHREADS={threads}", f"-DWHOLE={whole}")
+        more = ("-DGROUP=1", HOPPER) if grouped else ()
+        return self.device.kernel("tensor", name, ("-DREAL=float", *sizes, *more))
 
     def scan_kernel(self, name: str) -> tuple[Any, int]:
         """A kernel that takes a sequence in a group of threads, and the threads of its blocks."""

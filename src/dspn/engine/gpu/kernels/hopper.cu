@@ -11,16 +11,12 @@
 // Vectors and matrices lie in tiles of 32 nodes, rows of 128 bytes whose eight parts are in the order that
 // tensor cores read (part p of row r is at p ^ r % 8), 128 sequences or 256 outputs to a tile.
 
-typedef unsigned long long address_t;
-
 constexpr int STAGES = 4, DEPTH = 32, SEQUENCES = 128, OUTPUTS = 256, PAIR = 2 * SEQUENCES;
 constexpr int LEFT = SEQUENCES * DEPTH, RIGHT = OUTPUTS * DEPTH, STAGE_BYTES = 4 * (LEFT + RIGHT);
+constexpr int BARRIER_BYTES = 16 * STAGES;
 constexpr int THREADS = 384, WORKERS = 256;
 constexpr int MOST_TRIES = 1 << 25;  // of a wait for other blocks: without an end it could be for ever
-constexpr int SOME = 4;  // times four nodes, whose loads are on their way together
-
-// Which output row n of a tile of the matrix has: so a thread finds four neighbours in its registers.
-__device__ __forceinline__ int output_of(int n) { return n / 16 * 16 + n % 8 / 2 * 4 + n / 8 % 2 * 2 + n % 2; }
+constexpr int WINDOW = 8;  // times four numbers that a thread has asked for
 
 // The place of four neighbouring nodes, from the one `node` on, of a row in tiles of so many rows.
 __device__ __forceinline__ long long place_of(long long row, int node, int rows, int depths) {
@@ -46,10 +42,6 @@ extern "C" __global__ void arrange(const float* __restrict__ matrix, int width, 
 
 // Instructions of the card, for which the emulator has others.
 #ifndef EMULATED
-
-__device__ __forceinline__ unsigned shared_address(const void* from) {
-    return (unsigned)__cvta_generic_to_shared(from);
-}
 
 __device__ __forceinline__ void begin_barrier(unsigned barrier, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
@@ -100,9 +92,6 @@ __device__ __forceinline__ void count_piece(int* done) {
     asm volatile("red.release.gpu.global.add.s32 [%0], 1;" : : "l"(done) : "memory");
 }
 
-// Between reads and writes of threads and those of copies and tensor cores.
-__device__ __forceinline__ void fence_copies() { asm volatile("fence.proxy.async;" : : : "memory"); }
-
 // Barriers that have begun are known to the other block.
 __device__ __forceinline__ void fence_barriers() {
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
@@ -120,10 +109,6 @@ __device__ __forceinline__ void meet_workers() {
 // The registers of the threads that order copies go to those that multiply.
 __device__ __forceinline__ void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 40;"); }
 __device__ __forceinline__ void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); }
-
-#define EIGHT(i)                                                                                     \
-    "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3]), "+f"(sum[i + 4]),            \
-        "+f"(sum[i + 5]), "+f"(sum[i + 6]), "+f"(sum[i + 7])
 
 // Adds products of 64 sequences and 256 outputs over 8 nodes, or begins with them.
 __device__ __forceinline__ void multiply(float* sum, address_t left, address_t right, int adds) {
@@ -145,16 +130,6 @@ __device__ __forceinline__ void multiply(float* sum, address_t left, address_t r
         : "l"(left), "l"(right), "r"(adds));
 }
 
-__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" : : : "memory"); }
-__device__ __forceinline__ void end_products() {
-    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
-}
-
-// Until all products but those that were ended last are done.
-__device__ __forceinline__ void await_earlier_products() {
-    asm volatile("wgmma.wait_group.sync.aligned 1;" : : : "memory");
-}
-
 // Until all are done; `sum` is not read before.
 __device__ __forceinline__ void await_products(float* sum) {
     asm volatile("wgmma.wait_group.sync.aligned 0;"
@@ -164,13 +139,6 @@ __device__ __forceinline__ void await_products(float* sum) {
 }
 
 #endif
-
-// What tensor cores are told of a tile: its address, 1,024 bytes from one set of 8 rows to the next, parts
-// in the order of 128 bytes.
-__device__ __forceinline__ address_t described(unsigned address) {
-    return address_t((address & 0x3ffff) >> 4) | address_t(1) << 16 | address_t(1024 >> 4) << 32 |
-           address_t(1) << 62;
-}
 
 // Tells both blocks that a warp has read a stage.
 __device__ __forceinline__ void release(unsigned barrier) {
@@ -222,9 +190,58 @@ __device__ __forceinline__ int needed(const Pass& pass, const Work& work) {
     return work.blocks * (pass.lengths[work.row() / PAIR * PAIR] - 1 - work.height);
 }
 
-// The pass of one block; `use` does with the products of a piece what the slice asks for.
-template <typename Use> __device__ __forceinline__ void run(const Pass& pass, int down, Use use) {
-    extern __shared__ char memory[];
+// What a thread reads of the rows of its two sequences, four nodes of a piece at a time: while products are
+// found it asks for the first, and for another as it takes one. Rows are none where there is no slice.
+template <int ARRAYS> struct Window {
+    static constexpr int AHEAD = WINDOW / ARRAYS;
+    char* memory;  // of the block
+    int width, node;
+    const float* rows[2][ARRAYS];
+    // Where the threads have their places, behind the stages and their barriers.
+    __device__ __forceinline__ unsigned address() const {
+        const unsigned stages = (shared_address(memory) + 1023) & ~1023u;
+        return stages + STAGES * STAGE_BYTES + BARRIER_BYTES + 16 * (threadIdx.x - 128);
+    }
+    __device__ __forceinline__ void begin(int output) {
+        node = output + 4 * (threadIdx.x % 4);
+#pragma unroll
+        for (int c = 0; c < AHEAD; ++c) { ask(c); }
+    }
+    __device__ __forceinline__ bool has(int c) const {
+        return rows[c / 16][0] != nullptr && node + 16 * (c % 16) < width;
+    }
+    static __device__ __forceinline__ int place(int c, int array) {
+        return (c % AHEAD * ARRAYS + array) * WORKERS;
+    }
+    __device__ __forceinline__ void ask(int c) const {
+        if (c < 32 && has(c)) {
+#pragma unroll
+            for (int array = 0; array < ARRAYS; ++array) {
+                copy_part(address() + 16 * place(c, array), rows[c / 16][array] + node + 16 * (c % 16));
+            }
+        }
+        end_copies();
+    }
+    // Of row c / 16 the nodes 16 (c % 16) behind the first.
+    __device__ __forceinline__ void take(int c, float4* found) const {
+        await_copies<AHEAD - 1>();
+#pragma unroll
+        for (int array = 0; array < ARRAYS; ++array) {
+            found[array] = {0, 0, 0, 0};
+            if (has(c)) {
+                const unsigned offset = address() - shared_address(memory) + 16 * place(c, array);
+                found[array] = *reinterpret_cast<const float4*>(memory + offset);
+            }
+        }
+        ask(c + AHEAD);
+    }
+};
+
+// The pass of one block; `use` does with the products of a piece what the slice asks for, `prepare` what can
+// be done before, and `start` what needs the slice that products are made of.
+template <typename Prepare, typename Start, typename Use>
+__device__ __forceinline__ void run(
+    const Pass& pass, int down, char* memory, Prepare prepare, Start start, Use use) {
     const unsigned stages = (shared_address(memory) + 1023) & ~1023u;
     const unsigned full = stages + STAGES * STAGE_BYTES, empty = full + 8 * STAGES;
     const int depths = (pass.width + DEPTH - 1) / DEPTH;
@@ -238,14 +255,7 @@ template <typename Use> __device__ __forceinline__ void run(const Pass& pass, in
     }
     __syncwarp();
     meet_pair();
-    int stage = 0;
-    unsigned turn = 0;
-    auto step = [&]() {
-        if (++stage == STAGES) {
-            stage = 0;
-            turn ^= 1;
-        }
-    };
+    unsigned step = 0;  // of all pieces
     if (threadIdx.x < 128) {
         give_registers();
         if (threadIdx.x == 0) {
@@ -253,20 +263,33 @@ template <typename Use> __device__ __forceinline__ void run(const Pass& pass, in
             for (bool more = work.begin(); more; more = work.go_on(gridDim.x / 2)) {
                 const int wanted = needed(pass, work), block = work.row() / SEQUENCES;
                 if (!wanted) { continue; }
-                await_pieces(pass.done + block, wanted);
-                fence_copies();
                 const float* left = pass.vectors(work.height + 1) + (long long)block * depths * LEFT;
                 const int table = pass.tables == nullptr ? 0 : pass.tables[work.height + down];
                 const long long tile = (long long)table * work.blocks + work.output() / OUTPUTS;
-                const float* right = pass.matrix + tile * depths * RIGHT;
-                for (int d = 0; d < depths; ++d, step()) {
-                    const unsigned barrier = full + 8 * stage, to = stages + stage * STAGE_BYTES;
+                const float* right = pass.matrix + tile * depths * RIGHT + half * (RIGHT / 2);
+                auto ask_matrix = [&](int d) {
+                    const unsigned stage = (step + d) % STAGES, turn = (step + d) / STAGES % 2;
+                    const unsigned to = stages + stage * STAGE_BYTES + 4 * LEFT + half * 2 * RIGHT;
                     await(empty + 8 * stage, turn ^ 1);
-                    expect(barrier, STAGE_BYTES);
-                    copy(to, left + (long long)d * LEFT, 4 * LEFT, barrier);
-                    copy_to_both(to + 4 * LEFT + half * 2 * RIGHT,
-                                 right + (long long)d * RIGHT + half * (RIGHT / 2), 2 * RIGHT, barrier);
+                    expect(full + 8 * stage, STAGE_BYTES);
+                    copy_to_both(to, right + (long long)d * RIGHT, 2 * RIGHT, full + 8 * stage);
+                };
+                auto ask_vectors = [&](int d) {
+                    const unsigned stage = (step + d) % STAGES;
+                    copy(stages + stage * STAGE_BYTES, left + (long long)d * LEFT, 4 * LEFT, full + 8 * stage);
+                };
+                // The matrix is there before the vectors are.
+                const int early = min(depths, STAGES);
+#pragma unroll 1
+                for (int d = 0; d < early; ++d) { ask_matrix(d); }
+                await_pieces(pass.done + block, wanted);
+                fence_copies();
+#pragma unroll 1
+                for (int d = 0; d < depths; ++d) {
+                    if (d >= early) { ask_matrix(d); }
+                    ask_vectors(d);
                 }
+                step += depths;
             }
         }
         __syncwarp();
@@ -276,11 +299,13 @@ template <typename Use> __device__ __forceinline__ void run(const Pass& pass, in
         float sum[128];
         for (bool more = work.begin(); more; more = work.go_on(gridDim.x / 2)) {
             const bool has_product = needed(pass, work);
+            prepare(work);
             if (has_product) {
-                int before = 0;
-                for (int d = 0; d < depths; ++d, step()) {
-                    await(full + 8 * stage, turn);
+                for (int d = 0; d < depths; ++d, ++step) {
+                    const unsigned stage = step % STAGES;
+                    await(full + 8 * stage, step / STAGES % 2);
                     __syncwarp();
+                    if (!d) { start(); }
                     const unsigned at = stages + stage * STAGE_BYTES;
                     const address_t left = described(at + part * 2 * LEFT), right = described(at + 4 * LEFT);
                     begin_products();
@@ -291,17 +316,15 @@ template <typename Use> __device__ __forceinline__ void run(const Pass& pass, in
                     end_products();
                     if (d) {
                         await_earlier_products();
-                        release(empty + 8 * before);
+                        release(empty + 8 * ((step - 1) % STAGES));
                     }
-                    before = stage;
                 }
                 await_products(sum);
-                release(empty + 8 * before);
+                release(empty + 8 * ((step - 1) % STAGES));
             }
             use(work, has_product, sum);
-            // What was written is read by copies of other multiprocessors.
+            // What was written is read by copies of other multiprocessors; who counts vouches for all.
             fence_copies();
-            __threadfence();
             __syncwarp();
             meet_workers();
             if (threadIdx.x == 128) { count_piece(pass.done + work.row() / SEQUENCES); }
@@ -329,62 +352,74 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
     const int* __restrict__ slot, const long long* __restrict__ first, const int* __restrict__ lengths,
     const int* __restrict__ active, int heights, int direction, int count, int width, float under,
     const float* __restrict__ top, int* done, float* __restrict__ vectors, int* __restrict__ exponents,
-    int* peaks, long long* powers, int* least, double* __restrict__ roots) {
+    int* peaks, unsigned long long* powers, int* least, double* __restrict__ roots) {
     const Pass pass = {even, odd, matrix, tables, lengths, active, done, heights, width};
     const int depths = (width + DEPTH - 1) / DEPTH;
-    run(pass, 0, [&](const Work& work, bool has_product, float* sum) {
+    extern __shared__ char memory[];
+    Window<1> window = {memory, width, 0, {}};
+    long long rows[2];
+    int scales[2];
+    auto prepare = [&](const Work& work) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            scales[r] = 0;
+            const int sequence = work.row() + own_row(r), h = work.height;
+            const bool is_there = sequence < count && h < lengths[min(sequence, count - 1)];
+            rows[r] = is_there ? first[sequence] + (long long)direction * h : 0;
+            const float* from = h ? table : bottom_table;
+            window.rows[r][0] = is_there ? from + (long long)slot[rows[r]] * width : nullptr;
+        }
+        window.begin(work.output());
+    };
+    auto start = [&]() {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            if (window.rows[r][0] != nullptr) { scales[r] = __ldcg(peaks + (rows[r] - direction)); }
+        }
+    };
+    run(pass, 0, memory, prepare, start, [&](const Work& work, bool has_product, float* sum) {
         const int h = work.height, quarter = threadIdx.x % 4;
         float* to = pass.vectors(h);
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             const int sequence = work.row() + own_row(r);
-            const bool is_there = sequence < count && h < lengths[min(sequence, count - 1)];
-            const long long row = is_there ? first[sequence] + (long long)direction * h : 0;
-            int scale = 0;
-            if (is_there && h) {
-                scale = max(exponent_in(unsigned(__ldcg(peaks + (row - direction)))), -126);
-            }
+            const bool is_there = window.rows[r][0] != nullptr;
+            const long long row = rows[r];
+            const int scale = h ? max(exponent_in(unsigned(scales[r])), -126) : 0;
             const float unit = power_of_two(-scale);
-            const float* own = (h ? table : bottom_table) + (is_there ? (long long)slot[row] * width : 0);
             const bool is_last = is_there && h == lengths[sequence] - 1;
             float high = 0, low = 1;
+#pragma unroll
+            for (int p = 0; p < 16; ++p) {
+                const int node = work.output() + 16 * p + 4 * quarter;
+                float4 coefficients, found;
+                window.take(16 * r + p, &coefficients);
+                const float* c = reinterpret_cast<const float*>(&coefficients);
+                float* f = reinterpret_cast<float*>(&found);
+#pragma unroll
+                for (int v = 0; v < 4; ++v) {
+                    const float mixed = has_product ? at(sum, p, r, v) : 1.0f;
+                    const float value = c[v] * unit * mixed + under;
+                    if (node < width) {
+                        high = fmaxf(high, value);
+                        low = fminf(low, value);
+                    }
+                    f[v] = narrowed(value, 1);
+                }
+                if (is_there && node < DEPTH * depths) {
+                    if (node >= width) { found = {0, 0, 0, 0}; }
+                    *reinterpret_cast<float4*>(to + place_of(sequence, node, SEQUENCES, depths)) = found;
+                    if (vectors != nullptr && node < width) {
+                        *reinterpret_cast<float4*>(vectors + row * width + node) = found;
+                    }
+                }
+            }
             double root = 0;
-#pragma unroll
-            for (int begin = 0; begin < 16; begin += SOME) {
-                float4 coefficients[SOME];
-#pragma unroll
-                for (int p = 0; p < SOME; ++p) {
-                    const int node = work.output() + 16 * (begin + p) + 4 * quarter;
-                    coefficients[p] = {0, 0, 0, 0};
-                    if (is_there && node < width) {
-                        coefficients[p] = *reinterpret_cast<const float4*>(own + node);
-                    }
-                }
-#pragma unroll
-                for (int p = 0; p < SOME; ++p) {
-                    const int node = work.output() + 16 * (begin + p) + 4 * quarter;
-                    const float* c = reinterpret_cast<const float*>(&coefficients[p]);
-                    float4 found;
-                    float* f = reinterpret_cast<float*>(&found);
-#pragma unroll
-                    for (int v = 0; v < 4; ++v) {
-                        const float mixed = has_product ? at(sum, begin + p, r, v) : 1.0f;
-                        const float value = c[v] * unit * mixed + under;
-                        if (node < width) {
-                            high = fmaxf(high, value);
-                            low = fminf(low, value);
-                        }
-                        f[v] = narrowed(value, 1);
-                        if (is_last && node < width) { root += double(f[v]) * double(top[node + v]); }
-                    }
-                    if (is_there && node < DEPTH * depths) {
-                        if (node >= width) { found = {0, 0, 0, 0}; }
-                        *reinterpret_cast<float4*>(to + place_of(sequence, node, SEQUENCES, depths)) = found;
-                        if (vectors != nullptr && node < width) {
-                            *reinterpret_cast<float4*>(vectors + row * width + node) = found;
-                        }
-                    }
-                }
+            for (int n = 0; is_last && n < OUTPUTS; n += 16) {
+                const int node = work.output() + n + 4 * quarter;
+                if (node >= width) { break; }
+                const float* own = to + place_of(sequence, node, SEQUENCES, depths);
+                for (int v = 0; v < 4; ++v) { root += double(own[v]) * double(top[node + v]); }
             }
             for (int other = 1; other < 4; other *= 2) {
                 high = fmaxf(high, __shfl_xor_sync(EVERY_LANE, high, other));
@@ -396,7 +431,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
             atomicMin(least + sequence, __float_as_int(low));
             if (is_last) { roots[(long long)(work.output() / OUTPUTS) * count + sequence] = root; }
             if (work.output() == 0) {
-                powers[sequence] += scale;
+                atomicAdd(powers + sequence, (unsigned long long)(long long)scale);
                 if (exponents != nullptr) { exponents[row] = scale; }
             }
         }
@@ -415,54 +450,55 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
     float* __restrict__ uses) {
     const Pass pass = {even, odd, matrix, tables, lengths, active, done, heights, width};
     const int depths = (width + DEPTH - 1) / DEPTH;
-    run(pass, 1, [&](const Work& work, bool has_product, float* sum) {
+    extern __shared__ char memory[];
+    Window<2> window = {memory, width, 0, {}};
+    long long rows[2];
+    auto prepare = [&](const Work& work) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            const int sequence = work.row() + own_row(r);
+            const bool is_there = sequence < count && work.height < lengths[min(sequence, count - 1)];
+            rows[r] = is_there ? first[sequence] + (long long)direction * work.height : 0;
+            window.rows[r][0] = is_there ? table + (long long)slot[rows[r]] * width : nullptr;
+            window.rows[r][1] = vectors + rows[r] * width;
+        }
+        window.begin(work.output());
+    };
+    run(pass, 1, memory, prepare, [] {}, [&](const Work& work, bool has_product, float* sum) {
         const int h = work.height, quarter = threadIdx.x % 4;
         float* to = pass.vectors(h);
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             const int sequence = work.row() + own_row(r);
-            const int length = sequence < count ? lengths[sequence] : 0;
-            const bool is_there = h < length, begins = h == length - 1;
-            const long long row = is_there ? first[sequence] + (long long)direction * h : 0;
+            const bool is_there = window.rows[r][0] != nullptr;
+            const bool begins = is_there && h == lengths[sequence] - 1;
+            const long long row = rows[r];
             const float share = is_there ? factor[sequence] : 0.0f;
             const float unit = share > 0 && h ? power_of_two(-exponents[row]) : 0.0f;
-            const float* own = table + (is_there ? (long long)slot[row] * width : 0);
             unsigned most = 0;
 #pragma unroll
-            for (int begin = 0; begin < 16; begin += SOME) {
-                float4 coefficients[SOME], values[SOME];
+            for (int p = 0; p < 16; ++p) {
+                const int node = work.output() + 16 * p + 4 * quarter;
+                float4 taken[2], found;
+                window.take(16 * r + p, taken);
+                const float* c = reinterpret_cast<const float*>(&taken[0]);
+                float *f = reinterpret_cast<float*>(&found), *x = reinterpret_cast<float*>(&taken[1]);
 #pragma unroll
-                for (int p = 0; p < SOME; ++p) {
-                    const int node = work.output() + 16 * (begin + p) + 4 * quarter;
-                    coefficients[p] = values[p] = {0, 0, 0, 0};
-                    if (is_there && node < width) {
-                        coefficients[p] = *reinterpret_cast<const float4*>(own + node);
-                        values[p] = *reinterpret_cast<const float4*>(vectors + row * width + node);
+                for (int v = 0; v < 4; ++v) {
+                    float derivative = at(sum, p, r, v);
+                    if (begins || !has_product) {
+                        derivative = node < width ? share * top[node + v] : 0.0f;
                     }
+                    if (node < width) { most = max(most, bits_of(derivative)); }
+                    x[v] = share > 0 ? x[v] * derivative : 0.0f;
+                    f[v] = unit > 0 ? narrowed(c[v] * unit * derivative, 1) : 0.0f;
                 }
-#pragma unroll
-                for (int p = 0; p < SOME; ++p) {
-                    const int node = work.output() + 16 * (begin + p) + 4 * quarter;
-                    const float* c = reinterpret_cast<const float*>(&coefficients[p]);
-                    float4 found;
-                    float *f = reinterpret_cast<float*>(&found), *x = reinterpret_cast<float*>(&values[p]);
-#pragma unroll
-                    for (int v = 0; v < 4; ++v) {
-                        float derivative = at(sum, begin + p, r, v);
-                        if (begins || !has_product) {
-                            derivative = node < width ? share * top[node + v] : 0.0f;
-                        }
-                        if (node < width) { most = max(most, bits_of(derivative)); }
-                        x[v] = share > 0 ? x[v] * derivative : 0.0f;
-                        f[v] = unit > 0 ? narrowed(c[v] * unit * derivative, 1) : 0.0f;
-                    }
-                    if (is_there && node < DEPTH * depths) {
-                        if (node >= width) { found = {0, 0, 0, 0}; }
-                        *reinterpret_cast<float4*>(to + place_of(sequence, node, SEQUENCES, depths)) = found;
-                        if (node < width) {
-                            *reinterpret_cast<float4*>(posteriors + row * width + node) = values[p];
-                            *reinterpret_cast<float4*>(uses + row * width + node) = found;
-                        }
+                if (is_there && node < DEPTH * depths) {
+                    if (node >= width) { found = {0, 0, 0, 0}; }
+                    *reinterpret_cast<float4*>(to + place_of(sequence, node, SEQUENCES, depths)) = found;
+                    if (node < width) {
+                        *reinterpret_cast<float4*>(posteriors + row * width + node) = taken[1];
+                        *reinterpret_cast<float4*>(uses + row * width + node) = found;
                     }
                 }
             }

@@ -1,24 +1,33 @@
 // The passes of `scan.cu` for many sequences of a chain of 32, 64 or 128 nodes, on tensor cores.
 //
-// Compiled with -DK=32, 64 or 128 and -DTHREADS=n for a block of the passes. A warp takes 16 sequences; two
+// Compiled with -DK=32, 64 or 128, -DTHREADS=n for a block of the passes, and -DWHOLE=1 where the chain has
+// K nodes and not fewer, for the smallest is sought among those that are there. A warp takes 16 sequences; two
 // warps share the nodes of 128. Vectors stay in registers, where results of products lie as the next product
 // reads them, and the matrix lies in shared memory, 16 bytes for each lane and tile. A float32 number is the
 // sum of two of bfloat16, and products of the two smaller parts are left out: errors are below 2^-16 of a
 // term and have either sign.
+//
+// With -DGROUP=1, for Hopper, a block has four warps, whose 64 sequences are multiplied together: its tensor
+// cores read the matrix from shared memory once for all of them, and while they find the second half of the
+// nodes the threads go on with the first.
+
+#ifndef GROUP
+#define GROUP 0
+#endif
 
 constexpr int ROWS = 16;
 constexpr int TILES = K / 16;
-constexpr int SHARE = K < 128 ? 1 : 2;  // warps that share sequences
+constexpr int SHARE = K < 128 || GROUP ? 1 : 2;  // warps that share sequences
 constexpr int SETS = THREADS / 32 / SHARE;
 constexpr int OWN = TILES / SHARE;  // tiles of a warp's nodes
 constexpr int EACH = 4 * OWN;       // numbers of a sequence that a lane has
 constexpr int SOME = 8;             // of 32 nodes, which are found together
-constexpr int AHEAD = K < 64 ? 3 : 1;  // slices whose loads are on their way
+constexpr int AHEAD = GROUP ? 2 : (K < 64 ? 3 : 1);  // slices whose loads are on their way
 typedef unsigned short half_t;
 
 __device__ __forceinline__ unsigned pair(float x, float y) {
     unsigned found;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(found) : "f"(y), "f"(x));
+    asm volatile("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(found) : "f"(y), "f"(x));
     return found;
 }
 
@@ -66,21 +75,75 @@ __device__ __forceinline__ Lane find_lane(
     return own;
 }
 
-// The matrix [to][from] as products read it: both parts of what a lane has of a tile of 8 by 16.
-__device__ __forceinline__ void load_matrix(const float* __restrict__ matrix, uint4* weights) {
-    for (int at = threadIdx.x; at < TILES * K / 8 * 32; at += THREADS) {
-        const int lane = at % 32, tile = at / 32 % TILES, m = at / 32 / TILES;
-        const int to = 16 * (m / 2) + 4 * (lane / 8) + 2 * (m % 2) + lane / 4 % 2;
-        const float* from = matrix + to * K + 16 * tile + 4 * (lane % 4);
-        split(from[0], from[1], weights[at].x, weights[at].z);
-        split(from[2], from[3], weights[at].y, weights[at].w);
-    }
-    __syncthreads();
+__device__ __forceinline__ void take_four(const float4& four, float* to) {
+    to[0] = four.x;
+    to[1] = four.y;
+    to[2] = four.z;
+    to[3] = four.w;
 }
 
-// The vectors of 16 sequences as products read them.
-struct Parts {
-    unsigned high[TILES][4], low[TILES][4];
+// The lane's numbers `begin` to `begin` + SOME in a row of K.
+__device__ __forceinline__ void load_some(const float* row, const Lane& own, int begin, float* to) {
+#pragma unroll
+    for (int n = 0; n < SOME; n += 4) {
+        take_four(*reinterpret_cast<const float4*>(row + own.node(begin + n)), to + n);
+    }
+}
+
+__device__ __forceinline__ void store_some(float* row, const Lane& own, int begin, const float* from) {
+#pragma unroll
+    for (int n = 0; n < SOME; n += 4) {
+        *reinterpret_cast<float4*>(row + own.node(begin + n)) = {
+            from[n], from[n + 1], from[n + 2], from[n + 3]};
+    }
+}
+
+// What a lane reads of rows of K numbers for the slices to come, some numbers at a time. `load` asks for
+// them, `end` ends what is asked for a slice, and after `arrive` the earliest slice is there.
+#if GROUP
+// In shared memory, for registers are full.
+template <int ARRAYS> struct Ahead {
+    float4* memory;
+    unsigned address;
+    __device__ __forceinline__ explicit Ahead(char* from)
+        : memory(reinterpret_cast<float4*>(from) + threadIdx.x), address(shared_address(memory)) {}
+    static __device__ __forceinline__ int place(int a, int array, int r, int n) {
+        return (((a * ARRAYS + array) * 2 + r) * (EACH / 4) + n / 4) * THREADS;
+    }
+    __device__ __forceinline__ void load(
+        int a, int array, int r, int begin, const float* row, const Lane& own) {
+#pragma unroll
+        for (int n = begin; n < begin + SOME; n += 4) {
+            copy_part(address + 16 * place(a, array, r, n), row + own.node(n));
+        }
+    }
+    __device__ __forceinline__ void read(int a, int array, int r, int begin, float* to) const {
+#pragma unroll
+        for (int n = 0; n < SOME; n += 4) { take_four(memory[place(a, array, r, begin + n)], to + n); }
+    }
+    __device__ __forceinline__ void end() { end_copies(); }
+    __device__ __forceinline__ void arrive() { await_copies<AHEAD - 1>(); }
+};
+#else
+template <int ARRAYS> struct Ahead {
+    float value[AHEAD][ARRAYS][2][EACH];
+    __device__ __forceinline__ explicit Ahead(char*) {}
+    __device__ __forceinline__ void load(
+        int a, int array, int r, int begin, const float* row, const Lane& own) {
+        load_some(row, own, begin, value[a][array][r] + begin);
+    }
+    __device__ __forceinline__ void read(int a, int array, int r, int begin, float* to) const {
+#pragma unroll
+        for (int n = 0; n < SOME; ++n) { to[n] = value[a][array][r][begin + n]; }
+    }
+    __device__ __forceinline__ void end() {}
+    __device__ __forceinline__ void arrive() {}
+};
+#endif
+
+// Vectors of 16 sequences as products read them.
+template <int SIZE> struct Parts {
+    unsigned high[SIZE][4], low[SIZE][4];
 };
 
 // Vectors that warps hand each other, twice, and the largest exponents of their nodes.
@@ -93,39 +156,53 @@ __device__ __forceinline__ void meet(const Lane& own) {
     asm volatile("bar.sync %0, %1;" : : "r"(own.set + 1), "r"(32 * SHARE) : "memory");
 }
 
-// Makes `parts` of the numbers of all warps that share them, and finds their largest exponents.
+// What a warp finds of the vectors that are handed over, and the largest of its numbers.
+struct Next {
+    Parts<OWN> parts;
+    float largest[2];
+    __device__ __forceinline__ void begin() { largest[0] = largest[1] = 0; }
+    // Some numbers of sequence r.
+    __device__ __forceinline__ void take(int r, int begin, const float* value) {
+        float most[4];
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+            most[n] = fmaxf(value[2 * n], value[2 * n + 1]);
+            const int tile = (begin + 2 * n) / 4, i = r + 2 * (n % 2);
+            split(value[2 * n], value[2 * n + 1], parts.high[tile][i], parts.low[tile][i]);
+        }
+        largest[r] = fmaxf(largest[r], fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3])));
+    }
+};
+
+// Makes `parts` of what all warps have that share them, and finds the largest exponents.
 __device__ __forceinline__ void hand_over(
-    Exchange* exchange, const Lane& own, int turn, const float (*value)[EACH], Parts& parts, int* scale) {
+    Exchange* exchange, const Lane& own, int turn, const Next& next, Parts<TILES>& parts, int* scale) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        float largest = 0;
-#pragma unroll
-        for (int n = 0; n < EACH; ++n) { largest = fmaxf(largest, value[r][n]); }
-        largest = fmaxf(largest, __shfl_xor_sync(EVERY_LANE, largest, 1));
+        float largest = fmaxf(next.largest[r], __shfl_xor_sync(EVERY_LANE, next.largest[r], 1));
         largest = fmaxf(largest, __shfl_xor_sync(EVERY_LANE, largest, 2));
         scale[r] = max(exponent_of(largest), -126);
     }
+    if constexpr (SHARE == 1) {
+        // Never 1, which the compiler cannot know: were these the same registers it would let every product
+        // wait for the one before.
+        const unsigned none = GROUP && next.largest[0] < 0 ? 1 : 0;
 #pragma unroll
-    for (int tile = 0; tile < OWN; ++tile) {
-        unsigned high[4], low[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const float* from = value[i % 2] + 4 * tile + 2 * (i / 2);
-            split(from[0], from[1], high[i], low[i]);
-        }
-        if constexpr (SHARE == 1) {
+        for (int tile = 0; tile < OWN; ++tile) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                parts.high[tile][i] = high[i];
-                parts.low[tile][i] = low[i];
+                parts.high[tile][i] = next.parts.high[tile][i] ^ none;
+                parts.low[tile][i] = next.parts.low[tile][i] ^ none;
             }
-        } else {
-            uint4* to = exchange[own.set].parts[turn][own.part * OWN + tile][0] + own.lane;
-            to[0] = {high[0], high[1], high[2], high[3]};
-            to[32] = {low[0], low[1], low[2], low[3]};
         }
-    }
-    if constexpr (SHARE > 1) {
+    } else {
+        uint4(*to)[2][32] = exchange[own.set].parts[turn];
+#pragma unroll
+        for (int tile = 0; tile < OWN; ++tile) {
+            const unsigned *high = next.parts.high[tile], *low = next.parts.low[tile];
+            to[own.part * OWN + tile][0][own.lane] = {high[0], high[1], high[2], high[3]};
+            to[own.part * OWN + tile][1][own.lane] = {low[0], low[1], low[2], low[3]};
+        }
         int(*largest)[ROWS] = exchange[own.set].largest[turn];
         if (own.lane % 4 == 0) {
             for (int r = 0; r < 2; ++r) { largest[own.part][own.lane / 4 + 8 * r] = scale[r]; }
@@ -137,8 +214,7 @@ __device__ __forceinline__ void hand_over(
         }
 #pragma unroll
         for (int tile = 0; tile < TILES; ++tile) {
-            const uint4* from = exchange[own.set].parts[turn][tile][0] + own.lane;
-            const uint4 high = from[0], low = from[32];
+            const uint4 high = to[tile][0][own.lane], low = to[tile][1][own.lane];
             parts.high[tile][0] = high.x;
             parts.high[tile][1] = high.y;
             parts.high[tile][2] = high.z;
@@ -151,119 +227,219 @@ __device__ __forceinline__ void hand_over(
     }
 }
 
-// found[r][n]: some of the warp's nodes from products of the vectors with the matrix.
-__device__ __forceinline__ void mix(
-    const uint4* weights, const Parts& parts, const Lane& own, int begin, float (*found)[SOME]) {
-    float sums[4][4], rest[4][4];
+// Products of vectors with the matrix [to][from], in shared memory. `find` makes of `parts` some of the
+// warp's nodes, found[r][n], after `begin`; only after all of them `parts` may change.
+#if GROUP
+// Rows of 64 numbers of 16 bits, those of the smaller parts behind the others.
+struct Matrix {
+    static constexpr int BYTES = 4 * K * K, HALVES = K / 64;
+    address_t tiles;
+    float sums[HALVES][32];
+    __device__ __forceinline__ Matrix(const float* __restrict__ matrix, char* memory) {
+        for (int at = threadIdx.x; at < K * K / 4; at += THREADS) {
+            const int n = at / (K / 4), from = 4 * (at % (K / 4));
+            float four[4];
+            take_four(*reinterpret_cast<const float4*>(matrix + output_of(n) * K + from), four);
 #pragma unroll
-    for (int m = 0; m < 4; ++m) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) { sums[m][i] = rest[m][i] = 0; }
+            for (int i = 0; i < 2; ++i) {
+                const int k = from / 16 * 16 + from % 16 / 2 + 8 * i;
+                const int part = k % 64 / 8 ^ n % 8;
+                unsigned* to = reinterpret_cast<unsigned*>(
+                    memory + (k / 64 * K + n) * 128 + 16 * part + 2 * (k % 8));
+                split(four[2 * i], four[2 * i + 1], to[0], to[K * K / 2]);
+            }
+        }
+        fence_copies();
+        __syncthreads();
+        tiles = described(shared_address(memory));
     }
-    const uint4* from = weights + (2 * OWN * own.part + begin / 2) * TILES * 32 + own.lane;
+    __device__ __forceinline__ void begin(const Parts<TILES>& parts) {
+        begin_products();
 #pragma unroll
-    for (int tile = 0; tile < TILES; ++tile) {
-        uint4 some[4];
+        for (int half = 0; half < HALVES; ++half) {
 #pragma unroll
-        for (int m = 0; m < 4; ++m) { some[m] = from[(m * TILES + tile) * 32]; }
-        // What is added to the same numbers does not follow at once.
-#pragma unroll
-        for (int m = 0; m < 4; ++m) { multiply(rest[m], parts.high[tile], some[m].z, some[m].w); }
-#pragma unroll
-        for (int m = 0; m < 4; ++m) { multiply(sums[m], parts.high[tile], some[m].x, some[m].y); }
-#pragma unroll
-        for (int m = 0; m < 4; ++m) { multiply(rest[m], parts.low[tile], some[m].x, some[m].y); }
-    }
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-#pragma unroll
-        for (int n = 0; n < SOME; ++n) {
-            found[r][n] = sums[n / 2][2 * r + n % 2] + rest[n / 2][2 * r + n % 2];
+            for (int tile = 0; tile < TILES; ++tile) {
+                const address_t high = tiles + (tile / 4 * K + half * 64) * 8 + tile % 4 * 2;
+                const address_t low = high + K * K / 8;
+                multiply(sums[half], parts.high[tile], high, tile);
+                multiply(sums[half], parts.high[tile], low, 1);
+                multiply(sums[half], parts.low[tile], high, 1);
+            }
+            end_products();
         }
     }
+    __device__ __forceinline__ void find(
+        const Parts<TILES>& parts, const Lane& own, int begin, float (*found)[SOME]) {
+        if (begin % 16 == 0) {
+            if (begin / 16 == HALVES - 1) {
+                await_products<0>(sums[HALVES - 1]);
+            } else {
+                await_products<1>(sums[0]);
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+#pragma unroll
+            for (int n = 0; n < SOME; ++n) {
+                const int tile = (begin + n) % 16 / 4 * 2 + n % 4 / 2;
+                found[r][n] = sums[begin / 16][4 * tile + 2 * r + n % 2];
+            }
+        }
+    }
+};
+#else
+// For each tile of 8 by 16 what a lane has of both parts.
+struct Matrix {
+    static constexpr int BYTES = 4 * K * K;
+    uint4* weights;
+    __device__ __forceinline__ Matrix(const float* __restrict__ matrix, char* memory)
+        : weights(reinterpret_cast<uint4*>(memory)) {
+        for (int at = threadIdx.x; at < TILES * K / 8 * 32; at += THREADS) {
+            const int lane = at % 32, tile = at / 32 % TILES, m = at / 32 / TILES;
+            const int to = 16 * (m / 2) + 4 * (lane / 8) + 2 * (m % 2) + lane / 4 % 2;
+            const float* from = matrix + to * K + 16 * tile + 4 * (lane % 4);
+            split(from[0], from[1], weights[at].x, weights[at].z);
+            split(from[2], from[3], weights[at].y, weights[at].w);
+        }
+        __syncthreads();
+    }
+    __device__ __forceinline__ void begin(const Parts<TILES>&) {}
+    __device__ __forceinline__ void find(
+        const Parts<TILES>& parts, const Lane& own, int begin, float (*found)[SOME]) const {
+        float sums[4][4], rest[4][4];
+#pragma unroll
+        for (int m = 0; m < 4; ++m) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) { sums[m][i] = rest[m][i] = 0; }
+        }
+        const uint4* from = weights + (2 * OWN * own.part + begin / 2) * TILES * 32 + own.lane;
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile) {
+            uint4 some[4];
+#pragma unroll
+            for (int m = 0; m < 4; ++m) { some[m] = from[(m * TILES + tile) * 32]; }
+            // What is added to the same numbers does not follow at once.
+#pragma unroll
+            for (int m = 0; m < 4; ++m) { multiply(rest[m], parts.high[tile], some[m].z, some[m].w); }
+#pragma unroll
+            for (int m = 0; m < 4; ++m) { multiply(sums[m], parts.high[tile], some[m].x, some[m].y); }
+#pragma unroll
+            for (int m = 0; m < 4; ++m) { multiply(rest[m], parts.low[tile], some[m].x, some[m].y); }
+        }
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+#pragma unroll
+            for (int n = 0; n < SOME; ++n) {
+                found[r][n] = sums[n / 2][2 * r + n % 2] + rest[n / 2][2 * r + n % 2];
+            }
+        }
+    }
+};
+#endif
+
+// Shared memory where tensor cores may read it.
+__device__ __forceinline__ char* aligned(char* memory) {
+#if GROUP
+    const unsigned address = shared_address(memory);
+    return memory + (((address + 1023) & ~1023u) - address);
+#else
+    return memory;
+#endif
 }
 
-// The lane's numbers `begin` to `begin` + SOME in a row of K.
-__device__ __forceinline__ void load_some(const float* row, const Lane& own, int begin, float* to) {
-#pragma unroll
-    for (int n = 0; n < SOME; n += 4) {
-        const float4 four = *reinterpret_cast<const float4*>(row + own.node(begin + n));
-        to[n] = four.x;
-        to[n + 1] = four.y;
-        to[n + 2] = four.z;
-        to[n + 3] = four.w;
-    }
-}
-
-__device__ __forceinline__ void store_some(float* row, const Lane& own, int begin, const float* from) {
-#pragma unroll
-    for (int n = 0; n < SOME; n += 4) {
-        *reinterpret_cast<float4*>(row + own.node(begin + n)) = {
-            from[n], from[n + 1], from[n + 2], from[n + 3]};
-    }
+// Slices of the longest sequence of those that are multiplied together; 0 where there is none.
+__device__ __forceinline__ int find_longest(const Lane& own, const int* lengths, int count) {
+    const int begin = GROUP ? 64 * blockIdx.x : own.begin;
+    return begin < count ? lengths[begin] : 0;
 }
 
 // As `forward` of scan.cu, with transition[j * K + i] and no tables. Vectors are divided at every slice, by
 // the power of two below the largest entry of the slice before. Loads do not depend on what a slice is:
-// rows that have ended read their last slice again.
+// rows that have ended read their last slice again, and what they make of it is not used.
 extern "C" __global__ void __launch_bounds__(THREADS) forward(
     const float* __restrict__ transition, const int* __restrict__, const float* __restrict__ table,
     const float* __restrict__ bottom_table, const float* __restrict__ top,
     const int* __restrict__ slot, const long long* __restrict__ first,
     const int* __restrict__ lengths, int direction, int count, int k, float under,
     float* __restrict__ vectors, int* __restrict__ exponents, double* __restrict__ results) {
-    extern __shared__ uint4 weights[];
-    Exchange* exchange = reinterpret_cast<Exchange*>(weights + TILES * K / 8 * 32);
-    load_matrix(transition, weights);
+    extern __shared__ uint4 dynamic[];
+    char* memory = aligned(reinterpret_cast<char*>(dynamic));
+    Matrix matrix(transition, memory);
+    Exchange* exchange = reinterpret_cast<Exchange*>(memory + Matrix::BYTES);
+    Ahead<1> ahead(memory + Matrix::BYTES);
     const Lane own = find_lane(first, lengths, direction, count);
-    if (own.begin >= count) { return; }
-    const int longest = lengths[own.begin];
-    Parts parts;
-    float value[2][EACH], ahead[AHEAD][2][EACH], least[2] = {1, 1};
+    const int longest = find_longest(own, lengths, count);
+    if (!longest) { return; }
+    Parts<TILES> parts;
+    Next next;
+    float least[2] = {1, 1}, lowest[2];
     long long total[2] = {0, 0};
     int scale[2] = {0, 0}, slots[AHEAD][2];
     auto find = [&](int r, int h) { return slot[own.row(r, min(h, own.slices[r].length - 1))]; };
+    const bool keeps = exponents != nullptr;
+    auto kept = [&](int r, int h) { return vectors + (keeps ? own.row(r, h) : own.sequence(r)) * K; };
+    float* to[2];
+    bool stores[2];
+    auto begin_slice = [&](int h) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            const int left = own.slices[r].length - h;
+            stores[r] = keeps ? left > 0 : left == 1;
+            to[r] = kept(r, h);
+        }
+        ahead.arrive();
+    };
     // What slice h makes of some products; loads the coefficients of the slice that follows in `a`.
     auto use = [&](int a, int h, int begin, const float(*mixed)[SOME]) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            const bool active = h < own.slices[r].length;
             const float unit = power_of_two(-scale[r]);
-            float* now = value[r] + begin;
+            float now[SOME], low[SOME];
+            ahead.read(a, 0, r, begin, now);
 #pragma unroll
             for (int n = 0; n < SOME; ++n) {
-                const float found = ahead[a][r][begin + n] * unit * mixed[r][n] + under;
-                now[n] = active ? found : now[n];
-                least[r] = own.node(begin + n) < k ? fminf(least[r], now[n]) : least[r];
+                now[n] = now[n] * unit * mixed[r][n] + under;
+                low[n] = WHOLE || own.node(begin + n) < k ? now[n] : 1.0f;
             }
-            if (active && vectors != nullptr) { store_some(vectors + own.row(r, h) * K, own, begin, now); }
-            load_some(table + (long long)slots[a][r] * K, own, begin, ahead[a][r] + begin);
+#pragma unroll
+            for (int step = SOME / 2; step; step /= 2) {
+#pragma unroll
+                for (int n = 0; n < step; ++n) { low[n] = fminf(low[n], low[n + step]); }
+            }
+            lowest[r] = begin ? fminf(lowest[r], low[0]) : low[0];
+            next.take(r, begin, now);
+            if (stores[r]) { store_some(to[r], own, begin, now); }
+            ahead.load(a, 0, r, begin, table + (long long)slots[a][r] * K, own);
         }
     };
     auto pass = [&](int a, int h) {
+        ahead.end();
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             slots[a][r] = find(r, h + 2 * AHEAD);
             if (h >= own.slices[r].length) { continue; }
+            least[r] = fminf(least[r], lowest[r]);
             total[r] += scale[r];
-            if (vectors != nullptr && own.lane % 4 == 0 && own.part == 0) {
+            if (keeps && own.lane % 4 == 0 && own.part == 0) {
                 exponents[own.row(r, h)] = scale[r];
             }
         }
-        hand_over(exchange, own, h & 1, value, parts, scale);
+        hand_over(exchange, own, h & 1, next, parts, scale);
+        next.begin();
     };
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    for (int a = 0; a < AHEAD; ++a) {
 #pragma unroll
-        for (int a = 0; a < AHEAD; ++a) {
+        for (int r = 0; r < 2; ++r) {
             const float* from = (a ? table : bottom_table) + (long long)find(r, a) * K;
             slots[a][r] = find(r, AHEAD + a);
 #pragma unroll
-            for (int n = 0; n < EACH; n += SOME) { load_some(from, own, n, ahead[a][r] + n); }
+            for (int n = 0; n < EACH; n += SOME) { ahead.load(a, 0, r, n, from, own); }
         }
-#pragma unroll
-        for (int n = 0; n < EACH; ++n) { value[r][n] = 0; }
+        ahead.end();
     }
+    begin_slice(0);
+    next.begin();
 #pragma unroll
     for (int begin = 0; begin < EACH; begin += SOME) {
         float ones[2][SOME];
@@ -277,10 +453,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) forward(
         for (int i = 0; i < AHEAD; ++i) {
             const int h = base + i, a = (1 + i) % AHEAD;
             if (h >= longest) { break; }
+            matrix.begin(parts);
+            begin_slice(h);
 #pragma unroll
             for (int begin = 0; begin < EACH; begin += SOME) {
                 float mixed[2][SOME];
-                mix(weights, parts, own, begin, mixed);
+                matrix.find(parts, own, begin, mixed);
                 use(a, h, begin, mixed);
             }
             pass(a, h);
@@ -290,8 +468,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) forward(
     double sums[2] = {0, 0}, lows[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-#pragma unroll
-        for (int n = 0; n < EACH; ++n) { sums[r] += double(value[r][n]) * double(top[own.node(n)]); }
+        for (int n = 0; n < EACH && own.slices[r].length; n += 4) {
+            const float* from = kept(r, own.slices[r].length - 1) + own.node(n);
+            for (int v = 0; v < 4; ++v) { sums[r] += double(from[v]) * double(top[own.node(n) + v]); }
+        }
         lows[r] = least[r];
         for (int step = 1; step < 4; step *= 2) {
             sums[r] += __shfl_xor_sync(EVERY_LANE, sums[r], step);
@@ -330,70 +510,89 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward(
     int count, const float* __restrict__ vectors, const int* __restrict__ exponents,
     const double* __restrict__ root, const float* __restrict__ share,
     float* __restrict__ posteriors, float* __restrict__ uses, int* __restrict__ highest) {
-    extern __shared__ uint4 weights[];
-    Exchange* exchange = reinterpret_cast<Exchange*>(weights + TILES * K / 8 * 32);
-    load_matrix(transposed, weights);
+    extern __shared__ uint4 dynamic[];
+    char* memory = aligned(reinterpret_cast<char*>(dynamic));
+    Matrix matrix(transposed, memory);
+    Exchange* exchange = reinterpret_cast<Exchange*>(memory + Matrix::BYTES);
+    Ahead<2> ahead(memory + Matrix::BYTES);
     const Lane own = find_lane(first, lengths, direction, count);
-    if (own.begin >= count) { return; }
-    const int longest = lengths[own.begin];
-    Parts parts;
-    float handed[2][EACH], ahead[AHEAD][2][EACH], vector[AHEAD][2][EACH], factor[2];
+    const int longest = find_longest(own, lengths, count);
+    if (!longest) { return; }
+    Parts<TILES> parts;
+    Next next;
+    float factor[2];
     unsigned most[2] = {0, 0};
-    int slots[AHEAD][2], powers[AHEAD][2], next[AHEAD][2];
+    int slots[AHEAD][2], powers[AHEAD][2], coming[AHEAD][2];
     // The row s slices below the top, and what it needs.
     auto row = [&](int r, int s) { return own.row(r, own.slices[r].length - 1 - s); };
     auto find = [&](int a, int r, int s) {
         slots[a][r] = slot[row(r, s)];
-        next[a][r] = exponents[row(r, s)];
+        coming[a][r] = exponents[row(r, s)];
     };
     auto load = [&](int a, int r, int s, int begin) {
-        load_some(table + (long long)slots[a][r] * K, own, begin, ahead[a][r] + begin);
-        load_some(vectors + row(r, s) * K, own, begin, vector[a][r] + begin);
+        ahead.load(a, 0, r, begin, table + (long long)slots[a][r] * K, own);
+        ahead.load(a, 1, r, begin, vectors + row(r, s) * K, own);
     };
     // What slice s does with some of its derivatives; loads those of the slice that follows in `a`.
     auto use = [&](int a, int s, int begin, const float(*derivative)[SOME]) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            const int h = own.slices[r].length - 1 - s;
             const bool counts = factor[r] > 0;
-            const float unit = counts && h > 0 ? power_of_two(-powers[a][r]) : 0.0f;
-            float posterior[SOME], *used = handed[r] + begin;
+            const float unit = counts && s < own.slices[r].length - 1 ? power_of_two(-powers[a][r]) : 0.0f;
+            float coefficients[SOME], vector[SOME], posterior[SOME], used[SOME];
+            unsigned high[SOME];
+            ahead.read(a, 0, r, begin, coefficients);
+            ahead.read(a, 1, r, begin, vector);
 #pragma unroll
             for (int n = 0; n < SOME; ++n) {
-                const unsigned bits = bits_of(derivative[r][n]);
-                most[r] = h >= 0 ? max(most[r], bits) : most[r];
-                posterior[n] = counts ? vector[a][r][begin + n] * derivative[r][n] : 0.0f;
-                used[n] = unit > 0 ? ahead[a][r][begin + n] * unit * derivative[r][n] : 0.0f;
+                high[n] = bits_of(derivative[r][n]);
+                posterior[n] = counts ? vector[n] * derivative[r][n] : 0.0f;
+                used[n] = unit > 0 ? coefficients[n] * unit * derivative[r][n] : 0.0f;
             }
-            if (h >= 0) {
+#pragma unroll
+            for (int step = SOME / 2; step; step /= 2) {
+#pragma unroll
+                for (int n = 0; n < step; ++n) { high[n] = max(high[n], high[n + step]); }
+            }
+            if (s < own.slices[r].length) {
+                most[r] = max(most[r], high[0]);
                 store_some(posteriors + row(r, s) * K, own, begin, posterior);
                 store_some(uses + row(r, s) * K, own, begin, used);
             }
+            next.take(r, begin, used);
             load(a, r, s + AHEAD, begin);
         }
     };
     auto pass = [&](int a, int s) {
+        ahead.end();
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            powers[a][r] = next[a][r];
+            powers[a][r] = coming[a][r];
             find(a, r, s + 2 * AHEAD);
         }
         int unused[2];
-        hand_over(exchange, own, s & 1, handed, parts, unused);
+        hand_over(exchange, own, s & 1, next, parts, unused);
+        next.begin();
     };
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const float weight = own.slices[r].length ? share[own.sequence(r)] : 0.0f;
         factor[r] = weight > 0 ? float(double(weight) / root[own.sequence(r)]) : 0.0f;
+    }
 #pragma unroll
-        for (int a = 0; a < AHEAD; ++a) {
+    for (int a = 0; a < AHEAD; ++a) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
             find(a, r, a);
-            powers[a][r] = next[a][r];
+            powers[a][r] = coming[a][r];
 #pragma unroll
             for (int n = 0; n < EACH; n += SOME) { load(a, r, a, n); }
             find(a, r, AHEAD + a);
         }
+        ahead.end();
     }
+    ahead.arrive();
+    next.begin();
 #pragma unroll
     for (int begin = 0; begin < EACH; begin += SOME) {
         float derivative[2][SOME];
@@ -410,10 +609,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward(
         for (int i = 0; i < AHEAD; ++i) {
             const int s = base + i, a = (1 + i) % AHEAD;
             if (s >= longest) { break; }
+            matrix.begin(parts);
+            ahead.arrive();
 #pragma unroll
             for (int begin = 0; begin < EACH; begin += SOME) {
                 float derivative[2][SOME];
-                mix(weights, parts, own, begin, derivative);
+                matrix.find(parts, own, begin, derivative);
                 use(a, s, begin, derivative);
             }
             pass(a, s);
@@ -432,9 +633,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward(
     }
 }
 
-// parts[p, j, i] = sum over some rows of left[row, j] * right[row, i]. A block takes rows
+// parts[blockIdx.x, j, i] = sum over some rows of left[row, j] * right[row, i]. A block takes rows
 // blockIdx.x * 16 G, and on by gridDim.x * 16 G, where G = 8 / (K / 16) groups of warps take 16 rows
-// each; p = blockIdx.x * G + group. Launched with 256 threads.
+// each. Launched with 256 threads.
 extern "C" __global__ void __launch_bounds__(256) outer(
     const float* __restrict__ left, const float* __restrict__ right, long long rows,
     float* __restrict__ parts) {
@@ -497,14 +698,22 @@ extern "C" __global__ void __launch_bounds__(256) outer(
         }
         __syncthreads();
     }
-    float* out = parts + ((long long)blockIdx.x * G + group) * K * K;
+    // Groups add theirs in turn.
+    float* out = parts + (long long)blockIdx.x * K * K;
+    float* total = G == 1 ? out : reinterpret_cast<float*>(tile);
+    for (int g = 0; g < G; ++g) {
 #pragma unroll
-    for (int n = 0; n < K / 8; ++n) {
+        for (int n = 0; n < K / 8; ++n) {
 #pragma unroll
-        for (int r = 0; r < 2; ++r) {
-            const int row = 16 * j + lane / 4 + 8 * r, column = 8 * n + 2 * (lane % 4);
-            *reinterpret_cast<float2*>(out + row * K + column) =
-                make_float2(sums[n][2 * r], sums[n][2 * r + 1]);
+            for (int r = 0; r < 2; ++r) {
+                const int row = 16 * j + lane / 4 + 8 * r, column = 8 * n + 2 * (lane % 4);
+                float2* to = reinterpret_cast<float2*>(total + row * K + column);
+                if (g != group) { continue; }
+                const float2 before = g ? *to : make_float2(0, 0);
+                *to = make_float2(before.x + sums[n][2 * r], before.y + sums[n][2 * r + 1]);
+            }
         }
+        __syncthreads();
     }
+    for (int at = threadIdx.x; G > 1 && at < K * K; at += 256) { out[at] = total[at]; }
 }
