@@ -1,6 +1,7 @@
 """Runs DSPNs. `base` says what an engine offers; `cpu`, `gpu` and `reference` are engines."""
 
 from importlib import import_module
+from typing import Any
 
 from dspn.engine.base import (
     Choices,
@@ -8,6 +9,7 @@ from dspn.engine.base import (
     Expectation,
     ExpectedFlows,
     NetworkFlows,
+    NetworkProgram,
     Posteriors,
     Program,
     TimeUpError,
@@ -58,5 +60,14 @@ def compile_program(
         found: Engine = import_module(f"dspn.engine.{engine}").ENGINE
         engine = found
     mixture = model if isinstance(model, Mixture) else Mixture.of(model)
-    components = (engine.compile(network, precision=precision) for network in mixture)
+    # Components of one structure share what follows from it.
+    known: dict[Any, NetworkProgram] = {}
+    components = []
+    for network in mixture:
+        key = id(network.template), id(network.top), network.root, network.parameters.tied
+        if key in known:
+            components.append(known[key].rebind(network))
+        else:
+            components.append(engine.compile(network, precision=precision))
+        known.setdefault(key, components[-1])
     return Program(mixture, tuple(components))

@@ -497,7 +497,8 @@ class Program:
         for c, _, program in self.parts:
             used = shares[:, c] > 0
             if used.any():
-                found[c] = program.expected_flows(data[used], shares[used, c])[0]
+                part = data if used.all() else data[used]  # an engine may keep what it made of it
+                found[c] = program.expected_flows(part, shares[used, c])[0]
         return Expectation(tuple(found), shares.sum(axis=0), rounded(total))
 
     def best(self, data: Sequences) -> Choices:

@@ -7,6 +7,7 @@ tuned on the real data, with what it expects of the draws as prior.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Final, Protocol, final, runtime_checkable
 
 import numpy as np
@@ -17,7 +18,16 @@ from dspn.data.schema import Schema
 from dspn.data.sequences import Sequences, joined, sequences_of
 from dspn.engine import Expectation, Program
 from dspn.errors import DataError, StructureError
-from dspn.learning.em import EmFit, EmOptions, Members, Part, fit_em, scale_flows, scaled_families
+from dspn.learning.em import (
+    EmFit,
+    EmOptions,
+    EmState,
+    Members,
+    Part,
+    fit_em,
+    scale_flows,
+    scaled_families,
+)
 from dspn.learning.priors import DEFAULT_PRIORS, Priors
 from dspn.learning.run import Clock, Ending
 from dspn.learning.scores import FitRecord, Score
@@ -27,11 +37,17 @@ from dspn.structure.edit import with_tables_by
 from dspn.structure.mixture import Mixture
 from dspn.structure.network import DynamicNetwork, Root
 
-# Sequences that a teacher is asked for at once.
+# Sequences that a teacher is asked for at once, and the most times that it is asked.
 _AT_ONCE: Final = 8_192
-# The draws that start a network have as many slices as this to a node, and at least so many.
+_MOST_TIMES: Final = 64
+# Of more draws a part stands for all at the start, and a moving average in the end.
+_MOST_COUNTED: Final = 2**18
+# The draws that start a network have as many slices as this to a node, within bounds.
 _SLICES_PER_NODE: Final = 200
 _LEAST_SLICES: Final = 20_000
+_MOST_SLICES: Final = 2**20
+# Of a time limit, when learning from the draws ends; the rest is for tuning.
+_SHARE_OF_DRAWS: Final = 0.8
 _STREAM: Final = 11  # of randomness, apart from those of other learners
 # The window around a slice that clusters see where the teacher has no states.
 _WIDTH: Final = 2
@@ -143,6 +159,42 @@ class Backed(Members):
 
 @final
 @dataclass(frozen=True, eq=False)
+class Drawn(Members):
+    """Draws in batches; a part of them stands for all where the flows of all are asked for."""
+
+    draws: Sequences
+    part: Part
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", self.part.weights)
+
+    @classmethod
+    def of(cls, draws: Sequences, most: int) -> "Drawn":
+        """Draws, of which the first `most` stand for all."""
+        first = draws[:most]
+        return cls(draws, Part.of(first, np.full(len(first), len(draws) / len(first))))
+
+    def flows(self, program: Program) -> Expectation:
+        """Expected flows of the part, each sequence counted so often that it stands for all."""
+        return self.part.flows(program)
+
+    def log_likelihood(self, program: Program) -> Floats:
+        """The log-likelihood of each sequence of the part."""
+        return self.part.log_likelihood(program)
+
+    def score(self, score: Score, program: Program) -> float:
+        """The mean of another score over the part."""
+        return self.part.score(score, program)
+
+    def batches(self, batch_size: int, rng: np.random.Generator) -> list[tuple[Members, float]]:
+        """All draws in their order, which is a random one."""
+        cuts = np.linspace(0, len(self.draws), -(-len(self.draws) // batch_size) + 1).astype(int)
+        parts = [self.draws[start:end] for start, end in pairwise(cuts.tolist())]
+        return [(Part.of(own, None), len(self.draws) / len(own)) for own in parts]
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Distillation:
     """The model, its validation score before what was held out was learned from, and the way there.
 
@@ -195,7 +247,8 @@ def distil(
         root: The slice that carries the top network.
         tied: Whether the bottom network shares the template's parameters.
         refit: Whether the tuning is done again in the end with what was held out.
-        clock: Its limit ends training of the teacher, which may take half of it, and all EM.
+        clock: Its limit ends training of the teacher after half of it, learning from the draws
+            after four fifths, and tuning.
     """
     require_type(options, Distilled, "options", StructureError)
     clock, own = clock or Clock(), priors or DEFAULT_PRIORS
@@ -211,9 +264,9 @@ def distil(
         start = Mixture(tuple(with_tables_by(network, by) for network in start), start.weights)
     if not tied:
         start = Mixture(tuple(network.untied() for network in start), start.weights)
+    start = _of_one_structure(start)
     settings: dict[str, Any] = {"priors": own, "deadline": clock.is_due}
-    drawn = fit_em(start, draws, validation=validation, options=options.em, rng=rng(2), **settings)
-    counts = Part.of(draws, None).flows(options.em.compile(drawn.mixture))
+    drawn, counts = _learned(start, draws, validation, options.em, own, rng(2), clock)
 
     def tuned(data: Sequences, worth: float, **more: Any) -> EmFit:
         prior = scale_flows(counts, worth * len(data) / len(draws))
@@ -238,6 +291,41 @@ def distil(
     return Distillation(mixture, score, worth, scores, found.history, ending, len(draws))
 
 
+def _learned(
+    start: Mixture,
+    draws: Sequences,
+    validation: Sequences,
+    options: EmOptions,
+    priors: Priors,
+    rng: np.random.Generator,
+    clock: Clock,
+) -> tuple[EmFit, Expectation]:
+    """The model of the draws, and its expected flows on them.
+
+    Of many draws the flows are the moving average that the model was made from.
+    """
+    averages: list[Expectation] = []
+
+    def on_state(state: EmState) -> None:
+        if state.best is state.mixture and state.statistics is not None:
+            averages[:] = [state.statistics]
+
+    many = len(draws) > _MOST_COUNTED and options.batch_size is not None
+    fit = fit_em(
+        start,
+        Drawn.of(draws, _MOST_COUNTED) if many else draws,
+        validation=validation,
+        options=options,
+        priors=priors,
+        rng=rng,
+        deadline=clock.within(_SHARE_OF_DRAWS).is_due,
+        on_state=on_state,
+    )
+    if many and averages:
+        return fit, averages[0]
+    return fit, Part.of(draws, None).flows(options.compile(fit.mixture))
+
+
 def _taught(
     options: Distilled, train: Sequences, validation: Sequences, seed: int, clock: Clock
 ) -> Teacher:
@@ -255,9 +343,9 @@ def _taught(
 
 def _draws(teacher: Teacher, train: Sequences, count: int, rng: np.random.Generator) -> Sequences:
     """Draws of the variables of the training set."""
-    parts = []
-    for begin in range(0, count, _AT_ONCE):
-        part = teacher.sample(min(_AT_ONCE, count - begin), rng)
+    parts, at_once = [], max(_AT_ONCE, -(-count // _MOST_TIMES))
+    for begin in range(0, count, at_once):
+        part = teacher.sample(min(at_once, count - begin), rng)
         require_type(part, Sequences, "teacher.sample(n, rng)", DataError)
         parts.append(sequences_of(part, train.schema, "teacher.sample(n, rng)"))
     return joined(parts)
@@ -273,6 +361,20 @@ def _input(schema: Schema, by: str | Rule | None) -> str | None:
     return by
 
 
+def _of_one_structure(mixture: Mixture) -> Mixture:
+    """The same mixture, whose components share the structure of the first where theirs is equal.
+
+    What engines derive from a structure is then made once.
+    """
+    first = mixture.components[0]
+
+    def shared(network: DynamicNetwork) -> DynamicNetwork:
+        is_equal = network.template == first.template and network.top == first.top
+        return first.with_parameters(network.parameters) if is_equal else network
+
+    return Mixture(tuple(map(shared, mixture)), mixture.weights)
+
+
 def _start(
     teacher: Teacher,
     draws: Sequences,
@@ -283,7 +385,7 @@ def _start(
 ) -> Mixture:
     """Components for clusters of sequences, nodes for clusters of the teacher's states."""
     size, count = options.n_interfaces, options.n_components
-    wanted = max(_LEAST_SLICES, _SLICES_PER_NODE * size * count)
+    wanted = min(max(_LEAST_SLICES, _SLICES_PER_NODE * size * count), _MOST_SLICES)
     sample = draws[: int(np.searchsorted(draws.offsets, wanted)) + 1]
     read: Callable[[Sequences], Floats] | None = getattr(teacher, "states", None)
     states = None if read is None else np.asarray(read(sample))

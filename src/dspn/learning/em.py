@@ -3,8 +3,10 @@
 `maximise` is one M-step, `fit_em` repeats both steps until a stopping rule is met.
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, partial
@@ -39,6 +41,8 @@ from dspn.structure.validity import bottom_nodes
 
 # Slices of a shard of an EM step that an executor works on.
 _SHARD_SLICES: Final = 50_000
+# Components of so many weights together are worked on side by side.
+_MANY_WEIGHTS: Final = 2**22
 
 
 # What went wrong: parameters that are not finite, and nodes that nothing flows through.
@@ -521,7 +525,7 @@ def _mini_batch(
             weight += float(batch.weights.sum())
             number += 1
             share = float((number + options.step_delay) ** -options.step_power)
-            statistics = scale_flows(statistics, 1.0 - share) + scale_flows(found, share * factor)
+            statistics = _blended(statistics, 1.0 - share, found, share * factor)
             program = maximiser(program, statistics)
             if is_due():
                 break
@@ -530,27 +534,53 @@ def _mini_batch(
 
 def scale_flows(found: Expectation, factor: float) -> Expectation:
     """The flows times a number; log-likelihoods have no place in an average."""
+    components = tuple(_scaled(flows, factor) for flows in found.components)
+    return Expectation(components, factor * found.counts, np.empty(0))
 
+
+def _scaled(flows: ExpectedFlows, factor: float) -> ExpectedFlows:
     def scale(own: NetworkFlows) -> NetworkFlows:
         return NetworkFlows(factor * own.weights, tuple(factor * rows for rows in own.leaves))
 
-    components = tuple(
-        ExpectedFlows(
-            scale(flows.template),
-            scale(flows.top),
-            None if flows.bottom is None else scale(flows.bottom),
-        )
-        for flows in found.components
+    bottom = None if flows.bottom is None else scale(flows.bottom)
+    return ExpectedFlows(scale(flows.template), scale(flows.top), bottom)
+
+
+def _blended(one: Expectation, share: float, other: Expectation, more: float) -> Expectation:
+    """Two flows, each times a number, added up."""
+    components = _by_component(
+        lambda left, right: _scaled(left, share) + _scaled(right, more),
+        [flows.template.weights.size for flows in one.components],
+        one.components,
+        other.components,
     )
-    return Expectation(components, factor * found.counts, np.empty(0))
+    counts = share * one.counts + more * other.counts
+    return Expectation(tuple(components), counts, np.empty(0))
+
+
+def _by_component(work: Callable[..., Any], sizes: list[int], *given: Iterable[Any]) -> list[Any]:
+    """What a function makes of each component, in their order, in threads where they are large.
+
+    `sizes` are their numbers of weights.
+    """
+    if len(sizes) == 1 or sum(sizes) < _MANY_WEIGHTS:
+        return list(map(work, *given))
+    with ThreadPoolExecutor(min(len(sizes), os.cpu_count() or 1)) as pool:
+        return list(pool.map(work, *given))
 
 
 def _maximise_all(
     mixture: Mixture, found: Expectation, priors: Priors, learnable: frozenset[int] | None
 ) -> Mixture:
     """An M-step of every component, and of the weights of the root sum."""
-    pairs = zip(mixture, found.components, strict=True)
-    networks = tuple(maximise(network, flows, priors, learnable) for network, flows in pairs)
+    networks = tuple(
+        _by_component(
+            lambda network, flows: maximise(network, flows, priors, learnable),
+            [network.template.num_weights for network in mixture],
+            mixture,
+            found.components,
+        )
+    )
     if len(networks) == 1 or learnable is not None:
         return Mixture(networks, mixture.weights)
     counts = found.counts + priors.sum_pseudo_count
@@ -558,7 +588,8 @@ def _maximise_all(
 
 
 def _log_prior_of(mixture: Mixture, priors: Priors, learnable: frozenset[int] | None) -> float:
-    total = sum(log_prior(network, priors, learnable) for network in mixture)
+    sizes = [network.template.num_weights for network in mixture]
+    total = float(sum(_by_component(lambda own: log_prior(own, priors, learnable), sizes, mixture)))
     if len(mixture) > 1 and learnable is None:
         total += float(np.sum(xlogy(priors.sum_pseudo_count, mixture.weights)))
     return total

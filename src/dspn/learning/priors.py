@@ -142,9 +142,10 @@ class Section:
             return priors.sum_pseudo_count
         counts = np.full(self.network.num_weights, float(priors.sum_pseudo_count))
         for places in self.network.table_places:
-            common, _ = self._common(places)
-            own = priors.sum_pseudo_count / places.shape[1]
-            counts[places] = own + priors.table_pseudo_count * common[:, None]
+            own: Floats | float = priors.sum_pseudo_count / places.shape[1]
+            if priors.table_pseudo_count:
+                own = own + priors.table_pseudo_count * self._common(places)[0][:, None]
+            counts[places] = own
         return counts
 
     def log_prior_of_weights(self, priors: Priors) -> float:

@@ -440,7 +440,10 @@ class SequenceEstimator(Queries, SequenceReader):
         self.history_ = outcome.history
         self.ending_: StrEnum | None = outcome.ending
         self.model_ = Model(outcome.network, provenance=provenance)
-        self.dead_ = dead_nodes_of(self.model_, parts)
+        # That pass runs where the model was learned.
+        engine = getattr(self, "engine", "cpu")
+        there = self.model_ if engine == "cpu" else self.model_.to(engine)
+        self.dead_ = dead_nodes_of(there, parts)
         self.batches_: tuple[OnlineRecord, ...] = ()
         return self
 

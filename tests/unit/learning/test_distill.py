@@ -20,8 +20,9 @@ from dspn import (
     Variable,
 )
 from dspn.data.inputs import Position
-from dspn.engine import compile_program
-from dspn.learning.distill import Backed, distil
+from dspn.engine import compile_program, gpu
+from dspn.learning import distill, em
+from dspn.learning.distill import Backed, Drawn, distil
 from dspn.learning.em import Part, fit_em, scale_flows
 from dspn.models import Model
 from dspn.structure import Mixture
@@ -106,6 +107,47 @@ def test_counts_as_prior_are_sequences_with_that_weight() -> None:
     parts = Backed(Part.of(REAL, None), counts).batches(10, np.random.default_rng(0))
     total = sum(own.flows(compile_program(start)).counts.sum() for own, _ in parts)
     assert total == pytest.approx(len(REAL) + 0.3 * len(draws))
+
+
+def test_of_many_draws_a_part_stands_for_all() -> None:
+    draws = TRUTH.sample(40, 10, rng=np.random.default_rng(3))
+    drawn, program = Drawn.of(draws, 16), compile_program(TRUTH.network)
+    assert drawn.weights.sum() == pytest.approx(len(draws))
+    counted = scale_flows(program.expected_flows(draws[:16]), 40 / 16)
+    (found,), (wanted,) = drawn.flows(program).components, counted.components
+    np.testing.assert_allclose(found.template.weights, wanted.template.weights, rtol=1e-12)
+    batches = drawn.batches(15, np.random.default_rng(0))
+    values = np.concatenate([own.data.values for own, _ in batches if isinstance(own, Part)])
+    np.testing.assert_array_equal(values, draws.values)
+    assert [len(own.weights) * factor for own, factor in batches] == pytest.approx([40.0] * 3)
+
+
+def test_many_draws_teach_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = replace(KNOWING, num_draws=4_000, em=EmOptions(4, 4, batch_size=250))
+    truth = TRUTH.score(TEST)
+    monkeypatch.setattr(distill, "_MOST_COUNTED", 500)
+    found = distil(REAL, HELD, options=options, seed=3)
+    assert truth - Model(found.mixture).score(TEST) < 0.06  # nats per sequence of 10 slices
+    assert found.scores[10.0] > found.scores[np.inf] - 0.1
+
+
+def test_components_share_a_structure_and_are_learned_side_by_side(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = replace(KNOWING, num_draws=500, n_components=3)
+    one_by_one = distil(REAL, HELD, options=options, seed=5).mixture
+    assert len({id(own.template) for own in one_by_one}) == 1
+    monkeypatch.setattr(em, "_MANY_WEIGHTS", 0)
+    together = distil(REAL, HELD, options=options, seed=5).mixture
+    assert together.fingerprint == one_by_one.fingerprint
+
+
+def test_the_engine_of_an_estimator_learns_from_the_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = replace(SMALL, num_draws=500, n_components=2, em=EmOptions(2, 2, batch_size=250))
+    here = DSPN(options, random_state=0).fit(REAL).score(TEST)
+    monkeypatch.setattr(gpu, "ENGINE", gpu.GpuEngine("numpy"))
+    there = DSPN(options, engine="gpu", random_state=0).fit(REAL).score(TEST)
+    assert there == pytest.approx(here, abs=1e-3)
 
 
 def test_the_estimator_learns_from_a_teacher_and_its_file_answers_alike(tmp_path: Path) -> None:

@@ -22,8 +22,9 @@ from dspn.learning.lstm.steps import (
 from dspn.learning.run import Clock
 from dspn.options import Options, part_field, whole_field
 
-# Sequences that go through a net together: they bound memory.
+# Sequences that go through a net together, on the processor and elsewhere: they bound memory.
 _ROWS: Final = 4_096
+_ROWS_ELSEWHERE: Final = 65_536
 _STREAM: Final = 12  # of randomness, apart from that of distillation
 
 SCHEDULE: Final = Schedule(
@@ -107,7 +108,7 @@ class LstmTeacher:
         values = np.empty((int(offsets[-1]), len(self.schema)))
         with torch_threads(self.num_threads):
             for net, share in zip(self.nets, self._shares(n), strict=True):
-                for own in batches(lengths[share], _ROWS, None):
+                for own in batches(lengths[share], _rows(net), None):
                     rows, longest = share[own], int(lengths[share[own]].max())
                     drawn = _drawn(net, own.size, longest, len(self.schema), rng)
                     inside = np.arange(longest) < lengths[rows, None]
@@ -129,7 +130,7 @@ class LstmTeacher:
         order = np.empty(data.total_slices, dtype=np.int64)
         used = 0
         with torch_threads(self.num_threads), torch.no_grad():
-            for own in batches(data.lengths, _ROWS, None):
+            for own in batches(data.lengths, _rows(net), None):
                 hidden = net.memory(torch.from_numpy(steps.padded(own)).to(device)).cpu().numpy()
                 inside = np.arange(hidden.shape[1]) < data.lengths[own, None]
                 rows = (data.offsets[own, None] + np.arange(hidden.shape[1]))[inside]
@@ -146,6 +147,10 @@ def _require_rules(schema: Schema) -> None:
             "`train` must have no inputs but those that rules compute from the place of a slice, "
             f"as draws need them too, but has {given}; leave them out, or model them as variables."
         )
+
+
+def _rows(net: Any) -> int:
+    return _ROWS if next(net.parameters()).device.type == "cpu" else _ROWS_ELSEWHERE
 
 
 def _drawn(net: Any, count: int, length: int, width: int, rng: np.random.Generator) -> Floats:
