@@ -23,6 +23,8 @@ _FEW_GAINS: Final = 3
 # Independent entries are left for what is better by so many standard errors: the best of many
 # models is often better by one where there is nothing to find.
 _CLEAR: Final = 2.0
+# A gain that counts whole is at most so many times the median of all.
+_USUAL_GAINS: Final = 2.0
 
 
 def mixture_weights(log_likelihoods: Floats, *, pseudo_count: float = 0.5) -> Floats:
@@ -113,12 +115,17 @@ class Pool:
 
 
 class Choice(NamedTuple):
-    """The best mixture of layouts that the candidates allow, and its validation likelihoods."""
+    """The best mixture of layouts that the candidates allow, and its validation likelihoods.
+
+    `guard` are models of independent entries, block by block, and have a share besides.
+    """
 
     layouts: tuple[Layout, ...]
     weights: Floats
     models: Mapping[Block, BlockModel]
     validation: Floats
+    guard: tuple[Candidate, ...] = ()
+    share: float = 0.0
 
     @property
     def score(self) -> float:
@@ -128,7 +135,18 @@ class Choice(NamedTuple):
     @property
     def members(self) -> dict[int, Candidate]:
         """The candidates of all blocks that are kept, by their numbers."""
-        return {own.number: own for model in self.models.values() for own in model.members}
+        kept = [own for model in self.models.values() for own in model.members]
+        return {own.number: own for own in (*kept, *self.guard)}
+
+    def guarded(self, guard: tuple[Candidate, ...], share: float) -> "Choice":
+        """The same with a share for independent entries.
+
+        A sequence unlike all that were seen then costs no more than they say.
+        """
+        table = np.stack([self.validation, sum(own.validation for own in guard)], axis=1)
+        validation = mix(table, np.array([1.0 - share, share]))
+        rest = (1.0 - share) * self.weights
+        return Choice(self.layouts, rest, self.models, validation, guard, share)
 
     def block_weights(self) -> dict[Block, float]:
         """How much each block counts: the weight of the layouts that it is part of."""
@@ -209,8 +227,24 @@ class Chooser:
         if self._plain is None:
             self._plain = new
         if not self._is_clear:
-            self._is_clear = is_clear(self._best.validation, self._plain.validation, _CLEAR)
+            self._is_clear = any(
+                is_clear(own, self._plain.validation, _CLEAR)
+                for own in (self._best.validation, self._tamed())
+            )
         return self._best if self._is_clear else self._plain
+
+    def _tamed(self) -> Floats:
+        """Log-likelihoods of the best, of which no sequence gains more than is usual.
+
+        A sequence that gains very much makes the standard error large, so that it would speak
+        against what is better.
+        """
+        assert self._best is not None and self._plain is not None
+        if not np.isfinite(self._best.validation + self._plain.validation).all():
+            return self._best.validation
+        gains = self._best.validation - self._plain.validation
+        usual = _USUAL_GAINS * float(np.median(np.abs(gains)))
+        return self._plain.validation + np.minimum(gains, usual)
 
 
 def is_clear(new: Floats, old: Floats, errors: float = 1.0) -> bool:

@@ -12,6 +12,7 @@ from typing import Final, final
 import numpy as np
 
 from dspn._arguments import require_type, whole_number
+from dspn.data.schema import Kind
 from dspn.data.sequences import Sequences
 from dspn.engine.base import TimeUpError
 from dspn.errors import StructureError
@@ -46,6 +47,8 @@ _GRACE: Final = 0.05
 _LEAST_SECONDS: Final = 2.0
 # A time limit is an effort of no more than this, so that first looks do not use it up.
 _UNITS_A_SECOND: Final = 3.0
+# Of fewer sequences one unlike all others may be missing.
+_FEW: Final = 1000
 
 
 @final
@@ -92,6 +95,8 @@ class AutoLearned:
         for layout, weight in zip(self.choice.layouts, self.choice.weights.tolist(), strict=True):
             lines.append(f"  weight {weight:.2f}, {len(layout)} block{'s' * (len(layout) > 1)}:")
             lines += [f"    {self._described(block)}" for block in layout]
+        if self.choice.guard:
+            lines.append(f"  weight {self.choice.share:.3f}, independent entries, for the unusual")
         if all(own.size == 1 for own in self.choice.members.values()):
             is_over = self.ending == Ending.FINISHED
             lines.append(
@@ -161,8 +166,10 @@ def learn_auto(
     and the validation set confirms, with joint starts or without; models of blocks are grown,
     enriched and mixed; and several such layouts are mixed under one root. The result is never worse
     on the validation set than the ladder, except that independent entries are left for what is
-    better by more than two standard errors only. It follows from data, options and seed, whatever
-    the number of jobs; a time limit and Ctrl-C end it early with the best so far.
+    better by more than two standard errors only, and that they have a share of one in n + 1 where
+    there are fewer than 1,000 sequences, n, with numbers or counts. It follows from data, options
+    and seed, whatever the number of jobs; a time limit and Ctrl-C end it early with the best so
+    far.
 
     Args:
         train: Sequences to learn from.
@@ -258,6 +265,12 @@ def _follow(
             raise KeyboardInterrupt
         ending, state = Ending.TIME_LIMIT, run.least()
     choice = state.choice
+    count = len(task.train) + len(task.validation)
+    is_plain = all(own.size == 1 for own in choice.members.values())
+    if count < _FEW and not is_plain and any(v.kind != Kind.CATEGORICAL for v in task.schema):
+        # What is to come may be unlike all that was seen once in as many sequences.
+        first = tuple(state.pool.by_block[block][0] for block in state.layouts[0])
+        choice = choice.guarded(first, 1.0 / (count + 1))
     try:
         refit = refit and ending is not Ending.INTERRUPTED
         mixture = build_mixture(choice, task, refit=refit, pace=run.pace, clock=clock)
@@ -357,6 +370,10 @@ def build_mixture(
             networks = [network for network, _ in factors]
             components.append(side_by_side(task.schema, networks, layout))
             weights.append(weight * prod(share for _, share in factors))
+    if choice.guard:
+        networks = [trained[own.number] for own in choice.guard]
+        components.append(side_by_side(task.schema, networks, [own.block for own in choice.guard]))
+        weights.append(choice.share)
     return Mixture(tuple(components), np.asarray(weights))
 
 

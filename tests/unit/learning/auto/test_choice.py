@@ -140,3 +140,31 @@ def test_a_layout_that_is_possible_where_the_others_are_not_is_chosen() -> None:
     choice = Chooser(Auto()).choice(pool, LAYOUTS[:2])
     assert LAYOUTS[1] in choice.layouts
     assert np.isfinite(choice.score)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_independent_entries_get_their_share(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    guard = tuple(
+        candidate(b, rng.normal(-9, 1, NUM_SEQUENCES), n) for n, b in enumerate(BLOCKS[:2])
+    )
+    before = Chooser(Auto()).choice(drawn_pool(rng, BLOCKS), LAYOUTS)
+    after = before.guarded(guard, 0.1)
+    exact = np.logaddexp(
+        before.validation + np.log(0.9), sum(own.validation for own in guard) + np.log(0.1)
+    )
+    np.testing.assert_allclose(after.validation, exact, rtol=1e-12)
+    assert after.weights.sum() + after.share == pytest.approx(1.0, rel=1e-12)
+    assert set(after.members) == {*before.members, 0, 1}
+
+
+def test_a_sequence_that_gains_very_much_does_not_speak_against_the_better_model() -> None:
+    plain = np.full(NUM_SEQUENCES, -9.0)
+    better = np.array([1.0, 2.0, 1.5, 0.5, 1.2, 1.8, 0.9, 1.1, 300.0])
+    noise = np.array([1.0, -2.0, 1.5, -0.5, -1.2, 1.8, -0.9, 1.1, 300.0])
+    for gains, is_chosen in ((better, True), (noise, False)):
+        chooser = Chooser(Auto(max_members=1))
+        pool = Pool().with_candidates(candidate((0,), plain, 0))
+        chooser.choice(pool, [((0,),)])
+        pool = pool.with_candidates(candidate((0,), plain + gains, 1))
+        assert (1 in chooser.choice(pool, [((0,),)]).members) == is_chosen

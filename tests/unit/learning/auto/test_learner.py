@@ -7,6 +7,7 @@ from shutil import copytree
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from dspn import Model, Schema, Sequences, Variable
 from dspn.data import Sequences as Data
@@ -315,3 +316,19 @@ def test_components_are_products_of_mixtures_of_their_blocks(chosen: AutoLearned
         np.testing.assert_allclose(
             compile_program(network).log_likelihood(validation), expected, rtol=1e-9
         )
+
+
+def test_a_sequence_unlike_all_others_costs_no_more_than_independent_entries_say() -> None:
+    rng, schema = np.random.default_rng(0), Schema((Variable.continuous("x"),))
+
+    def process(levels: np.ndarray) -> Data:
+        arrays = [level + 0.1 * rng.normal(size=(6, 1)) for level in levels]
+        return Sequences.from_arrays(arrays, schema=schema)
+
+    train = process(np.repeat([-1.0, 0.0, 1.0], 12))
+    found = learn_auto(train, train, seed=0, options=Auto(effort=2.0))
+    far = process(np.array([12.0]))
+    spread = np.std(train.values)
+    plain = norm.logpdf(far.values, np.mean(train.values), spread).sum()
+    assert max(own.size for own in found.choice.members.values()) > 1
+    assert Model(found.mixture).log_likelihood(far)[0] > 1.1 * plain - np.log(len(train) + 1)
