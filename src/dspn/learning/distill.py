@@ -125,28 +125,38 @@ class Distilled(Options):
             )
 
 
-@final
 @dataclass(frozen=True, eq=False)
-class Backed(Members):
-    """Real sequences, with expected flows of others that count beside theirs: a prior by counts."""
+class _Around(Members):
+    """Members that answer as a part of them does."""
 
     part: Part
-    prior: Expectation
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", self.part.weights)
 
     def flows(self, program: Program) -> Expectation:
-        """Expected flows of the real sequences under the program, plus the fixed ones."""
-        return self.part.flows(program) + self.prior
+        """Expected flows of the part under the program."""
+        return self.part.flows(program)
 
     def log_likelihood(self, program: Program) -> Floats:
-        """The log-likelihood of each real sequence."""
+        """The log-likelihood of each sequence of the part."""
         return self.part.log_likelihood(program)
 
     def score(self, score: Score, program: Program) -> float:
-        """The mean of another score over the real sequences."""
+        """The mean of another score over the part."""
         return self.part.score(score, program)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Backed(_Around):
+    """Real sequences, with expected flows of others that count beside theirs: a prior by counts."""
+
+    prior: Expectation
+
+    def flows(self, program: Program) -> Expectation:
+        """Expected flows of the real sequences under the program, plus the fixed ones."""
+        return self.part.flows(program) + self.prior
 
     def batches(self, batch_size: int, rng: np.random.Generator) -> list[tuple[Members, float]]:
         """The real sequences in batches, each with its share of the prior."""
@@ -159,32 +169,16 @@ class Backed(Members):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Drawn(Members):
+class Drawn(_Around):
     """Draws in batches; a part of them stands for all where the flows of all are asked for."""
 
     draws: Sequences
-    part: Part
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", self.part.weights)
 
     @classmethod
     def of(cls, draws: Sequences, most: int) -> "Drawn":
         """Draws, of which the first `most` stand for all."""
         first = draws[:most]
-        return cls(draws, Part.of(first, np.full(len(first), len(draws) / len(first))))
-
-    def flows(self, program: Program) -> Expectation:
-        """Expected flows of the part, each sequence counted so often that it stands for all."""
-        return self.part.flows(program)
-
-    def log_likelihood(self, program: Program) -> Floats:
-        """The log-likelihood of each sequence of the part."""
-        return self.part.log_likelihood(program)
-
-    def score(self, score: Score, program: Program) -> float:
-        """The mean of another score over the part."""
-        return self.part.score(score, program)
+        return cls(Part.of(first, np.full(len(first), len(draws) / len(first))), draws)
 
     def batches(self, batch_size: int, rng: np.random.Generator) -> list[tuple[Members, float]]:
         """All draws in their order, which is a random one."""
