@@ -46,6 +46,8 @@ from strategies import as_sequences, random_case, random_network, random_recipe,
 # With NumPy there is one path, in logarithms and double precision; the others are those of a card.
 ENGINES: dict[str, tuple[Engine | str, str]] = {"numpy": (GpuEngine("numpy"), "double")}
 EVERY_CASE = has_gpu() or os.environ.get("DSPN_KERNELS") == "all"
+# In which the threads of an emulated kernel run.
+ORDERS = (0, 1, 2) if EVERY_CASE else (0,)
 WIDTHS = [3, 8, 20, 50, 100, 150, 260] if EVERY_CASE else [3, 20, 50]
 # Nodes and sequences for passes in one kernel: on a card enough work for all of it.
 FUSED = [(256, 9000), (420, 4400), (1024, 2200)] if has_gpu() else [(256, 520), (420, 270)]
@@ -54,7 +56,6 @@ if has_gpu():
     ENGINES |= {"gpu": ("gpu", "double"), "gpu in single precision": ("gpu", "single")}
 elif emulator.why_not() is None:
     # With many multiprocessors few sequences share a block.
-    ORDERS = (0, 1, 2) if EVERY_CASE else (0,)
     ENGINES |= {
         "kernels": (emulator.engine(processors=50, orders=ORDERS), "double"),
         "kernels in single precision": (emulator.engine(processors=1, orders=ORDERS), "single"),
@@ -465,22 +466,15 @@ def test_flows_of_large_chains_are_in_doubt_where_likely_nodes_cannot_be_reached
         _close(engine, mine, theirs)
 
 
-def _engine_of_hopper(*, fused: bool = True) -> GpuEngine:
-    """The engine of such a card, or of one on the processor where there is none at all.
-
-    Where not `fused` it works as on an older card.
-    """
+def _engine_of_hopper(*, processors: int = 6, orders: tuple[int, ...] = (0,)) -> GpuEngine:
+    """The engine of such a card, or of one on the processor where there is none at all."""
     if not has_gpu():
         if emulator.why_not() is not None:
             pytest.skip(str(emulator.why_not()))
-        orders = ORDERS if fused else (0,)
-        found = emulator.engine(processors=6, orders=orders)
-    else:
-        found = GpuEngine()
-        if not found.device.is_hopper:
-            pytest.skip("passes in one kernel need a card of compute capability 9.0")
-    if not fused:
-        found.device.is_hopper = False
+        return emulator.engine(processors=processors, orders=orders)
+    found = GpuEngine()
+    if not found.device.is_hopper:
+        pytest.skip("passes in one kernel need a card of compute capability 9.0")
     return found
 
 
@@ -508,9 +502,10 @@ def test_passes_in_one_kernel_agree_with_those_slice_by_slice(
         known = np.array([[0, 1], [2, 0], [2, 0], [1, 1]], dtype=np.float64)[height]
     data = Sequences.from_codes(values, offsets, network.schema, inputs=known)
     weights = rng.uniform(0.5, 2.0, count)
+    hopper, older = _engine_of_hopper(orders=ORDERS), _engine_of_hopper()
+    older.device.is_hopper = False
     fused, plain = (
-        compile_program(network, engine=_engine_of_hopper(fused=own), precision="single")
-        for own in (True, False)
+        compile_program(network, engine=own, precision="single") for own in (hopper, older)
     )
     own, other = fused.components[0], plain.components[0]
     assert isinstance(own, GpuProgram) and isinstance(other, GpuProgram)
@@ -537,7 +532,7 @@ def test_passes_in_one_kernel_agree_with_those_slice_by_slice(
 
 def test_passes_in_one_kernel_are_in_doubt_where_others_are() -> None:
     network, data = _unreachable(256, 2.0**-110, FUSED[0][1])
-    program = compile_program(network, engine=_engine_of_hopper(), precision="single")
+    program = compile_program(network, engine=_engine_of_hopper(orders=ORDERS), precision="single")
     own, reference = program.components[0], compile_program(network, engine="reference")
     assert isinstance(own, GpuProgram) and own.chain is not None
     run = own.chain.run(own.device.batch(data))
@@ -557,7 +552,7 @@ def test_scans_of_hopper_and_of_older_cards_agree_with_the_reference(
     times = 60 if has_gpu() else 1
     network, arrays, _ = _chain_case(7, nodes)
     data = as_sequences(network.schema, arrays * times)
-    own = _engine_of_hopper(fused=is_hopper) if has_gpu() else emulator.engine(processors=1)
+    own = _engine_of_hopper(processors=1)
     own.device.is_hopper = is_hopper
     program = compile_program(network, engine=own, precision="single")
     run = program.components[0].chain.run(own.device.batch(data))  # type: ignore[attr-defined]

@@ -60,14 +60,13 @@ def compile_program(
         found: Engine = import_module(f"dspn.engine.{engine}").ENGINE
         engine = found
     mixture = model if isinstance(model, Mixture) else Mixture.of(model)
-    # Components of one structure share what follows from it.
     known: dict[Any, NetworkProgram] = {}
-    components = []
-    for network in mixture:
+
+    def compiled(network: DynamicNetwork) -> NetworkProgram:
+        # Components of one structure share what follows from it.
         key = id(network.template), id(network.top), network.root, network.parameters.tied
         if key in known:
-            components.append(known[key].rebind(network))
-        else:
-            components.append(engine.compile(network, precision=precision))
-        known.setdefault(key, components[-1])
-    return Program(mixture, tuple(components))
+            return known[key].rebind(network)
+        return known.setdefault(key, engine.compile(network, precision=precision))
+
+    return Program(mixture, tuple(map(compiled, mixture)))

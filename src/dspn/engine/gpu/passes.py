@@ -57,9 +57,9 @@ _FEWEST_TOGETHER: Final = 1280
 # Recordings of a batch, and arrays of vectors that one holds.
 _MOST_RECORDINGS: Final = 4
 _KEPT_ARRAYS: Final = 4
-# Sets of 16 sequences in a block, and nodes for which Hopper multiplies four sets together.
+# Sets of 16 sequences in a block, which Hopper multiplies together for so many nodes.
 _MOST_SETS: Final = 4
-_GROUPED: Final = (128,)
+_GROUPED: Final = 128
 
 
 class Range(NamedTuple):
@@ -297,17 +297,17 @@ class ChainRun:
     def _launch(self, name: str, arguments: tuple[Any, ...]) -> None:
         count, width = len(self.batch), self.width
         if self.together:
-            sets, grouped = -(-count // 16), width in _GROUPED and self.device.is_hopper
-            most = 1 << (-(-sets // self.device.processors) - 1).bit_length()
-            each, share = (4, 1) if grouped else (min(_MOST_SETS, most), max(1, width // 64))
-            kernel = self.tensor_kernel(name, 32 * share * each, grouped=grouped)
-            shared = 4 * width**2
-            if grouped:
-                shared += (2048 if name == "forward" else 4096) * width // 4 + 1024
-            elif share > 1:
-                shared += 128 * (width + 2) * each
-            self.device.give_shared_memory(kernel, shared)
-            kernel((-(-sets // each),), (32 * share * each,), arguments, shared_mem=shared)
+            sets, grouped = -(-count // 16), width == _GROUPED and self.device.is_hopper
+            if grouped:  # coefficients, or vectors too, of two slices are on their way
+                each = warps = _MOST_SETS
+                more = 512 * width * (1 if name == "forward" else 2) + 1024
+            else:
+                most = 1 << (-(-sets // self.device.processors) - 1).bit_length()
+                each, share = min(_MOST_SETS, most), max(1, width // 64)
+                warps, more = share * each, 128 * (width + 2) * each if share > 1 else 0
+            kernel = self.tensor_kernel(name, 32 * warps, grouped=grouped)
+            shared = self.device.give_shared_memory(kernel, 4 * width**2 + more)
+            kernel((-(-sets // each),), (32 * warps,), arguments, shared_mem=shared)
             return
         kernel, block = self.scan_kernel(name)
         kernel((-(-count // (block // width)),), (block,), arguments)

@@ -138,11 +138,13 @@ class Choice(NamedTuple):
         kept = [own for model in self.models.values() for own in model.members]
         return {own.number: own for own in (*kept, *self.guard)}
 
-    def guarded(self, guard: tuple[Candidate, ...], share: float) -> "Choice":
-        """The same with a share for independent entries.
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is independent slices of independent variables."""
+        return all(own.size == 1 for own in self.members.values())
 
-        A sequence unlike all that were seen then costs no more than they say.
-        """
+    def guarded(self, guard: tuple[Candidate, ...], share: float) -> "Choice":
+        """The same with a share for independent entries, for sequences unlike all others."""
         table = np.stack([self.validation, sum(own.validation for own in guard)], axis=1)
         validation = mix(table, np.array([1.0 - share, share]))
         rest = (1.0 - share) * self.weights

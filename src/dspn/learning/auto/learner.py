@@ -96,8 +96,9 @@ class AutoLearned:
             lines.append(f"  weight {weight:.2f}, {len(layout)} block{'s' * (len(layout) > 1)}:")
             lines += [f"    {self._described(block)}" for block in layout]
         if self.choice.guard:
-            lines.append(f"  weight {self.choice.share:.3f}, independent entries, for the unusual")
-        if all(own.size == 1 for own in self.choice.members.values()):
+            share = self.choice.share
+            lines.append(f"  weight {share:.3f}, independent entries: for sequences unlike others")
+        if self.choice.is_plain:
             is_over = self.ending == Ending.FINISHED
             lines.append(
                 "no model was clearly better than independent slices and variables"
@@ -264,13 +265,7 @@ def _follow(
         if ending is Ending.INTERRUPTED:
             raise KeyboardInterrupt
         ending, state = Ending.TIME_LIMIT, run.least()
-    choice = state.choice
-    count = len(task.train) + len(task.validation)
-    is_plain = all(own.size == 1 for own in choice.members.values())
-    if count < _FEW and not is_plain and any(v.kind != Kind.CATEGORICAL for v in task.schema):
-        # What is to come may be unlike all that was seen once in as many sequences.
-        first = tuple(state.pool.by_block[block][0] for block in state.layouts[0])
-        choice = choice.guarded(first, 1.0 / (count + 1))
+    choice = _guarded(state, task)
     try:
         refit = refit and ending is not Ending.INTERRUPTED
         mixture = build_mixture(choice, task, refit=refit, pace=run.pace, clock=clock)
@@ -279,6 +274,19 @@ def _follow(
         mixture = build_mixture(choice, task, refit=False)
     told = (ending, choice, state.trail, history, task.train, task.validation)
     return AutoLearned(mixture, choice.score, *told)
+
+
+def _guarded(state: AutoState, task: AutoTask) -> Choice:
+    """The choice, with a share for independent entries where few sequences were seen.
+
+    Of n sequences none may be like the next one. Categories have pseudo-observations for that.
+    """
+    count = len(task.train) + len(task.validation)
+    is_open = any(variable.kind != Kind.CATEGORICAL for variable in task.schema)
+    if count >= _FEW or state.choice.is_plain or not is_open:
+        return state.choice
+    guard = tuple(state.pool.by_block[block][0] for block in state.layouts[0])
+    return state.choice.guarded(guard, 1.0 / (count + 1))
 
 
 def _report(state: AutoState, task: AutoTask, clock: Clock) -> Report:

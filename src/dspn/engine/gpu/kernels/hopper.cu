@@ -199,7 +199,7 @@ template <int ARRAYS> struct Window {
     const float* rows[2][ARRAYS];
     // Where the threads have their places, behind the stages and their barriers.
     __device__ __forceinline__ unsigned address() const {
-        const unsigned stages = (shared_address(memory) + 1023) & ~1023u;
+        const unsigned stages = first_tile(shared_address(memory));
         return stages + STAGES * STAGE_BYTES + BARRIER_BYTES + 16 * (threadIdx.x - 128);
     }
     __device__ __forceinline__ void begin(int output) {
@@ -242,7 +242,7 @@ template <int ARRAYS> struct Window {
 template <typename Prepare, typename Start, typename Use>
 __device__ __forceinline__ void run(
     const Pass& pass, int down, char* memory, Prepare prepare, Start start, Use use) {
-    const unsigned stages = (shared_address(memory) + 1023) & ~1023u;
+    const unsigned stages = first_tile(shared_address(memory));
     const unsigned full = stages + STAGES * STAGE_BYTES, empty = full + 8 * STAGES;
     const int depths = (pass.width + DEPTH - 1) / DEPTH;
     Work work = {pass.active, pass.heights, (pass.width + OUTPUTS - 1) / OUTPUTS, down, 0, 0, 0};

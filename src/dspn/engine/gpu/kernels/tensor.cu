@@ -27,7 +27,7 @@ typedef unsigned short half_t;
 
 __device__ __forceinline__ unsigned pair(float x, float y) {
     unsigned found;
-    asm volatile("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(found) : "f"(y), "f"(x));
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(found) : "f"(y), "f"(x));
     return found;
 }
 
@@ -341,7 +341,7 @@ struct Matrix {
 __device__ __forceinline__ char* aligned(char* memory) {
 #if GROUP
     const unsigned address = shared_address(memory);
-    return memory + (((address + 1023) & ~1023u) - address);
+    return memory + (first_tile(address) - address);
 #else
     return memory;
 #endif

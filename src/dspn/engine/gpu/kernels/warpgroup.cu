@@ -62,6 +62,9 @@ template <int left> __device__ __forceinline__ void await_products(float* sum) {
 
 #endif
 
+// Where the first tile may begin from an address on.
+__device__ __forceinline__ unsigned first_tile(unsigned address) { return (address + 1023) & ~1023u; }
+
 // What tensor cores are told of a tile: its address, 1,024 bytes from one set of 8 rows to the next, parts
 // in the order of 128 bytes.
 __device__ __forceinline__ address_t described(unsigned address) {
